@@ -16,6 +16,7 @@ mod known;
 mod limits;
 mod mpi;
 mod order;
+mod other_logs;
 mod owed;
 mod own_paths;
 mod pages;

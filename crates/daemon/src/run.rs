@@ -84,7 +84,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, Arc::clone(&job))),
     ]);
-    until_joined(&node, burst.as_ref()).await;
+    until_joined(&node, burst.as_ref()).await?;
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
@@ -118,10 +118,9 @@ fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()
 }
 
 /// The first daemon of a node is ready when what an earlier job left in the node's store is everybody's.
-async fn until_joined(node: &Node, burst: Option<&BurstSession>) {
-    if let Some(burst) = burst.filter(|_| node.options.kept.is_first()) {
-        burst.write.until_joined().await;
-    }
+async fn until_joined(node: &Node, burst: Option<&BurstSession>) -> anyhow::Result<()> {
+    let Some(burst) = burst.filter(|_| node.options.kept.is_first()) else { return Ok(()) };
+    burst.write.until_joined().await.map_err(|why| anyhow::anyhow!(why)).context("the burst tier")
 }
 
 /// The burst mount while it is served.

@@ -54,6 +54,21 @@ impl Sequence {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LogIdentity(pub u64);
 
+/// Numbers of segments that each log has for itself: with segments of 64 MiB, those of 1 PiB.
+const SEGMENTS_BITS: u32 = 24;
+
+/// The bits of an identity that its segments' numbers begin with. Numbers stay below 2^62.
+const NUMBERED_BITS: u32 = 38;
+
+impl LogIdentity {
+    /// The number of a log's first segment: random, and far from that of any other log. So a place in one log is none in another,
+    /// and whoever knows where a record lay in a store that is gone finds no other record there.
+    #[must_use]
+    pub fn first_segment(self) -> u64 {
+        (self.0 & ((1 << NUMBERED_BITS) - 1)) << SEGMENTS_BITS | 1
+    }
+}
+
 /// What a record holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
@@ -253,6 +268,14 @@ mod tests {
     use proptest::prelude::*;
 
     const LOG: LogIdentity = LogIdentity(0x1234_5678_9abc_def0);
+
+    #[test]
+    fn no_log_has_the_segments_of_another() {
+        let last = |identity: u64| LogIdentity(identity).first_segment() + (1 << 24) - 2;
+        assert!(last(7) < LogIdentity(8).first_segment());
+        assert!(last(u64::MAX) < 1 << 62);
+        assert_ne!(LogIdentity(0).first_segment(), 0, "a number that is missing tells of a segment that was freed");
+    }
     const SEGMENT_BYTES: u32 = 64 << 20;
 
     fn kinds() -> impl Strategy<Value = RecordKind> {

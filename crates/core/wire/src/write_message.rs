@@ -306,6 +306,11 @@ pub enum Question {
     },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
+    /// Which tree the owner has. Told: `Tree`.
+    Tree {
+        /// The one that the asking node's log is about, if any.
+        known: Option<u64>,
+    },
     /// All that has happened until now is to survive the loss of power and of the owner. Told: `Nothing`.
     Durable,
     /// Whether a partner copies what is written to a file. Told: `Copied`.
@@ -330,6 +335,8 @@ pub enum Told {
     Needed(BTreeMap<u64, u64>),
     /// Above all that are known.
     NextSerial(u64),
+    /// Its number.
+    Tree(u64),
     Copied(bool),
 }
 

@@ -1,11 +1,16 @@
 //! A node comes to terms with the tree's owner before its programs are served.
+//!
+//! First it makes sure that its store is about the owner's tree. The identities of files, and what was written and not committed, mean
+//! something in one tree only: in another they would be parts of other files. A store that has nothing of that kind goes on with any tree.
 
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::Errno;
 use forebay_wire::write::{Caller, Operation};
 
 use super::parts::WriteParts;
+use super::remote::PATIENCE;
 
 /// Identities that the daemon before may have given, and that have not come to the owner yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
@@ -16,33 +21,115 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 /// How often it looks.
 const JOIN_LOOK: Duration = Duration::from_millis(2);
 
+/// The pause before an owner that was silent for long is asked anew.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether programs are served, or why not.
+#[derive(Default)]
+pub struct Joined {
+    outcome: OnceLock<Result<(), String>>,
+    waiting: Mutex<()>,
+    known: Condvar,
+}
+
+impl Joined {
+    fn set(&self, outcome: Result<(), String>) {
+        let _ = self.outcome.set(outcome);
+        drop(self.waiting.lock());
+        self.known.notify_all();
+    }
+
+    /// Until programs are served.
+    ///
+    /// # Errors
+    /// EIO when they never are, or when that is not known for a long time.
+    pub fn wait(&self) -> Result<(), Errno> {
+        if self.outcome.get().is_none() {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.known.wait_timeout_while(waiting, PATIENCE, |()| self.outcome.get().is_none()));
+        }
+        match self.outcome.get() {
+            Some(Ok(())) => Ok(()),
+            _ => Err(Errno::EIO),
+        }
+    }
+}
+
 impl WriteParts {
     /// Comes to terms with the owner before any program is served.
     pub(super) fn join(&self) {
+        let met = self.meet_tree();
+        if let Err(why) = &met {
+            tracing::error!(why, "this node has no part in the burst tier");
+            return self.joined.set(met);
+        }
         let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
         let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
         }
-        let _ = self.joined.set(());
+        self.joined.set(met);
+    }
+
+    /// The store is about the owner's tree from now on, if it can be.
+    fn meet_tree(&self) -> Result<(), String> {
+        let known = self.local.tree_number();
+        let number = self.owners_tree(known)?;
+        if known.is_some_and(|known| known != number) {
+            if self.has_uncommitted() || self.has_mirrored {
+                return Err(format!(
+                    "the store {} of this node has what another run of the job wrote, and the store of node {} is not of \
+                     that run: land it first (forebay salvage --burst-store {}), or move it away",
+                    self.local.log.path().display(),
+                    self.nodes.owns().node,
+                    self.local.log.path().display()
+                ));
+            }
+            let bytes = self.local.log.space().live_bytes;
+            tracing::warn!(
+                bytes,
+                "what another run of the job committed is in this node's store, and its names are gone"
+            );
+            if let Some(second) = &self.second {
+                *second.mirror() = None;
+            }
+        }
+        self.local.note_tree(number).map_err(|errno| format!("the store cannot be written to: {errno}"))
+    }
+
+    /// Asks until the owner answers, or all is over.
+    fn owners_tree(&self, known: Option<u64>) -> Result<u64, String> {
+        loop {
+            match self.reader.tree.number(known) {
+                Ok(number) => return Ok(number),
+                Err(errno) if self.nodes.is_ending() => return Err(format!("the owner of the burst tree: {errno}")),
+                Err(_) => std::thread::sleep(ASK_AGAIN_AFTER),
+            }
+        }
+    }
+
+    fn has_uncommitted(&self) -> bool {
+        self.files.all().iter().any(|open| open.is_dirty() || open.pending_bytes() > 0)
     }
 
     /// Until then nobody is to be told that the node is ready: programs of other nodes would begin, and what is committed here for programs of
     /// an earlier job would come over what they write. Where there is nothing of these, nobody has to wait for the owner, and where it does not
     /// answer, the node is ready without that after a while.
-    pub async fn until_joined(&self) {
+    ///
+    /// # Errors
+    /// Why this node has no part in the burst tier.
+    pub async fn until_joined(&self) -> Result<(), String> {
         let began = Instant::now();
-        while self.joined.get().is_none()
-            && self.files.all().iter().any(|open| open.is_dirty() || open.pending_bytes() > 0)
-        {
+        while self.joined.outcome.get().is_none() && (self.has_uncommitted() || self.has_mirrored) {
             if began.elapsed() >= JOIN_PATIENCE {
                 tracing::warn!(
                     "the owner of the burst tree does not answer: what an earlier job left here is committed later"
                 );
-                return;
+                return Ok(());
             }
             tokio::time::sleep(JOIN_LOOK).await;
         }
+        self.joined.outcome.get().cloned().unwrap_or(Ok(()))
     }
 
     /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.

@@ -38,6 +38,8 @@ pub struct Local {
     pub job: String,
     /// Who owns the tree, as the log has it.
     owns: Mutex<Owns>,
+    /// The tree that the log is about, as the log has it.
+    tree_number: Mutex<Option<u64>>,
     /// The log says that this node is to be the owner, or is it no more: the next daemon is.
     is_over: AtomicBool,
     pub log: Log,
@@ -64,7 +66,7 @@ const FILLING_PERCENT: u64 = 70;
 impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
-        (rank, job, owns): (NodeRank, String, Owns),
+        (rank, job, owns, tree_number): (NodeRank, String, Owns, Option<u64>),
         (log, copying, copies): (Log, Option<Copying>, Copies),
         (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
@@ -74,6 +76,7 @@ impl Local {
             rank,
             job,
             owns: Mutex::new(owns),
+            tree_number: Mutex::new(tree_number),
             is_over: AtomicBool::new(false),
             log,
             copying,
@@ -192,6 +195,24 @@ impl Local {
             *owns = new;
         }
         self.log.commit(self.log.end())
+    }
+
+    /// The tree that the log is about, as the log has it.
+    pub fn tree_number(&self) -> Option<u64> {
+        *self.tree_number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes down which tree the log is about from now on.
+    ///
+    /// # Errors
+    /// EIO, ENOSPC.
+    pub fn note_tree(&self, number: u64) -> Result<(), Errno> {
+        let mut known = self.tree_number.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != Some(number) {
+            self.log.append_note(&Note::tree(number)).map_err(forebay_log::LogError::errno)?;
+            *known = Some(number);
+        }
+        Ok(())
     }
 
     /// Whether what this daemon knows of the tree is over.

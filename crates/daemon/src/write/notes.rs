@@ -14,6 +14,8 @@ pub enum Note {
     Followed(Change),
     /// Who owns the tree from here on.
     Owns(Owns),
+    /// The tree that this store belongs to, by number.
+    Tree(u64),
 }
 
 /// The same as `Note`, not copied.
@@ -22,6 +24,7 @@ enum Written<'a> {
     Own(&'a Change),
     Followed(&'a Change),
     Owns(Owns),
+    Tree(u64),
 }
 
 impl Note {
@@ -39,13 +42,18 @@ impl Note {
     pub fn owns(owns: Owns) -> Vec<u8> {
         encode(&Written::Owns(owns))
     }
+
+    /// The bytes of `Tree`.
+    pub fn tree(number: u64) -> Vec<u8> {
+        encode(&Written::Tree(number))
+    }
 }
 
 impl Checked for Note {
     fn is_within_limits(&self) -> bool {
         match self {
             Self::Own(change) | Self::Followed(change) => change.is_within_limits(),
-            Self::Owns(_) => true,
+            Self::Owns(_) | Self::Tree(_) => true,
         }
     }
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use forebay_log::{Owner as StoreOwner, boot_identity};
-use forebay_write::{council, partners, second_home};
+use forebay_write::{Tree, council, partners, second_home};
 
 use super::calls::{BackingCalls, DrainLimits};
 use super::network::Network;
 use super::parts::{Beginning, WriteParts};
-use super::recovery::open_store;
+use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
 use crate::environment::BackingThreads;
 use crate::options::{BurstOptions, Copied};
@@ -42,8 +42,12 @@ pub fn open(
         DrainLimits { bytes_per_s: options.drain_bytes_per_s, operations_per_s: options.drain_operations_per_s };
     let on = (&node.environment, BackingCalls::new(threads, limits));
     let opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
+    let kept = &node.options.kept;
+    if opened.tree.is_some() && opened.local.tree_number().is_none() {
+        begin_tree(&opened, kept.is_first()).with_context(|| options.store.display().to_string())?;
+    }
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
-    let (council, kept) = (council(&hosts), &node.options.kept);
+    let council = council(&hosts);
     let beginning = Beginning {
         dir: options.dir.clone(),
         backing: store_owner.landing.clone(),
@@ -66,4 +70,14 @@ pub fn open(
         Box::new(move || node.tell_to_hand_over())
     };
     Ok(WriteParts::new(nodes, opened, beginning, begin_next))
+}
+
+/// A tree begins with its job, and never later: a store that has vanished meanwhile took the names of its files along.
+fn begin_tree(opened: &OpenedStore, is_first_daemon: bool) -> anyhow::Result<()> {
+    ensure!(
+        is_first_daemon,
+        "the store has vanished while the job ran, and the names of the files of the burst mount with it"
+    );
+    let number = opened.tree.as_ref().map_or(0, Tree::number);
+    opened.local.note_tree(number).map_err(|errno| anyhow::anyhow!("cannot be written to: {errno}"))
 }

@@ -1,7 +1,7 @@
 //! The parts of the write path, from its beginning to its end.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::drain::landing::{Landings, Progress};
 use super::drain::sending::Meter;
 use super::files::Files;
 use super::giving_back::GivingBack;
+use super::joining::Joined;
 use super::local::Local;
 use super::page_cache::PageCache;
 use super::partner::Partner;
@@ -78,7 +79,7 @@ pub struct WriteParts {
     pub(super) council: Arc<Council>,
     made_at_ms: u64,
     /// Programs are served from then on.
-    pub(super) joined: Arc<OnceLock<()>>,
+    pub(super) joined: Arc<Joined>,
     drain: DrainPolicy,
     pub(super) ends_at: Option<Duration>,
     alarm: Alarm,
@@ -93,7 +94,9 @@ pub struct WriteParts {
     landings: Option<Arc<Landings>>,
     giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
-    second: Option<Arc<SecondHome>>,
+    pub(super) second: Option<Arc<SecondHome>>,
+    /// Whether the store came with names of files that have not landed.
+    pub(super) has_mirrored: bool,
     /// Where nodes have partners.
     partner: Option<Arc<Partner>>,
 }
@@ -138,6 +141,7 @@ impl WriteParts {
         };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
+        let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
         let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
@@ -172,6 +176,7 @@ impl WriteParts {
                 drain == DrainPolicy::Auto,
             ),
             second,
+            has_mirrored,
             partner,
             commits,
             cache,

@@ -47,6 +47,14 @@ pub struct OpenedStore {
     pub unanswered: Vec<OperationId>,
 }
 
+impl OpenedStore {
+    /// The tree that the store is about, if that is known.
+    pub fn tree_number(&self) -> Option<u64> {
+        let own = self.tree.as_ref().or_else(|| Some(&self.mirror.as_ref()?.tree));
+        own.map(Tree::number).or_else(|| self.local.tree_number())
+    }
+}
+
 /// Opens the store at `path` and reads it. A partner copies of what is written to it what `copied` says; what it does not get on with
 /// for so long, has no room there.
 ///
@@ -82,7 +90,7 @@ pub fn open_store(
     let uncopied = std::mem::take(&mut found.uncopied);
     let uncopied = Uncopied::new(batch << BATCH_BITS, uncopied);
     let copying = (copied != Copied::Nothing).then(|| Copying::new(uncopied, copied, copied_within));
-    let node = (store_owner.node, store_owner.job.clone(), found.owns);
+    let node = (store_owner.node, store_owner.job.clone(), found.owns, found.tree_number);
     let local = Arc::new(Local::new(
         node,
         (log, copying, std::mem::take(&mut found.copies)),
@@ -99,6 +107,8 @@ pub fn open_store(
 struct Found {
     rank: NodeRank,
     owns: Owns,
+    /// The tree that the store belongs to.
+    tree_number: Option<u64>,
     /// If it is this node's.
     tree: Option<Tree>,
     /// If it has its second home here.
@@ -123,6 +133,7 @@ impl Found {
         Self {
             rank,
             owns,
+            tree_number: None,
             tree: (owns.node == rank).then_some(tree),
             mirror: None,
             copies: Copies::default(),
@@ -136,11 +147,13 @@ impl Found {
 
     /// What a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { owns, tree, mirror, copies, uncopied, pending, sent, held, next_serial } = checkpoint;
+        let Checkpoint { owns, tree_number, tree, mirror, copies, uncopied, pending, sent, held, next_serial } =
+            checkpoint;
         (self.copies, self.uncopied) = (copies, uncopied.into_iter().collect());
         self.copies.drop_at(|to| !holds(to.segment));
         ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
         (self.owns, self.tree, self.mirror, self.next_serial, self.sent) = (owns, tree, mirror, next_serial, sent);
+        self.tree_number = tree_number;
         self.data = held.into_iter().filter(|(segment, _)| holds(*segment)).collect();
         for (file, extents) in pending {
             self.uncommitted.extend(extents.into_iter().map(|extent| (extent.position, (file, extent))));
@@ -180,6 +193,7 @@ impl Found {
                         }
                     }
                     Note::Owns(owns) => self.take_owns(owns)?,
+                    Note::Tree(number) => self.tree_number = Some(number),
                 }
             }
             RecoveredRecord::Damaged => {

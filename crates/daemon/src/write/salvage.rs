@@ -2,7 +2,8 @@
 //!
 //! One process has the stores. The node of each is there as its daemon would have it, without programs, and they reach each other
 //! within the process: what they wrote is committed and lands as at the end of the job. What only nodes have whose stores are
-//! not here is left out and named; a store of which all has landed goes.
+//! not here is left out and named; a store of which all has landed goes. So is a store of another run of the job, which the names of these
+//! files say nothing about.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +41,8 @@ pub struct Salvage {
     pub stores: BTreeMap<NodeRank, PathBuf>,
     /// The node whose store has the names of the files.
     pub owner: NodeRank,
+    /// Those of them that are of another run of the job, and stay as they are.
+    pub of_other_runs: Vec<PathBuf>,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
     threads: BTreeMap<NodeRank, JoinHandle<()>>,
     /// What the environment stands on.
@@ -100,6 +103,7 @@ impl Salvage {
             opened.insert(*node, open(*node, path)?);
         }
         let owns = who_owns(&job, &opened)?;
+        let of_other_runs = leave_out_other_runs(&mut opened, owns.node, &stores);
         let here: Here = Arc::default();
         let mut parts = BTreeMap::new();
         for (node, mut opened) in opened {
@@ -117,6 +121,7 @@ impl Salvage {
             landing,
             stores,
             owner: owns.node,
+            of_other_runs,
             nodes: parts,
             threads: BTreeMap::new(),
             _runtime: runtime,
@@ -196,6 +201,19 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
         )
     })?;
     Ok(Owns { epoch: newest.epoch + 1, node: *second })
+}
+
+/// Takes those out that are not about the tree that the owner, or the tree's second home, has. Where they are.
+fn leave_out_other_runs(
+    opened: &mut BTreeMap<NodeRank, OpenedStore>,
+    owner: NodeRank,
+    stores: &BTreeMap<NodeRank, PathBuf>,
+) -> Vec<PathBuf> {
+    let tree = opened.get(&owner).and_then(OpenedStore::tree_number);
+    let is_other = |opened: &OpenedStore| opened.tree_number().is_some_and(|number| Some(number) != tree);
+    let others: Vec<NodeRank> = opened.iter().filter(|(_, opened)| is_other(opened)).map(|(node, _)| *node).collect();
+    opened.retain(|node, _| !others.contains(node));
+    others.iter().map(|node| stores[node].clone()).collect()
 }
 
 /// This machine, without threads of its own.

@@ -49,7 +49,8 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         Ok(Progress { steps: progress.steps as u64, why: progress.why, is_final: progress.steps == 0 })
     })?;
     let (job, landing, missing) = (salvage.job.clone(), salvage.landing.clone(), salvage.not_landed());
-    let has_landed = progress.steps == 0 && progress.why.is_none();
+    let others = std::mem::take(&mut salvage.of_other_runs);
+    let has_landed = progress.steps == 0 && progress.why.is_none() && others.is_empty();
     let landed_bytes = bytes.saturating_sub(salvage.bytes_left());
     salvage.end();
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
@@ -59,12 +60,16 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         say!(
             "{}",
             json!({"job": job, "landing": landing, "landed": has_landed, "landed_bytes": landed_bytes,
-                   "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores, "second_home": of_second_home})
+                   "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores,
+                   "other_runs": others, "second_home": of_second_home})
         );
     } else if has_landed {
         say!("all of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes));
     } else {
-        say!("{}", drain::told(&progress));
+        match progress.steps == 0 && progress.why.is_none() {
+            true => say!("one run of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes)),
+            false => say!("{}", drain::told(&progress)),
+        }
         for file in missing.iter().take(NAMED_MAX) {
             let bytes: u64 = file.missing.iter().map(|(_, len)| len).sum();
             say!("  {}: {} of nodes {:?}, {:?}", file.path.display(), show_size(bytes), file.nodes, file.missing);
@@ -72,7 +77,12 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         if missing.len() > NAMED_MAX {
             say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
         }
-        stores.iter().for_each(|store| say!("  {} stays", store.display()));
+        for store in stores {
+            let is_other = others.contains(store);
+            let why =
+                if is_other { ": it is of another run of the job, whose names are not in these stores" } else { "" };
+            say!("  {} stays{why}", store.display());
+        }
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }

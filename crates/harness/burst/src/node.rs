@@ -162,7 +162,7 @@ impl Node {
             running.write = Some(Arc::clone(&write));
         }
         if restarts + replaced == 0 {
-            write.until_joined().await;
+            write.until_joined().await.map_err(|why| anyhow::anyhow!(why))?;
         }
         if let Some(running) = &mut self.state().running {
             running.is_ready = true;

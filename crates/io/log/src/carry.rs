@@ -1,15 +1,16 @@
 //! Carrying a store to another place, for instance where several machines see it.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
 
 use crate::StoreError;
 use crate::directory::{CHECKPOINT, Directory, HEAD};
+use crate::head::{HEAD_BYTES_MAX, StoreHead};
 
 /// Bytes that are copied at a time.
 const PART_BYTES: usize = 1 << 20;
@@ -17,14 +18,24 @@ const PART_BYTES: usize = 1 << 20;
 /// The largest head or checkpoint, bytes.
 const SMALL_BYTES_MAX: u64 = 1 << 40;
 
-/// Carries the store at `from` to `to`: there it is whole and durable when it gets its name, and then it is gone here. A store that is
-/// at `to` already is this one, from a time when this was cut short.
+/// Carries the store at `from` to `to`: there it is whole and durable when it gets its name, and then it is gone here. If this was cut
+/// short before, the same store is at `to` already.
 ///
 /// # Errors
-/// `Busy` when somebody uses it, and what cannot be read, written or removed; then it is still here.
+/// `Busy` when somebody uses it, `OtherLog` when another store is at `to`, and what cannot be read, written or removed; then it is still
+/// here.
 pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
     let here = Directory::open(from, true)?;
-    if !to.exists() {
+    if to.exists() {
+        let carried = here.read(HEAD, HEAD_BYTES_MAX as u64);
+        let carried = carried.map_err(|error| StoreError::io("read the head of", from, error))?.unwrap_or_default();
+        // Whoever lands what is there may have it open: it is not locked.
+        let there = read_file(&to.join(HEAD)).map_err(|error| StoreError::io("read the head of", to, error))?;
+        let identity = |head: &[u8]| StoreHead::decode(head).ok().map(|head| head.identity);
+        if identity(&carried).is_none() || identity(&carried) != identity(&there) {
+            return Err(StoreError::OtherLog { path: from.to_owned(), there: to.to_owned() });
+        }
+    } else {
         let part = to.with_extension("part");
         match fs::remove_dir_all(&part) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -43,6 +54,15 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
         named.map_err(|error| StoreError::io("name", to, error))?;
     }
     here.remove()
+}
+
+/// A head, which is no link.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.take(HEAD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn copy(here: &Directory, there: &Directory) -> Result<(), StoreError> {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use forebay_types::Errno;
 use forebay_wire::log_record::Sequence;
-use rustix::fs::fdatasync;
+use rustix::fs::{fdatasync, fstat};
+use rustix::io::Errno as Os;
 
 use crate::LogError;
 use crate::log::{Log, Shared, State};
@@ -62,8 +63,7 @@ pub(crate) fn commit_for_all(shared: &Shared) {
     let mut last = Last { waiters: 0, took: Duration::ZERO };
     while let Some((up_to, segments)) = await_work(shared, &mut last) {
         let start = Instant::now();
-        let synced = segments.iter().try_for_each(|segment| fdatasync(&segment.file));
-        if let Err(errno) = synced {
+        if let Err(errno) = sync(&segments) {
             shared.fail(Errno::from(errno.raw_os_error()));
             return;
         }
@@ -78,6 +78,17 @@ pub(crate) fn commit_for_all(shared: &Shared) {
         drop(state);
         shared.progress.notify_all();
     }
+}
+
+/// What was synced is of use only where it is found again: a store that somebody has removed meanwhile has failed.
+fn sync(segments: &[Arc<Segment>]) -> Result<(), Os> {
+    for segment in segments {
+        fdatasync(&segment.file)?;
+        if fstat(&segment.file)?.st_nlink == 0 {
+            return Err(Os::STALE);
+        }
+    }
+    Ok(())
 }
 
 /// The last sync: for how many it was, and how long it took.
@@ -179,10 +190,11 @@ mod tests {
         // Its threads end: nothing is committed any more.
         log.shared.lock().is_ending = true;
         log.shared.commit_wanted.notify_all();
-        while log.append_note(&[1; 3000]).unwrap().position.segment < 3 {}
+        let first = log.shared.identity.first_segment();
+        while log.append_note(&[1; 3000]).unwrap().position.segment < first + 2 {}
         let state = log.shared.lock();
         let numbers: Vec<_> = state.unsynced.iter().map(|(segment, _)| segment.number).collect();
-        assert_eq!(numbers, [1, 2]);
+        assert_eq!(numbers, [first, first + 1]);
         let (_, end) = state.unsynced[1];
         assert_eq!(end.next().next(), state.tail.next(), "behind it the next one's beginning, and one note");
     }

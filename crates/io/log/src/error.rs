@@ -35,6 +35,14 @@ pub enum StoreError {
         /// Who asked.
         node: NodeRank,
     },
+    /// Where it was to be carried is a store of another run of its job.
+    #[error("store {} stays where it is: {} is the store of another run of the job; land that one first (forebay salvage {}), or move it away", .path.display(), .there.display(), .there.display())]
+    OtherLog {
+        /// The store.
+        path: PathBuf,
+        /// The other one.
+        there: PathBuf,
+    },
     /// It lands elsewhere.
     #[error("store {} lands in {}, not in {}: name that directory, or land what the store holds (forebay salvage)", .path.display(), .found.display(), .landing.display())]
     OtherLanding {

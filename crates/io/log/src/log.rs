@@ -5,6 +5,7 @@
 //! whoever waits is woken, and what was durable before stays readable.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -198,6 +199,12 @@ impl Log {
     #[must_use]
     pub fn durable(&self) -> Sequence {
         self.shared.lock().durable
+    }
+
+    /// Where the store is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.shared.directory.path()
     }
 
     /// The longest contents of one record, bytes.

@@ -382,9 +382,10 @@ mod tests {
         Recovery::open(path, &Owner::of_test(boot), &settings).unwrap()
     }
 
-    /// Two sealed segments and one more, of a log that never came to commit.
-    fn uncommitted(path: &Path) -> Vec<Appended> {
+    /// Two sealed segments and one more, of a log that never came to commit; and the number of the first.
+    fn uncommitted(path: &Path) -> (Vec<Appended>, u64) {
         let log = open(path, 1).finish([]).unwrap();
+        let first = log.shared.identity.first_segment();
         while log.shared.lock().ready.len() < 2 {
             std::thread::yield_now();
         }
@@ -392,10 +393,10 @@ mod tests {
         log.shared.lock().is_ending = true;
         log.shared.commit_wanted.notify_all();
         let mut appended = Vec::new();
-        while appended.last().is_none_or(|last: &Appended| last.position.segment < 3) {
+        while appended.last().is_none_or(|last: &Appended| last.position.segment < first + 2) {
             appended.push(log.append_note(&[1; 1000]).unwrap());
         }
-        appended
+        (appended, first)
     }
 
     fn found(recovery: &mut Recovery) -> Vec<Appended> {
@@ -412,8 +413,8 @@ mod tests {
     fn no_place_is_used_twice() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
-        uncommitted(&path);
-        for number in 1..=3 {
+        let (_, first) = uncommitted(&path);
+        for number in first..=first + 2 {
             let segment = path.join(format!("segment-{number:012}"));
             let len = fs::metadata(&segment).unwrap().len();
             fs::write(&segment, vec![0; len as usize]).unwrap();
@@ -424,16 +425,16 @@ mod tests {
         recovery.settle().unwrap();
         drop(recovery);
         let log = open(&path, 2).finish([]).unwrap();
-        assert!(log.append_note(b"new").unwrap().position.segment > 3);
+        assert!(log.append_note(b"new").unwrap().position.segment > first + 2);
     }
 
     #[test]
     fn a_missing_segment_hides_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
-        let mut appended = uncommitted(&path);
-        fs::remove_file(path.join("segment-000000000002")).unwrap();
-        appended.retain(|one| one.position.segment != 2);
+        let (mut appended, first) = uncommitted(&path);
+        fs::remove_file(path.join(format!("segment-{:012}", first + 1))).unwrap();
+        appended.retain(|one| one.position.segment != first + 1);
         // No head says that what came before the freed one is durable; that it is missing says it.
         assert_eq!(found(&mut open(&path, 2)), appended);
     }
@@ -443,9 +444,9 @@ mod tests {
     fn a_torn_record_never_comes_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
-        let mut appended = uncommitted(&path);
+        let (mut appended, first) = uncommitted(&path);
         let torn = appended.remove(7).position;
-        let segment = path.join("segment-000000000001");
+        let segment = path.join(format!("segment-{first:012}"));
         let mut bytes = fs::read(&segment).unwrap();
         bytes[torn.offset as usize + 500..][..500].fill(0);
         fs::write(&segment, bytes).unwrap();

@@ -67,7 +67,7 @@ impl Recovery {
         if store.segments.is_empty() {
             store.write_head()?;
         }
-        let number = store.segments.last().map_or(1, |last| last + 1);
+        let number = store.segments.last().map_or_else(|| store.head.identity.first_segment(), |last| last + 1);
         let named = store.directory.name_segment(number).and_then(|file| store.directory.sync().map(|()| file));
         let file = named.map_err(|error| StoreError::io("write to", store.directory.path(), error))?;
         Ok(Segment { number, file })

@@ -22,7 +22,7 @@ pub struct Tree {
     pub(super) locks: Locks,
     /// Nodes that do not answer.
     pub(super) lost: BTreeSet<NodeRank>,
-    /// Tells its drafts from those of other trees.
+    /// Tells it from other trees.
     pub(super) number: u64,
 }
 
@@ -66,6 +66,12 @@ impl Tree {
             lost: BTreeSet::new(),
             number,
         }
+    }
+
+    /// Tells this tree, its drafts and the stores of its nodes from others.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// A file as it is now.

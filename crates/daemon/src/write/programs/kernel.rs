@@ -4,7 +4,7 @@
 //! the flags of the open, for the same reason. Writes bypass the page cache: what is written is in the log when the program
 //! goes on. Readings fill it (`page_cache`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
@@ -21,6 +21,7 @@ use super::room::Room;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
+use crate::write::joining::Joined;
 use crate::write::kernel_words::{
     O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted,
 };
@@ -46,13 +47,15 @@ pub struct Kernel {
     pub under_way: Arc<UnderWay>,
     pub owed: Arc<Owed>,
     /// Nobody is served before.
-    pub joined: Arc<OnceLock<()>>,
+    pub joined: Arc<Joined>,
     pub prefixes: Arc<Prefixes>,
 }
 
 impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) {
-        self.joined.wait();
+        if let Err(errno) = self.joined.wait() {
+            return unserved(&request.operation, reply, errno);
+        }
         let file = file_of(request.node);
         match &request.operation {
             Op::Lookup { name } => answer_entry(self.look_up(&request, name), reply),
@@ -115,6 +118,14 @@ fn answer(outcome: Result<(), Errno>, reply: Reply) {
     match outcome {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
+    }
+}
+
+/// What is asked while nobody is served.
+pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
+    match asked {
+        Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
+        _ => reply.error(errno),
     }
 }
 

@@ -24,6 +24,8 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 pub struct Checkpoint {
     /// Who owns the tree.
     pub owns: Owns,
+    /// The tree that the store belongs to, once that is known.
+    pub tree_number: Option<u64>,
     /// Of the owner.
     pub tree: Option<Tree>,
     /// Of its second home.
@@ -46,6 +48,7 @@ pub struct Checkpoint {
 #[derive(Serialize)]
 struct Written<'a> {
     owns: Owns,
+    tree_number: Option<u64>,
     tree: Option<&'a Tree>,
     mirror: Option<&'a Mirror>,
     copies: &'a Copies,
@@ -97,6 +100,7 @@ pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogEr
         let up_to = local.log.end();
         let written = Written {
             owns: local.owns(),
+            tree_number: local.tree_number(),
             tree: tree.as_deref(),
             mirror: mirror.as_ref().and_then(|mirror| mirror.as_ref()),
             copies: &copies,

@@ -209,6 +209,13 @@ impl Owner {
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
+            Question::Tree { known } => {
+                // Another log than the one that may have been there.
+                if *known != Some(tree.number()) {
+                    self.unverified.note(asker.node);
+                }
+                Told::Tree(tree.number())
+            }
             Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable => Told::Nothing,
         })

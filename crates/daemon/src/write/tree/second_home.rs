@@ -178,6 +178,9 @@ impl SecondHome {
             Followed::Changes(changes) => changes.iter().try_for_each(|change| self.take(change)),
             Followed::Tree { have, tree } => {
                 let Travelling(tree) = decode(&tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
+                if Some(tree.number()) != self.local.tree_number() {
+                    return Err("the owner has another tree than this node's store".to_owned());
+                }
                 *self.mirror() = Some(Mirror { have, tree });
                 // What is not written down is not known.
                 keep().inspect_err(|_| *self.mirror() = None)

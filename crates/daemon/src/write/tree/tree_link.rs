@@ -160,6 +160,14 @@ impl TreeLink {
         }
     }
 
+    /// The number of the tree, for a node whose log is about `known`.
+    pub fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
+        match self.ask_own(Question::Tree { known })? {
+            Told::Tree(number) => Ok(number),
+            _ => Err(SENSELESS),
+        }
+    }
+
     /// Whether partners copy what is written to a file.
     pub fn is_copied(&self, file: FileId) -> Result<bool, Errno> {
         match self.ask_own(Question::Copied { file })? {

@@ -8,7 +8,7 @@ use forebay_log::LogError;
 use forebay_types::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 
-use crate::fixture::{FILE, SEGMENT_BYTES, contents, directory, open, store};
+use crate::fixture::{FILE, SEGMENT_BYTES, contents, directory, open, segment, store};
 
 const STORE: &str = "FOREBAY_LOG_TEST_FAILING";
 
@@ -19,7 +19,7 @@ fn appends_until_writes_fail() {
     let log = open(Path::new(&path), 8);
     let before = log.append_data(FILE, 0, &contents(0, 4000)).unwrap();
     log.commit(log.end()).unwrap();
-    await_segments(Path::new(&path));
+    await_segment(&segment(Path::new(&path), before.position.segment + 2));
     setrlimit(Resource::RLIMIT_FSIZE, u64::from(SEGMENT_BYTES) / 2, u64::from(SEGMENT_BYTES) / 2).unwrap();
     let outcomes = std::thread::scope(|scope| {
         let work = |thread: u64| {
@@ -43,9 +43,8 @@ fn appends_until_writes_fail() {
 }
 
 /// The log makes its next segments by itself, which is not what is to fail.
-fn await_segments(path: &Path) {
-    let last = path.join("segment-000000000003");
-    let is_whole = || std::fs::metadata(&last).is_ok_and(|found| found.len() == u64::from(SEGMENT_BYTES));
+fn await_segment(last: &Path) {
+    let is_whole = || std::fs::metadata(last).is_ok_and(|found| found.len() == u64::from(SEGMENT_BYTES));
     while !is_whole() {
         std::thread::yield_now();
     }

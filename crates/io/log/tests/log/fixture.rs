@@ -56,3 +56,8 @@ pub fn contents(tag: u64, length: usize) -> Vec<u8> {
     };
     (0..length).map(byte).collect()
 }
+
+/// The file of a segment.
+pub fn segment(store: &Path, number: u64) -> PathBuf {
+    store.join(format!("segment-{number:012}"))
+}

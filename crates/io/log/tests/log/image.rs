@@ -7,6 +7,8 @@ use std::path::Path;
 
 use forebay_types::LogPosition;
 
+use crate::fixture::segment;
+
 /// Bytes that a disk writes all or nothing.
 const SECTOR_BYTES: usize = 512;
 
@@ -52,7 +54,7 @@ pub fn lose_sectors(store: &Path, from: LogPosition, seed: u64, permille: u64) {
 
 /// Leaves of a record only its first bytes: its writer died.
 pub fn tear(store: &Path, position: LogPosition, record_bytes: usize, kept_bytes: usize) {
-    let path = store.join(format!("segment-{:012}", position.segment));
+    let path = segment(store, position.segment);
     let mut bytes = fs::read(&path).unwrap();
     bytes[position.offset as usize..][kept_bytes..record_bytes].fill(0);
     fs::write(&path, bytes).unwrap();

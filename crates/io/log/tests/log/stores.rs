@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 
-use forebay_log::{Log, Owner, Recovery, Settings, StoreError, boot_identity, whose};
-use forebay_types::NodeRank;
+use forebay_log::{Log, LogError, Owner, Recovery, Settings, StoreError, boot_identity, carry, whose};
+use forebay_types::{Errno, NodeRank};
 
 use crate::fixture::{FILE, all, contents, directory, open, owner, settings, store};
 
@@ -162,4 +162,69 @@ fn a_wiped_store_leaves_nothing() {
 fn the_machines_run_has_an_identity() {
     assert_eq!(boot_identity().unwrap(), boot_identity().unwrap());
     assert_ne!(boot_identity().unwrap(), [0; 16]);
+}
+
+/// What was carried once is not carried again, and another store of the same node is neither taken for it nor written over.
+#[test]
+fn a_store_is_carried_over_no_other_one() {
+    let directory = directory();
+    let (path, to) = (store(&directory), directory.path().join("3"));
+    drop(open(&path, 4));
+    let first = fs::read(path.join("head")).unwrap();
+    carry(&path, &to).unwrap();
+    assert!(!path.exists());
+    let log = open(&path, 4);
+    let position = log.append_data(FILE, 0, b"of the second run").unwrap().position;
+    log.commit(log.end()).unwrap();
+    drop(log);
+    let refused = carry(&path, &to).unwrap_err();
+    assert!(matches!(refused, StoreError::OtherLog { .. }), "{refused}");
+    assert!(
+        refused.to_string().contains("stays where it is") && refused.to_string().contains("another run"),
+        "{refused}"
+    );
+    assert_eq!(fs::read(to.join("head")).unwrap(), first);
+    let log = Recovery::open(&path, &owner(1), &settings(4)).unwrap().finish([(position, 17)]).unwrap();
+    let mut bytes = [0; 17];
+    log.read(position, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"of the second run");
+    drop(log);
+    // Cut short after it had its name there: the same one is removed here.
+    fs::remove_dir_all(&to).unwrap();
+    fs::create_dir(&to).unwrap();
+    for file in fs::read_dir(&path).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+    carry(&path, &to).unwrap();
+    assert!(!path.exists() && to.join("head").exists());
+}
+
+/// A place of a store that is gone is none in the one that comes after it.
+#[test]
+fn a_new_store_has_no_place_of_the_one_before() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let position = log.append_data(FILE, 0, &contents(1, 5000)).unwrap().position;
+    log.wipe().unwrap();
+    drop(log);
+    let log = open(&path, 4);
+    let appended = log.append_data(FILE, 0, &contents(2, 5000)).unwrap();
+    assert_eq!(log.read(position, 0, &mut [0; 8]), Err(LogError::Absent(position)));
+    log.read(appended.position, 0, &mut [0; 8]).unwrap();
+}
+
+#[test]
+fn a_store_that_somebody_removes_has_failed_at_the_next_commit() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let before = log.append_note(b"before").unwrap().sequence.next();
+    log.commit(before).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    // The thread that makes the next segments may be the one that notices it.
+    let is_gone = |outcome| matches!(outcome, Err(LogError::Failed(Errno::ESTALE | Errno::ENOENT)));
+    assert!(is_gone(log.append_note(b"after").and_then(|after| log.commit(after.sequence.next()))));
+    assert!(is_gone(log.append_note(b"later").map(drop)));
 }
