@@ -33,13 +33,41 @@ compiler() {
   return 1
 }
 
+# functions COMPILER: the functions that mpi.h has, by the names that have a PMPI_ one as well.
+functions() {
+  printf '#include <mpi.h>\n' | "$1" -E -x c - | sed '/^#/d' | tr '\n' ' ' |
+    grep -oE '\bP?MPIX?_[A-Z][A-Za-z0-9_]* *\(' | tr -d ' (' | sort -u >"$OBJECTS/names"
+  grep '^MPI' "$OBJECTS/names" | while read -r name; do ! grep -qx "P$name" "$OBJECTS/names" || echo "$name"; done
+}
+
+# handled COMPILER: those that the library stands before by functions of its own.
+handled() {
+  printf '#include "calls.h"\n#define X(name) HANDLED MPI_##name\nFB_CALLS(X)\n' |
+    "$1" -D_GNU_SOURCE -I"$SHIM" -E -x c - | grep -oE 'HANDLED MPI_[A-Za-z_]+' | sed 's/^HANDLED //' | sort -u
+}
+
+# gate COMPILER DIRECTORY: gated_calls.h in the directory, all other functions but those of local_calls.txt.
+gate() {
+  { handled "$1"; grep -v '^#' "$SHIM/local_calls.txt"; } | sort -u >"$OBJECTS/others"
+  mkdir -p "$2"
+  {
+    echo '#define FB_GATED_CALLS(X) \'
+    functions "$1" | LC_ALL=C sort -u | while read -r name; do
+      grep -qx "$name" "$OBJECTS/others" || printf '  X(%s) \\\n' "$name"
+    done
+    echo
+  } >"$2/gated_calls.h"
+  grep -q 'X(MPI_Barrier)' "$2/gated_calls.h" || { say "no function was found in the mpi.h of $1"; return 1; }
+}
+
 # build NAME COMPILER TITLE; fails if the MPI cannot be used. MPICH's MPI_STATUSES_IGNORE is an address that nothing lies at, which gcc warns of.
 build() {
-  local source objects=()
+  local source objects=() gated=$OBJECTS/$1
+  gate "$2" "$gated" || return 1
   for source in "$SHIM"/*.c; do
     objects+=("$OBJECTS/$1-$(basename "$source" .c).o")
     "$2" -std=gnu11 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -Wno-stringop-overflow -D_GNU_SOURCE "-DFB_MPI_NAME=\"$3\"" \
-      -c "$source" -o "${objects[-1]}" || return 1
+      -I"$gated" -c "$source" -o "${objects[-1]}" || return 1
   done
   # By the C compiler, not MPI's: nothing of MPI may be linked, and `-z defs` proves that nothing asks for it.
   "${CC:-cc}" -shared -o "$OBJECTS/$1.so" "${objects[@]}" "$ARCHIVE" \

@@ -9,7 +9,7 @@ set -euo pipefail
 # PACKAGE:PROOF[,PROOF], a package of Debian 12 and how one sees that it, or its like, is there: a command, or a file.
 PACKAGES=(
   # Building: downloads, the C parts of crates, this repository's own commands.
-  ca-certificates:/etc/ssl/certs/ca-certificates.crt gcc:gcc,cc 'libc6-dev:/usr/include/stdio.h' make:make git:git
+  ca-certificates:/etc/ssl/certs/ca-certificates.crt gcc:gcc,cc binutils:nm 'libc6-dev:/usr/include/stdio.h' make:make git:git
   # Programs that tests run over a view.
   python3:python3 'python3-numpy:/usr/lib/python3/dist-packages/numpy' 'python3-h5py:/usr/lib/python3/dist-packages/h5py' g++:g++
   'python3-venv:/usr/lib/python3*/ensurepip/__init__.py' rsync:rsync tar:tar procps:ps

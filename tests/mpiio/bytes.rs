@@ -4,7 +4,7 @@ use super::*;
 
 /// Small buffers and stripes, so that small files have several aggregators, rounds and slices.
 fn small<'a>(ranks: usize, aggregators: usize) -> Way<'a> {
-    Way::aggregated(ranks)
+    held(ranks)
         .with("FOREBAY_MPIIO_AGGREGATION", "enable")
         .with("FOREBAY_MPIIO_AGGREGATORS", aggregators)
         .with("FOREBAY_MPIIO_BUFFER_BYTES", 65_536)
@@ -89,7 +89,7 @@ fn ranks_that_hold_little_need_one_exchange() {
     let bench = crate::bench(OPEN_MPI);
     let program = bench.compile("patterns.c");
     let words = ["hacc-structs", "7", "500", "segmented", "2"];
-    let (_, records) = compare_all(&bench, &Way::aggregated(24), &program, &words, 2);
+    let (_, records) = compare_all(&bench, &held(24), &program, &words, 2);
     assert!(records.iter().all(|record| record["exchanges"] == 1), "{records:?}");
 }
 
@@ -123,9 +123,7 @@ fn overlaps_have_some_writers_bytes() {
 fn forms(mpi: Mpi, ranks: usize, parts: &str, by_ompio: bool) {
     let bench = crate::bench(mpi);
     let program = bench.compile("forms.c");
-    for way in
-        [small(ranks, 2), Way::aggregated(ranks), Way::aggregated(ranks).with("FOREBAY_MPIIO_BUFFER_BYTES", 2500)]
-    {
+    for way in [small(ranks, 2), held(ranks), held(ranks).with("FOREBAY_MPIIO_BUFFER_BYTES", 2500)] {
         let way = if by_ompio { way.by_ompio() } else { way };
         let (_, record) = compare(&bench, &way, &program, &[parts]);
         assert!(record["held_calls"].as_u64().unwrap() > 0, "{record}");
@@ -156,7 +154,7 @@ fn every_form_under_open_mpi() {
 fn types(mpi: Mpi, ranks: usize) {
     let bench = crate::bench(mpi);
     let program = bench.compile("types.c");
-    for way in [small(ranks, 2), Way::aggregated(ranks)] {
+    for way in [small(ranks, 2), held(ranks)] {
         let way = leaving_holes(&bench, way);
         let (_, record) = compare(&bench, &way, &program, &["comparable"]);
         let _ = bench.run(&way, &program, &[bench.path("others").to_str().unwrap(), "others"]).good();

@@ -9,7 +9,7 @@ use super::*;
 fn corner(case: &str, ranks: usize) -> Vec<(String, Value)> {
     let of = |mpi: Mpi| {
         let bench = crate::bench(mpi);
-        compare(&bench, &Way::aggregated(ranks), &bench.compile("corners.c"), &[case])
+        compare(&bench, &held(ranks), &bench.compile("corners.c"), &[case])
     };
     vec![of(MPICH), of(OPEN_MPI)]
 }
@@ -32,9 +32,7 @@ fn an_error_handler_may_ask_the_file() {
         let bench = crate::bench(mpi);
         let small = Small::mounted(bench.path("small"), "1300k");
         let file = small.0.join("file");
-        let way = Way::aggregated(2)
-            .with("FOREBAY_MPIIO_AGGREGATION", "enable")
-            .with("FOREBAY_MPIIO_BUFFER_BYTES", 1_000_000);
+        let way = held(2).with("FOREBAY_MPIIO_AGGREGATION", "enable").with("FOREBAY_MPIIO_BUFFER_BYTES", 1_000_000);
         let done = bench.run(&way, &bench.compile("corners.c"), &[file.to_str().unwrap(), "handles"]).good();
         assert_eq!(done.text(), "heard\n".repeat(2), "{}", done.stderr);
     }
@@ -59,7 +57,7 @@ fn a_type_of_too_many_pieces_takes_no_memory() {
 fn a_rank_with_nothing_needs_no_view() {
     require_mpi!(mpich);
     let bench = crate::bench(MPICH);
-    let (_, record) = compare(&bench, &Way::aggregated(3), &bench.compile("corners.c"), &["empty"]);
+    let (_, record) = compare(&bench, &held(3), &bench.compile("corners.c"), &["empty"]);
     assert_eq!((&record["held_calls"], &record["exchanges"]), (&3.into(), &1.into()), "{record}");
 }
 
@@ -72,7 +70,7 @@ fn a_file_may_be_renamed_while_it_is_open() {
     for mpi in [MPICH, OPEN_MPI] {
         let bench = crate::bench(mpi);
         let (program, file) = (bench.compile("corners.c"), bench.path("file"));
-        let done = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), "renamed"]).good();
+        let done = bench.run(&held(2), &program, &[file.to_str().unwrap(), "renamed"]).good();
         assert_eq!(fs::read(&file).unwrap(), [[b'a'; 5000], [b'b'; 5000]].concat(), "{}", done.stderr);
         assert_eq!(done.stderr, "");
     }
@@ -95,7 +93,7 @@ fn without_a_communicator_a_file_is_left_to_mpi() {
     require_mpi!(mpich);
     let bench = crate::bench(MPICH);
     let (program, file) = (bench.compile("corners.c"), bench.path("file"));
-    let done = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), "communicators"]).good();
+    let done = bench.run(&held(2), &program, &[file.to_str().unwrap(), "communicators"]).good();
     assert_eq!(done.text(), "none left\nnone left\n");
     assert_eq!(fs::read(&file).unwrap(), [[b'a'; 5000], [b'b'; 5000]].concat());
     assert!(!bench.records().exists(), "nothing was aggregated");
@@ -115,7 +113,7 @@ fn a_list_of_many_aggregators_is_cut() {
     let bench = crate::bench(OPEN_MPI);
     let hints = bench.path("hints");
     fs::write(&hints, "striping_unit 4096\n").unwrap();
-    let way = Way::aggregated(90)
+    let way = held(90)
         .with("FOREBAY_MPIIO_AGGREGATORS", 90)
         .with("FOREBAY_MPIIO_AGGREGATION", "enable")
         .with("FOREBAY_MPIIO_STRATEGY", "balanced")
@@ -135,7 +133,7 @@ fn what_a_program_leaves_behind_in_vain_is_marked() {
     let bench = crate::bench(MPICH);
     let small = Small::mounted(bench.path("small"), "1300k");
     let file = small.0.join("file");
-    let done = bench.run(&Way::aggregated(2), &bench.compile("corners.c"), &[file.to_str().unwrap(), "leaves"]).good();
+    let done = bench.run(&held(2), &bench.compile("corners.c"), &[file.to_str().unwrap(), "leaves"]).good();
     let mark = fs::read_to_string(small.0.join("file.forebay-incomplete")).unwrap();
     assert!(mark.contains("rank 1, round 1: No space left") || mark.is_empty(), "{mark}");
     assert!(done.stderr.contains("rank 1, round 1: No space left"), "{}", done.stderr);

@@ -29,7 +29,7 @@ fn full(mpi: Mpi, ranks: usize) {
     let program = bench.compile("errors.c");
     let small = Small::mounted(bench.path("small"), "1300k");
     let file = small.0.join("file");
-    let way = Way::aggregated(ranks)
+    let way = held(ranks)
         .with("FOREBAY_MPIIO_AGGREGATORS", 1)
         .with("FOREBAY_MPIIO_AGGREGATION", "enable")
         .with("FOREBAY_MPIIO_BUFFER_BYTES", 524_288)
@@ -68,14 +68,14 @@ fn a_full_file_system_is_an_error_on_every_rank_under_open_mpi() {
     full(OPEN_MPI, 8);
 }
 
-/// The launcher ends the job, nobody waits for the dead rank, and the record shows that the file was not closed.
+/// The launcher ends the job, nobody waits for the dead rank, and the mark shows that the file was not closed.
 fn dies(mpi: Mpi) {
     let bench = crate::bench(mpi);
     let program = bench.compile("dies.c");
     let file = bench.path("file");
-    let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "kill"]);
+    let done = bench.run(&held(3), &program, &[file.to_str().unwrap(), "kill"]);
     assert!(!done.status.success());
-    assert_eq!(explained(&bench, &file)["state"], "writing");
+    assert_eq!(explained(&bench, &file)["state"], "incomplete");
     assert_eq!(fs::metadata(&file).unwrap().size(), 15_000, "what was synced is there");
 }
 
@@ -100,7 +100,7 @@ fn programs_that_never_close_lose_nothing() {
     // Of ranks that abort together, the launcher kills the slower ones in the act.
     for (how, ranks) in [("leave", 2), ("abort", 1)] {
         let file = bench.path(how);
-        let _ = bench.run(&Way::aggregated(ranks), &program, &[file.to_str().unwrap(), how]);
+        let _ = bench.run(&held(ranks), &program, &[file.to_str().unwrap(), how]);
         let bytes = fs::read(&file).unwrap();
         let (first, last) = (bytes.first(), bytes.last());
         assert_eq!((bytes.len(), first, last), (ranks * 5000, Some(&b'a'), Some(&(b'a' + ranks as u8 - 1))), "{how}");
@@ -115,7 +115,7 @@ fn an_incomplete_file_is_marked_until_it_is_written_anew() {
     let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
     let mark = bench.path("file.forebay-incomplete");
     let run = |pattern: &str, particles: &str| {
-        let _ = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), pattern, "0", particles]).good();
+        let _ = bench.run(&held(2), &program, &[file.to_str().unwrap(), pattern, "0", particles]).good();
     };
     run("hacc-structs", "500");
     fs::write(&mark, "as a run before has left it").unwrap();

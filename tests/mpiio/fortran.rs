@@ -6,7 +6,7 @@ fn fortran(mpi: Mpi) {
     let bench = crate::bench(mpi);
     for source in ["fortran.f90", "fortran08.f90"] {
         let program = bench.compile(source);
-        let (_, record) = compare(&bench, &Way::aggregated(3).by_ompio(), &program, &[]);
+        let (_, record) = compare(&bench, &held(3).by_ompio(), &program, &[]);
         assert_eq!(record["held_calls"], 3, "{source}: {record}");
         assert_eq!(record["reads"], 1, "{source}: {record}");
     }
@@ -17,9 +17,9 @@ fn forms(mpi: Mpi) {
     let bench = crate::bench(mpi);
     for source in ["fortran_forms.F90", "fortran08_forms.F90"] {
         let program = bench.compile(source);
-        let mut ways = vec![(Way::aggregated(3).by_ompio(), "")];
+        let mut ways = vec![(held(3).by_ompio(), "")];
         if mpi.name == OPEN_MPI.name {
-            ways.push((Way::aggregated(3), "collective"));
+            ways.push((held(3), "collective"));
         }
         for (way, without) in ways {
             let (_, record) = compare(&bench, &way, &program, &[without]);

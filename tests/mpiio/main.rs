@@ -18,8 +18,11 @@ use serde_json::Value;
 mod bytes;
 mod corners;
 mod declared;
+mod ends;
 mod faults;
 mod fortran;
+mod gates;
+mod order;
 mod other_programs;
 mod requests;
 
@@ -37,6 +40,11 @@ pub(crate) use require_mpi;
 /// For an MPI of this machine.
 fn bench(mpi: Mpi) -> Bench {
     Bench::new(mpi, &file_of_tests(".."))
+}
+
+/// With the library, which holds what it can until a sync: so every call of a program goes through it, whatever comes between.
+fn held<'a>(ranks: usize) -> Way<'a> {
+    Way::aggregated(ranks).with("FOREBAY_MPIIO_HOLD", "yes")
 }
 
 /// What `forebay mpiio --explain` says of a file.

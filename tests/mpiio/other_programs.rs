@@ -78,7 +78,7 @@ fn hints_switch_it_off() {
     require_mpi!(mpich);
     let bench = crate::bench(MPICH);
     let (program, file) = (bench.compile("forms.c"), bench.path("file"));
-    let way = Way::aggregated(2).with("FOREBAY_MPIIO_AGGREGATION", "disable");
+    let way = held(2).with("FOREBAY_MPIIO_AGGREGATION", "disable");
     let _ = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
     assert!(!bench.records().exists());
 }
@@ -86,7 +86,7 @@ fn hints_switch_it_off() {
 fn hints_of_open_files(mpi: Mpi) {
     let bench = crate::bench(mpi);
     let program = bench.compile("hints.c");
-    let (printed, record) = compare(&bench, &Way::aggregated(4), &program, &[]);
+    let (printed, record) = compare(&bench, &held(4), &program, &[]);
     assert_eq!(printed, "enable\n");
     let passed = serde_json::json!({"disabled by hints": 2});
     assert_eq!((&record["passed_through"], &record["held_calls"]), (&passed, &3.into()), "{record}");
@@ -109,7 +109,7 @@ fn where_records_cannot_be_written_it_is_said_once() {
     let bench = crate::bench(MPICH);
     fs::write(bench.records(), "no directory").unwrap();
     let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
-    let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "hacc-structs", "0", "500"]).good();
+    let done = bench.run(&held(3), &program, &[file.to_str().unwrap(), "hacc-structs", "0", "500"]).good();
     let said: Vec<&str> = done.stderr.lines().filter(|line| line.contains("cannot write the record")).collect();
     assert_eq!(said.len(), 1, "{}", done.stderr);
 }
@@ -120,7 +120,7 @@ fn aggregators_are_printed_when_asked() {
     require_mpi!(mpich);
     let bench = crate::bench(MPICH);
     let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
-    let way = Way::aggregated(3).with("FOREBAY_MPIIO_PRINT", 1).with("FOREBAY_MPIIO_AGGREGATION", "enable");
+    let way = held(3).with("FOREBAY_MPIIO_PRINT", 1).with("FOREBAY_MPIIO_AGGREGATION", "enable");
     let done = bench.run(&way, &program, &[file.to_str().unwrap(), "segmented", "0", "2"]).good().text();
     let line = done.lines().find(|line| line.contains("forebay_aggregator_list")).unwrap();
     assert!(line.ends_with("value = 0         "), "{line}");
@@ -169,7 +169,7 @@ fn it_works_under_forebay_run() {
     let job = Job::up_local(sandbox, 1, &source, &[]);
     let command = binary();
     let inside = ["run", "--job", &job.sandbox.name, "--", exported.to_str().unwrap()];
-    let mut way = Way::aggregated(2);
+    let mut way = held(2);
     let mut environment = Program::new("env");
     job.sandbox.surround(&mut environment);
     for (name, value) in environment.get_envs() {

@@ -34,8 +34,10 @@ static int collective(struct fb_open_file *file, enum direction direction, uint6
                       MPI_Count count, MPI_Datatype type, int *error, uint64_t *bytes) {
     fb_flat *layout = count < 0 || from == NOWHERE ? NULL : fb_flatten(type);
     *bytes = 0;
-    int done = (direction == READ ? fb_read_collective : fb_write_collective)(file->core, from, (void *)buf, layout,
-                                                                              (uint64_t)count, bytes);
+    int done = direction == READ ? fb_read_collective(file->core, from, (void *)buf, layout, (uint64_t)count, bytes)
+                                 : fb_write_collective(file->core, from, (void *)buf, layout, (uint64_t)count,
+                                                       fb_follows(file), bytes);
+    if (direction == WRITE) fb_ends_write(file);
     fb_flat_free(layout);
     *error = done == FB_PASS ? (int)*bytes : done;
     return done == FB_PASS ? FB_PASS : FB_DONE;
@@ -43,6 +45,16 @@ static int collective(struct fb_open_file *file, enum direction direction, uint6
 
 /* What a call returns that MPI has made, where something else had gone wrong before. */
 static int after(MPI_File handle, int error, int code) { return code != MPI_SUCCESS ? code : fb_raise(handle, error); }
+
+/* The same of a collective call: of a write the library hears that MPI has made it. */
+static int after_passing(MPI_File handle, enum direction direction, int error, int code) {
+    struct fb_open_file *file = code == MPI_SUCCESS && direction == WRITE ? fb_find(handle) : NULL;
+    if (file) {
+        fb_do(file->core, FB_PASSED);
+        fb_release(file);
+    }
+    return after(handle, error, code);
+}
 
 static uint64_t byte_of(struct fb_open_file *file, MPI_Offset offset) {
     uint64_t byte;
@@ -115,7 +127,7 @@ static int step(MPI_File handle, int what) {
             fb_release(file);                                                                                          \
             if (done == FB_DONE) return set_status(status, bytes), fb_raise(fh, error);                                \
         }                                                                                                              \
-        return after(fh, error, MPI(name##form)(fh, offset, buf, count, type, status));                                \
+        return after_passing(fh, direction, error, MPI(name##form)(fh, offset, buf, count, type, status));                                \
     }
 
 #define ALL(form, count_type, name, direction, buffer)                                                                 \
@@ -129,7 +141,7 @@ static int step(MPI_File handle, int what) {
             fb_release(file);                                                                                          \
             if (done == FB_DONE) return set_status(status, bytes), fb_raise(fh, error);                                \
         }                                                                                                              \
-        return after(fh, error, MPI(name##form)(fh, buf, count, type, status));                                        \
+        return after_passing(fh, direction, error, MPI(name##form)(fh, buf, count, type, status));                                        \
     }
 
 FB_FORMS(AT_ALL, File_write_at_all, WRITE, const void *)
@@ -165,7 +177,7 @@ FB_FORMS(ALL, File_read_all, READ, void *)
         return MPI(name##form)(fh, buf, count, type);                                                                  \
     }
 
-#define END(name, buffer)                                                                                              \
+#define END(name, direction, buffer)                                                                                              \
     int fb_##name(MPI_File fh, buffer buf, MPI_Status *status) {                                                       \
         int error = 0;                                                                                                 \
         struct fb_open_file *file = fb_find(fh);                                                                       \
@@ -177,19 +189,19 @@ FB_FORMS(ALL, File_read_all, READ, void *)
             fb_release(file);                                                                                          \
             if (is_ours) return set_status(status, bytes), fb_raise(fh, error);                                        \
         }                                                                                                              \
-        return after(fh, error, MPI(name)(fh, buf, status));                                                           \
+        return after_passing(fh, direction, error, MPI(name)(fh, buf, status));                                                           \
     }
 
 FB_FORMS(AT_ALL_BEGIN, File_write_at_all_begin, WRITE, const void *)
 FB_FORMS(AT_ALL_BEGIN, File_read_at_all_begin, READ, void *)
 FB_FORMS(ALL_BEGIN, File_write_all_begin, WRITE, const void *)
 FB_FORMS(ALL_BEGIN, File_read_all_begin, READ, void *)
-END(File_write_at_all_end, const void *)
-END(File_read_at_all_end, void *)
-END(File_write_all_end, const void *)
-END(File_read_all_end, void *)
-END(File_write_ordered_end, const void *)
-END(File_read_ordered_end, void *)
+END(File_write_at_all_end, WRITE, const void *)
+END(File_read_at_all_end, READ, void *)
+END(File_write_all_end, WRITE, const void *)
+END(File_read_all_end, READ, void *)
+END(File_write_ordered_end, READ, const void *)
+END(File_read_ordered_end, READ, void *)
 
 /* Calls of one rank, or with the shared file pointer. After an error MPI makes them all the same, so that the error is that of earlier
  * bytes alone; but for those of which the program would not wait for the request. */
@@ -286,7 +298,7 @@ static int hold(struct fb_open_file *file, uint64_t from, const void *buf, MPI_C
                                     MPI_Datatype type, MPI_Request *request) {                                         \
         struct fb_open_file *file = offset < 0 ? NULL : fb_find(fh);                                                   \
         if (!file) return MPI(File_iwrite_at_all##form)(fh, offset, buf, count, type, request);                        \
-        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                             \
+        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WITHOUT_WAITING);                                             \
         int done = holds ? hold(file, byte_of(file, offset), buf, count, type, &code, &error, request) : FB_PASS;      \
         fb_release(file);                                                                                              \
         if (done == FB_DONE) return after(fh, error, code);                                                            \
@@ -299,7 +311,7 @@ static int hold(struct fb_open_file *file, uint64_t from, const void *buf, MPI_C
                                  MPI_Request *request) {                                                               \
         struct fb_open_file *file = fb_find(fh);                                                                       \
         if (!file) return MPI(File_iwrite_all##form)(fh, buf, count, type, request);                                   \
-        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                             \
+        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WITHOUT_WAITING);                                             \
         int done = holds ? hold(file, position(file), buf, count, type, &code, &error, request) : FB_PASS;             \
         if (done == FB_DONE) advance(file, count, type);                                                               \
         fb_release(file);                                                                                              \
@@ -373,6 +385,7 @@ int fb_File_get_size(MPI_File fh, MPI_Offset *size) {
 
 /* And so does the end that a file pointer is set to. */
 int fb_File_seek(MPI_File fh, MPI_Offset offset, int whence) {
+    if (whence == MPI_SEEK_END) fb_count_call();
     int code = whence == MPI_SEEK_END ? fb_raise(fh, write_own(fh)) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) return code;
     MPI_Offset end = 0, held = 0;

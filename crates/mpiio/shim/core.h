@@ -70,15 +70,15 @@ int fb_set_hints(fb_file *file, const char *hints, size_t len);
 void fb_hints(const fb_file *file, size_t value_max, void (*tell)(void *context, const char *name, const char *value), void *context);
 void fb_set_view(fb_file *file, int64_t displacement, uint64_t etype_bytes, fb_flat *tile);
 int fb_write_collective(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements,
-                        uint64_t *done);
+                        int follows, uint64_t *done);
 int fb_read_collective(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements,
                        uint64_t *done);
 int fb_write_without_waiting(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements);
 
-enum { FB_ETYPE_BYTES = 0, FB_UNITS_TO_END = 1, FB_HOLDS_WRITES = 2 };
+enum { FB_ETYPE_BYTES = 0, FB_UNITS_TO_END = 1, FB_HOLDS_WITHOUT_WAITING = 2, FB_MUST_WRITE_OWN = 3 };
 uint64_t fb_ask(fb_file *file, int what);
 
-enum { FB_FLUSH = 0, FB_WRITE_OWN = 1, FB_SYNC = 2, FB_ATOMIC = 3, FB_NOT_ATOMIC = 4, FB_LEAVE = 5 };
+enum { FB_FLUSH = 0, FB_WRITE_OWN = 1, FB_SYNC = 2, FB_ATOMIC = 3, FB_NOT_ATOMIC = 4, FB_LEAVE = 5, FB_PASSED = 6 };
 int fb_do(fb_file *file, int step);
 void fb_sized(fb_file *file, uint64_t size);
 

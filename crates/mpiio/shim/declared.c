@@ -22,10 +22,17 @@ struct forebay_mpiio {
     size_t asked_count, asked_room;
 };
 
+/* As any MPI call: these send messages, too. */
+static void begin(void) {
+    fb_let_go(NULL);
+    fb_count_call();
+}
+
 PUBLIC int forebay_mpiio_open(MPI_Comm comm, const char *path, int amode, MPI_Info info, forebay_mpiio **file) {
     if (!fb_is_ours()) return MPI_ERR_UNSUPPORTED_OPERATION;
     *file = calloc(1, sizeof **file);
     if (!*file) return MPI_ERR_NO_MEM;
+    begin();
     int code = fb_File_open(comm, path, amode, info, &(*file)->handle);
     if (code != MPI_SUCCESS) {
         free(*file);
@@ -40,6 +47,7 @@ PUBLIC int forebay_mpiio_open_f(MPI_Fint comm, const char *path, int amode, MPI_
 }
 
 PUBLIC int forebay_mpiio_declare(forebay_mpiio *file, int count, const MPI_Offset *offsets, const MPI_Offset *lengths) {
+    begin();
     struct fb_open_file *open = fb_find(file->handle);
     if (!open) return MPI_SUCCESS;
     /* Wrong numbers are those of one rank, and the others go on: they declare nothing, and the writes are refused. */
@@ -57,6 +65,7 @@ PUBLIC int forebay_mpiio_declare(forebay_mpiio *file, int count, const MPI_Offse
 
 PUBLIC int forebay_mpiio_write(forebay_mpiio *file, MPI_Offset offset, const void *bytes, MPI_Offset length) {
     if (offset < 0 || length < 0 || offset > INT64_MAX - length) return MPI_ERR_ARG;
+    begin();
     struct fb_open_file *open = fb_find(file->handle);
     if (open) {
         int done = fb_write_extent(open->core, (uint64_t)offset, bytes, (size_t)length);
@@ -128,6 +137,7 @@ static int read_plainly(forebay_mpiio *file) {
 }
 
 PUBLIC int forebay_mpiio_flush(forebay_mpiio *file) {
+    begin();
     struct fb_open_file *open = fb_find(file->handle);
     int code;
     if (open) {

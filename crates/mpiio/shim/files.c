@@ -2,13 +2,26 @@
 #include "files.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "group.h"
 
+/* Held bytes are written by then at the latest: a program that is killed loses no more than it wrote in a second. */
+enum { HELD_MAX_MS = 1000 };
+
+/* A file's own lock may be taken before this one, and while this one is held it is only tried. */
 static struct fb_open_file *files;
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether any file has bytes that must be written before another MPI call. */
+static int must_write;
+/* The process that opened the files. A child of fork() has copies of what it holds, which are not the child's to write. */
+static pid_t owner;
+static uint64_t calls;
 
 struct fb_open_file *fb_look_up(MPI_File handle) {
     pthread_mutex_lock(&files_lock);
@@ -76,9 +89,8 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     opening.reads = (amode & (MPI_MODE_RDONLY | MPI_MODE_RDWR)) != 0;
     opening.writes = (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
     opening.deletes = (amode & MPI_MODE_DELETE_ON_CLOSE) != 0;
-    int threads = MPI_THREAD_SINGLE;
-    MPI(Query_thread)(&threads);
-    opening.has_threads = threads == MPI_THREAD_MULTIPLE;
+    /* The library has a thread itself. */
+    opening.has_threads = 1;
     char *hints = read_hints(info, &opening.hints_len);
     opening.hints = hints;
     int has_comm = own_comm(comm, &file->comm);
@@ -99,6 +111,7 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     pthread_mutex_lock(&files_lock);
     file->next = files;
     files = file;
+    owner = getpid();
     pthread_mutex_unlock(&files_lock);
 }
 
@@ -121,16 +134,129 @@ struct fb_open_file *fb_disown(MPI_File handle) {
     return file;
 }
 
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void fb_count_call(void) { __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED); }
+
+int fb_follows(const struct fb_open_file *file) {
+    return file->last_ms && file->last_call == __atomic_load_n(&calls, __ATOMIC_RELAXED) && now_ms() - file->last_ms < HELD_MAX_MS;
+}
+
+/* Writes what a file holds. The list of files is locked. Whether that is done. */
+static int write_own(struct fb_open_file *file) {
+    if (pthread_mutex_trylock(&file->lock) == 0) {
+        /* An error is kept, and told to all ranks when they next write together. */
+        fb_do(file->core, FB_WRITE_OWN);
+        __atomic_store_n(&file->due_ms, 0, __ATOMIC_RELAXED);
+        pthread_mutex_unlock(&file->lock);
+        return 1;
+    }
+    /* A call of another thread has the file, and forgets nothing that it has not written. */
+    fb_beside_write(file->beside);
+    return 0;
+}
+
+/* The same of all files whose bytes are due, but one. When the next are due, or 0. */
+static int64_t write_due(int64_t at_ms, const void *but) {
+    int64_t next = 0;
+    int are_left = 0;
+    for (struct fb_open_file *file = files; file; file = file->next) {
+        int64_t due = __atomic_load_n(&file->due_ms, __ATOMIC_RELAXED);
+        if (due && (due > at_ms || (but && (const void *)file->handle == but) || !write_own(file))) {
+            are_left = 1;
+            /* What another thread's call has is looked at again. */
+            due = due > at_ms ? due : at_ms + HELD_MAX_MS / 10;
+            if (!next || due < next) next = due;
+        }
+    }
+    __atomic_store_n(&must_write, are_left, __ATOMIC_RELEASE);
+    return next;
+}
+
+void fb_let_go(const void *but) {
+    if (!__atomic_load_n(&must_write, __ATOMIC_ACQUIRE)) return;
+    pthread_mutex_lock(&files_lock);
+    write_due(INT64_MAX - HELD_MAX_MS, but);
+    pthread_mutex_unlock(&files_lock);
+}
+
+static pthread_cond_t something_is_held;
+
+/* Writes what is held for too long, and makes no MPI call. */
+static void *write_late(void *nothing) {
+    pthread_mutex_lock(&files_lock);
+    for (;;) {
+        int64_t now = now_ms(), next = write_due(now, NULL);
+        if (next) {
+            struct timespec until = {next / 1000, next % 1000 * 1000000};
+            pthread_cond_timedwait(&something_is_held, &files_lock, &until);
+        } else {
+            pthread_cond_wait(&something_is_held, &files_lock);
+        }
+    }
+    return nothing;
+}
+
+/* Without a thread nothing must be held. */
+static int has_thread;
+
+static void start_thread(void) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&something_is_held, &attributes);
+    /* Signals are the program's, and handled by its own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    has_thread = pthread_create(&thread, NULL, write_late, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (has_thread) pthread_detach(thread);
+}
+
+void fb_ends_write(struct fb_open_file *file) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint64_t held_ms = fb_ask(file->core, FB_MUST_WRITE_OWN);
+    file->last_ms = now_ms();
+    file->last_call = __atomic_load_n(&calls, __ATOMIC_RELAXED);
+    int64_t due = held_ms ? file->last_ms - (int64_t)(held_ms - 1) + HELD_MAX_MS : 0;
+    int64_t was = __atomic_exchange_n(&file->due_ms, due, __ATOMIC_RELAXED);
+    if (!due) return;
+    pthread_once(&once, start_thread);
+    if (!has_thread) {
+        fb_do(file->core, FB_WRITE_OWN);
+        __atomic_store_n(&file->due_ms, 0, __ATOMIC_RELAXED);
+        return;
+    }
+    if (was) return;
+    pthread_mutex_lock(&files_lock);
+    __atomic_store_n(&must_write, 1, __ATOMIC_RELEASE);
+    pthread_cond_signal(&something_is_held);
+    pthread_mutex_unlock(&files_lock);
+}
+
 void fb_write_all_own(void) {
     pthread_mutex_lock(&files_lock);
     for (struct fb_open_file *file = files; file; file = file->next) {
-        /* A call that is under way holds its file: its bytes are not ours to touch. */
         if (pthread_mutex_trylock(&file->lock) == 0) {
             fb_do(file->core, FB_LEAVE);
             pthread_mutex_unlock(&file->lock);
+        } else {
+            /* A call that is under way holds its file. */
+            fb_beside_write(file->beside);
         }
     }
     pthread_mutex_unlock(&files_lock);
+}
+
+/* The program ends by exit(), or returns from main, without MPI_Finalize. */
+__attribute__((destructor)) static void write_at_exit(void) {
+    if (files && owner == getpid()) fb_write_all_own();
 }
 
 static int error_class(int errno_code) {
@@ -151,6 +277,8 @@ static int error_class(int errno_code) {
 int fb_raise(MPI_File handle, int errno_code) {
     if (errno_code == 0) return MPI_SUCCESS;
     int code = error_class(errno_code);
+    int was_outside = fb_outside(1);
     MPI(File_call_errhandler)(handle, code);
+    fb_outside(was_outside);
     return code;
 }

@@ -20,6 +20,10 @@ struct fb_open_file {
     /* A split collective call that has begun here and not ended. */
     int split_is_ours, split_error;
     uint64_t split_bytes;
+    /* When held bytes are to be written at the latest, 0 if none must be written before another MPI call; and how many such calls
+     * the program had made, and when, at the end of the last collective write. */
+    int64_t due_ms, last_ms;
+    uint64_t last_call;
     struct fb_open_file *next;
 };
 
@@ -43,6 +47,21 @@ int fb_give_hints(struct fb_open_file *file, MPI_Info info);
 
 /* Ends that; NULL for a handle of MPI's alone. What it returns is locked and in no list. */
 struct fb_open_file *fb_disown(MPI_File handle);
+
+/* Whether a collective write, which begins now, follows the last one of the file with nothing between. The file is locked. */
+int fb_follows(const struct fb_open_file *file);
+
+/* That collective write ends now, and may have left bytes held. The file is locked. */
+void fb_ends_write(struct fb_open_file *file);
+
+/* Writes what this rank must have written before another MPI call, of every file but the one of a handle. */
+void fb_let_go(const void *but);
+
+/* The program makes another MPI call. */
+void fb_count_call(void);
+
+/* Whether the program's code runs now (a handler), so that MPI calls of this thread are the program's; returns what was. */
+int fb_outside(int is_outside);
 
 /* Writes what this rank holds of any file: the program ends without closing. */
 void fb_write_all_own(void);

@@ -24,6 +24,16 @@ static int find_library(struct dl_phdr_info *library, size_t size, void *found) 
     return 1;
 }
 
+static int has_library(void) { return dlsym(RTLD_NEXT, "PMPI_File_open") != NULL; }
+
+static void find_handle(void) {
+    void *found = NULL;
+    if (!has_library()) dl_iterate_phdr(find_library, &found);
+    if (found) handle = found;
+}
+
+static pthread_once_t once_found = PTHREAD_ONCE_INIT;
+
 static void *look_up(const char *name) {
     void *symbol = dlsym(RTLD_NEXT, name);
     return symbol || handle == RTLD_NEXT ? symbol : dlsym(handle, name);
@@ -38,6 +48,7 @@ static void *variable(const char *name) {
 #endif
 
 void *fb_next(const char *name) {
+    pthread_once(&once_found, find_handle);
     void *symbol = look_up(name);
     if (!symbol) {
         fprintf(stderr, "forebay-mpiio: the program calls %s, and no library has it\n", name);
@@ -70,12 +81,8 @@ static int is_first_rank(void) {
 }
 
 static int load(void) {
-    if (!dlsym(RTLD_NEXT, "PMPI_File_open")) {
-        void *found = NULL;
-        dl_iterate_phdr(find_library, &found);
-        if (!found) return 0;
-        handle = found;
-    }
+    pthread_once(&once_found, find_handle);
+    if (handle == RTLD_NEXT && !has_library()) return 0;
     int (*get_version)(char *, int *) = (int (*)(char *, int *))look_up("PMPI_Get_library_version");
     char *version = calloc(1, VERSION_BYTES);
     int len = 0;

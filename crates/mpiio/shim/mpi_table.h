@@ -31,7 +31,7 @@
 
 #define FB_FUNCTIONS(X)                                                                                                \
     X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_get_errhandler) X(Comm_rank)          \
-    X(Comm_set_errhandler) X(Comm_size) X(Errhandler_free) X(Finalize) X(Query_thread)                                 \
+    X(Comm_set_errhandler) X(Comm_size) X(Errhandler_free) X(Finalize)                                 \
     X(Get_count) X(Get_processor_name) X(Grequest_complete) X(Grequest_start) X(Info_get) X(Info_get_nkeys) X(Info_get_nthkey)      \
     X(Info_set) X(Irecv) X(Isend) X(Status_set_cancelled) X(Status_set_elements_x) X(Type_free) X(Type_get_contents)   \
     X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Waitall)                                                \

@@ -57,6 +57,18 @@ impl Beside {
         locked(&self.state).held.cost_bytes()
     }
 
+    /// How many pieces are held.
+    #[must_use]
+    pub fn piece_count(&self) -> u64 {
+        locked(&self.state).held.piece_count()
+    }
+
+    /// Whether another thread can write what is held.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.storage.is_some()
+    }
+
     /// What is held now.
     #[must_use]
     pub fn held(&self) -> Arc<HeldCalls> {

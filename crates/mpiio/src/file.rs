@@ -2,19 +2,26 @@
 //!
 //! Writes are held until the ranks flush: at sync, at close, when a rank's buffer would overflow, and before anything that must
 //! see them. Every decision that all ranks must take alike is taken on values that all have exchanged (`agree`), so no rank
-//! waits for a message that nobody sends. What a rank does alone (independent calls) first writes what that rank holds, which
-//! is all that MPI's consistency between ranks asks for without a sync (MPI 4.0, 14.6.1).
+//! waits for a message that nobody sends. What a rank does alone (independent calls) first writes what that rank holds.
+//!
+//! MPI's consistency between ranks asks for no more without a sync (MPI 4.0, 14.6.1), but programs do: a barrier, or any message,
+//! is enough for them. So, unless hints say otherwise, the shim has a rank write what it holds before any other MPI call
+//! (`write_own`), and bytes are held only where nothing suggests such a call (`following`) and no two ranks hold bytes for
+//! the same place (`hulls`).
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::beside::Beside;
 use crate::error::Error;
 use crate::exchange;
+use crate::following::Following;
 use crate::group::Group;
-use crate::hints::{Choice, Hints};
+use crate::hints::{Choice, Hints, Hold};
+use crate::hulls::Hulls;
 use crate::opening::{self, Opening};
 use crate::outcome::{self, Fault};
 use crate::plan::{Plan, Terms, Writing};
@@ -40,6 +47,8 @@ pub enum Passing {
     Unsupported,
     /// All ranks read or write large extents already.
     Large,
+    /// Bytes cannot be held beyond the call, and within it MPI is as good.
+    NotHeld,
     /// The planner refuses what the ranks want to read.
     Unplanned,
 }
@@ -53,6 +62,7 @@ impl Passing {
             Self::Atomic => "atomic mode",
             Self::Unsupported => "a datatype or view that is not taken apart",
             Self::Large => "extents are large already",
+            Self::NotHeld => "not to be held, since other MPI calls come between",
             Self::Unplanned => "no plan",
         }
     }
@@ -80,6 +90,16 @@ pub struct File<G> {
     view: Option<Arc<View>>,
     /// What is held, also for other threads.
     beside: Arc<Beside>,
+    /// Since when.
+    held_since: Option<Instant>,
+    /// Where, if the program may make it visible by any MPI call.
+    hulls: Hulls,
+    /// Whether collective writes follow each other.
+    following: Following,
+    /// Whether this rank has made another MPI call since the last one.
+    is_interrupted: bool,
+    /// What MPI writes of the call that was left to it last, if an earlier run has left the file incomplete.
+    passed: Vec<Extent>,
     /// What this rank may write until the next flush, in order, and how, where the program declared that.
     declared: Option<(Vec<Extent>, Writing)>,
     storage: Storage,
@@ -121,6 +141,11 @@ impl<G: Group> File<G> {
             terms,
             view,
             beside,
+            held_since: None,
+            hulls: Hulls::default(),
+            following: Following::new(opening.doublings),
+            is_interrupted: true,
+            passed: vec![],
             declared: None,
             storage,
             is_marked,
@@ -197,6 +222,36 @@ impl<G: Group> File<G> {
         self.passing(self.hints.write, self.storage.access().writes).is_none()
     }
 
+    /// Whether collective writes that must not wait for other ranks are held; the same on every rank.
+    #[must_use]
+    pub fn holds_without_waiting(&self) -> bool {
+        self.hints.hold == Hold::Yes && self.holds_writes()
+    }
+
+    /// For how long this rank holds bytes that it must write before any other MPI call; `None` if it holds none of that kind.
+    #[must_use]
+    pub fn must_write_own(&self) -> Option<Duration> {
+        let must = self.hints.hold != Hold::Yes && self.declared.is_none();
+        self.held_since.filter(|_| must).map(|since| since.elapsed())
+    }
+
+    /// This rank has made another MPI call since the last collective write.
+    pub const fn interrupted(&mut self) {
+        self.is_interrupted = true;
+    }
+
+    /// How often it turned out wrong to hold bytes, for the next file of this process.
+    #[must_use]
+    pub const fn doublings(&self) -> u32 {
+        self.following.doublings()
+    }
+
+    /// MPI has made the collective write that was left to it.
+    pub fn passed(&mut self) {
+        let passed = std::mem::take(&mut self.passed);
+        passed.into_iter().for_each(|extent| self.storage.is_written(extent));
+    }
+
     /// What `MPI_File_set_atomicity` says: in atomic mode nothing is held. Collective.
     ///
     /// # Errors
@@ -259,8 +314,12 @@ impl<G: Group> File<G> {
     /// # Errors
     /// That of writing; the others hear of it at the next flush.
     pub fn write_own(&mut self) -> Result<(), Error> {
+        if self.held_since.take().is_none() {
+            return Ok(());
+        }
         let fault = exchange::write_own(&self.beside.held(), &mut self.storage);
         self.beside.forget();
+        self.is_interrupted = true;
         let Some(fault) = fault else { return Ok(()) };
         self.own_fault = Some(self.own_fault.map_or(fault, |earlier| earlier.and(fault)));
         Err(Error::Rank { rank: self.group.rank(), errno: fault.errno })
@@ -282,7 +341,7 @@ impl<G: Group> File<G> {
     pub fn sync(&mut self) -> Result<(), Error> {
         let flushed = self.flush();
         let errno = self.storage.sync().err().map(|error| error.errno());
-        let missing = Extent { offset: 0, len: self.beside.end().max(1) };
+        let missing = Extent { offset: 0, len: self.storage.len_bytes().unwrap_or(i64::MAX as u64).max(1) };
         let faults = outcome::agree(&self.group, errno.map(|errno| Fault { errno, round: 0, missing }))?;
         self.storage.revalidate();
         flushed.and_then(|()| self.conclude(&faults))
@@ -309,6 +368,8 @@ impl<G: Group> File<G> {
     }
 
     fn write_held(&mut self) -> Result<(), Error> {
+        self.held_since = None;
+        self.hulls.clear();
         let held = self.beside.held();
         let writing = match self.declared.take() {
             Some((_, writing)) => writing,
@@ -358,6 +419,12 @@ impl<G: Group> File<G> {
         let large = LARGE_STRIPES * self.hints.stripe_bytes;
         let bytes = sum(|share| share.bytes);
         bytes > 0 && bytes >= sum(|share| share.extent_count).saturating_mul(large)
+    }
+
+    /// Holds bytes, which `pack` appends, for these extents.
+    fn hold(&mut self, extents: &[Extent], pack: impl FnOnce(&mut Vec<u8>)) {
+        self.held_since.get_or_insert_with(Instant::now);
+        self.beside.hold(extents, pack);
     }
 
     fn conclude(&mut self, faults: &[(usize, Fault)]) -> Result<(), Error> {

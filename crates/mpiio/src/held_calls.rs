@@ -41,6 +41,12 @@ impl HeldCalls {
         self.bytes.len() as u64 + PIECE_COST_BYTES * self.pieces.len() as u64
     }
 
+    /// How many pieces are held: as many requests at most write them.
+    #[must_use]
+    pub const fn piece_count(&self) -> u64 {
+        self.pieces.len() as u64
+    }
+
     /// Whether nothing is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {

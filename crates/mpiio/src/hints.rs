@@ -26,8 +26,9 @@ const BUFFER_MAX_BYTES: u64 = 64 << 30;
 const BUFFER_MIN_BYTES: u64 = 4 << 10;
 
 /// Hints that this library reads.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "forebay_aggregation",
+    "forebay_hold",
     "forebay_aggregators",
     "forebay_buffer_bytes",
     "forebay_strategy",
@@ -52,6 +53,18 @@ pub enum Choice {
     Disable,
 }
 
+/// For how long bytes of collective writes are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hold {
+    /// Until the rank makes another MPI call than a collective write of the same file.
+    Automatic,
+    /// Until the program makes the bytes visible to other ranks as MPI wants it: by a sync, a barrier and a sync.
+    Yes,
+    /// Not beyond the call.
+    No,
+}
+
 /// What holds for a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
@@ -59,6 +72,10 @@ pub struct Hints {
     pub write: Choice,
     /// Of reads.
     pub read: Choice,
+    /// Whether this library is to make collective writes although nothing says that it makes fewer requests than MPI.
+    pub always: bool,
+    /// For how long.
+    pub hold: Hold,
     /// How many aggregators; `None`: as the planner finds best.
     pub aggregators: Option<u32>,
     /// The same as ROMIO says it: at most so many, and no more than hosts unless the list says so.
@@ -110,13 +127,17 @@ pub fn resolve(
     let cb_nodes = hint.parse("cb_nodes", count);
     let buffer_bytes = hint.parse("forebay_buffer_bytes", bytes);
     let cb_buffer_size = hint.parse("cb_buffer_size", bytes);
-    let stripe_bytes = hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES);
+    let stripe_bytes =
+        hint.parse("striping_unit", bytes_or_none).flatten().unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES);
     let buffer_bytes = buffer_bytes.map(|bytes| bytes.clamp(BUFFER_MIN_BYTES, BUFFER_MAX_BYTES));
     // ROMIO's is the buffer of an aggregator alone, whatever a rank holds; below a stripe it would cut all of them.
     let cb_buffer_size = cb_buffer_size.map(|bytes| bytes.clamp(stripe_bytes, BUFFER_MAX_BYTES.max(stripe_bytes)));
     let hints = Hints {
         write: aggregation.or(romio_write).unwrap_or(Choice::Automatic),
         read: aggregation.or(romio_read).unwrap_or(Choice::Automatic),
+        // Not by ROMIO's hint, which MPI obeys as well.
+        always: aggregation == Some(Choice::Enable),
+        hold: hint.parse("forebay_hold", hold).unwrap_or(Hold::Automatic),
         aggregators,
         nodes: cb_nodes,
         config_list: hint.parse("cb_config_list", ConfigList::parse),
@@ -166,6 +187,18 @@ fn choice(text: &str) -> Option<Choice> {
     }
 }
 
+fn hold(text: &str) -> Option<Hold> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" => Some(Hold::Yes),
+        "no" => Some(Hold::No),
+        text => match choice(text)? {
+            Choice::Automatic => Some(Hold::Automatic),
+            Choice::Enable => Some(Hold::Yes),
+            Choice::Disable => Some(Hold::No),
+        },
+    }
+}
+
 fn count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| *count > 0)
 }
@@ -175,6 +208,11 @@ fn strategy(text: &str) -> Option<Option<String>> {
         "best" | "automatic" => Some(None),
         name => name.parse::<Strategy>().ok().map(|strategy| Some(strategy.name().to_owned())),
     }
+}
+
+/// The same; 0 where a library above MPI-IO says that it knows none (PnetCDF).
+fn bytes_or_none(text: &str) -> Option<Option<u64>> {
+    if text == "0" { Some(None) } else { bytes(text).map(Some) }
 }
 
 /// A number of bytes: `16777216`, `16MiB`, `16M`, `1GB`.
@@ -238,6 +276,24 @@ mod tests {
         ]);
         let hints = resolve(&program, &|_| None, None).hints;
         assert_eq!((hints.aggregators, hints.read, hints.write), (Some(2), Choice::Enable, Choice::Enable));
+    }
+
+    /// PnetCDF gives the stripe of each file, and 0 where it knows none.
+    #[test]
+    fn a_stripe_of_no_bytes_is_none_that_is_known() {
+        let Resolved { hints, complaints } = resolve(&pairs(&[("striping_unit", "0")]), &|_| None, None);
+        assert_eq!((hints.stripe_bytes, complaints), (STRIPE_BYTES, vec![]));
+    }
+
+    #[test]
+    fn bytes_are_held_as_long_as_the_hint_says() {
+        let held = |said: &[(&str, &str)]| {
+            let hints = resolve(&pairs(said), &|_| None, None).hints;
+            (hints.hold, hints.always)
+        };
+        assert_eq!(held(&[]), (Hold::Automatic, false));
+        assert_eq!(held(&[("forebay_hold", "yes"), ("forebay_aggregation", "enable")]), (Hold::Yes, true));
+        assert_eq!(held(&[("forebay_hold", "No"), ("romio_cb_write", "enable")]), (Hold::No, false));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Aggregation for MPI-IO: collective calls of many ranks become few large requests at the file.
 //!
 //! This crate is the part without MPI. It takes datatypes apart (`flat`, `array`), holds the bytes of write calls
-//! (`held_calls`), decides with all ranks what becomes of a call (`file`), plans who writes what (`plan`), moves the bytes
-//! (`exchange` for writes, `gather` for reads) and does the I/O of the aggregators (`storage`). What it needs of MPI is in
+//! (`held_calls`), decides with all ranks what becomes of a call (`file`), and whether holding it is worth anything and right
+//! (`following`, `hulls`), plans who writes what (`plan`), moves the bytes (`exchange` for writes, `gather` for reads) and does
+//! the I/O of the aggregators (`storage`). What it needs of MPI is in
 //! `group`. The C sources in `shim/` are compiled once for each MPI; they own every constant, handle and `MPI_` call, and
 //! are the only users of `ffi`. Together they are the libraries that `packaging/mpiio.sh` builds.
 //!
-//! Nothing here starts a thread, and nothing is done between MPI calls of the program.
+//! Nothing here starts a thread. The shim has one, which makes no MPI call: it writes bytes that were held for too long.
 
 pub mod array;
 pub mod beside;
@@ -16,10 +17,12 @@ pub mod exchange;
 mod ffi;
 pub mod file;
 pub mod flat;
+pub mod following;
 pub mod gather;
 pub mod group;
 pub mod held_calls;
 pub mod hints;
+pub mod hulls;
 pub mod mark;
 pub mod memory;
 pub mod message;

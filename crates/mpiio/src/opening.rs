@@ -47,8 +47,10 @@ pub struct Opening<'a> {
     pub access: Access,
     /// Whether MPI deletes the file when it is closed.
     pub deletes: bool,
-    /// Whether several threads of the program may call MPI at the same time.
+    /// Whether other threads than the program's, or several of the program's, may write what is held.
     pub has_threads: bool,
+    /// How often it turned out wrong for other files of this process to hold bytes (`following`).
+    pub doublings: u32,
     /// The hints of its `MPI_Info`.
     pub hints: &'a [(String, String)],
     /// The host of this rank.

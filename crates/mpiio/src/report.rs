@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::group::Group;
@@ -36,7 +36,14 @@ pub struct Report {
     directory: Option<PathBuf>,
     /// Whether MPI deletes the file when it is closed, and with it the mark.
     pub deletes: bool,
+    /// Whether this rank has marked the file because bytes of it are held.
+    has_marked: bool,
+    /// What was said of failures, for the mark.
+    lines: String,
 }
+
+/// Bytes of all failures that a mark lists; beyond, it says that any byte may be missing. `opening` reads no more.
+const MARK_MAX_BYTES: usize = 60 << 10;
 
 impl Report {
     /// Of a file that is being opened, with the directory of the records.
@@ -58,7 +65,16 @@ impl Report {
             stripe_bytes: hints.stripe_bytes,
             ..Record::default()
         };
-        Self { record, hosts, is_first_rank: rank == 0, prints: hints.prints, directory, deletes: false }
+        Self {
+            record,
+            hosts,
+            is_first_rank: rank == 0,
+            prints: hints.prints,
+            directory,
+            deletes: false,
+            has_marked: false,
+            lines: String::new(),
+        }
     }
 
     /// Other hints hold from now on.
@@ -101,6 +117,30 @@ impl Report {
     /// A call's bytes are held.
     pub fn held_call(&mut self) {
         self.record.held_calls += 1;
+    }
+
+    /// Ranks hold bytes: if the run dies, its record and the mark beside the file say that some may be missing. On all ranks.
+    pub fn holds(&mut self) {
+        if self.is_first_rank {
+            self.holds_alone();
+        }
+    }
+
+    /// The same, for bytes of which the other ranks do not know.
+    pub fn holds_alone(&mut self) {
+        if self.deletes || std::mem::replace(&mut self.has_marked, true) {
+            return;
+        }
+        self.write();
+        let line = unknown("it was not closed, and ranks held some of them");
+        if let Err(error) =
+            append(&self.record.file, &format!("{} is being written:\n{line}", self.record.file.display()))
+        {
+            say::complain_once(format_args!(
+                "{} cannot be written, so nothing beside the file will say if this run dies: {error}",
+                mark::path_of(&self.record.file).display()
+            ));
+        }
     }
 
     /// A call reads by way of aggregators.
@@ -192,7 +232,9 @@ impl Report {
         let new: Vec<Failure> = each.iter().copied().chain(rank.zip(first)).map(failure).collect();
         let room = FAILURES_MAX.saturating_sub(self.record.failures.len());
         self.record.failures.extend(new.iter().take(room).cloned());
-        new.iter().map(line).collect()
+        let new: String = new.iter().map(line).collect();
+        self.lines += &new;
+        new
     }
 
     /// The file is closed: adds up what all ranks did, and writes the record. `missing` is what an earlier run has left out and
@@ -202,9 +244,10 @@ impl Report {
     /// [`Error::Communication`], [`Error::Message`].
     pub fn close<G: Group>(&mut self, group: &G, own: Requests, missing: Option<Missing>) -> Result<(), Error> {
         let mut report = vec![];
-        let counts = [own.writes, own.striped_writes, own.bytes_written, own.reads, own.bytes_read];
+        let marks = u64::from(self.has_marked);
+        let counts = [own.writes, own.striped_writes, own.bytes_written, own.reads, own.bytes_read, marks];
         counts.iter().for_each(|count| put(&mut report, *count));
-        let mut totals = [0u64; 5];
+        let mut totals = [0u64; 6];
         for report in group.all_gather(&report)?.chunks(counts.len() * NUMBER_BYTES) {
             let mut reader = Reader::new(report);
             for total in &mut totals {
@@ -218,13 +261,17 @@ impl Report {
             record.bytes_written,
             record.read_requests,
             record.bytes_read,
+            _,
         ] = totals;
+        let has_marked = totals[5] > 0;
         let is_whole = missing.as_ref().is_none_or(|missing| missing.extents().is_empty());
         if record.state == State::Writing {
             record.state = if is_whole { State::Complete } else { State::Incomplete };
         }
-        if self.deletes || (missing.is_some() && self.record.state == State::Complete) {
+        if self.deletes || ((has_marked || missing.is_some()) && self.record.state == State::Complete) {
             self.unmark();
+        } else if has_marked {
+            self.mark_again(missing.as_ref());
         }
         let record = &self.record;
         if record.bytes_written > 0 || !record.failures.is_empty() || !record.passed_through.is_empty() {
@@ -254,20 +301,49 @@ impl Report {
         }
     }
 
+    /// The file is closed: the mark, which said so far that any byte may be missing, names those that are.
+    fn mark_again(&self, missing: Option<&Missing>) {
+        if !self.is_first_rank {
+            return;
+        }
+        let earlier = missing.map(Missing::extents).unwrap_or_default().iter();
+        let earlier =
+            earlier.map(|part| format!("bytes {} to {}: left out by an earlier run\n", part.offset, part.end()));
+        let mut lines = earlier.collect::<String>() + &self.lines;
+        if lines.len() > MARK_MAX_BYTES {
+            lines = unknown("there were many errors");
+        }
+        let what = format!("{} is incomplete:\n{lines}", self.record.file.display());
+        let marker = mark::path_of(&self.record.file);
+        // A mark without a whole text means all bytes, so none is lost if this run ends here.
+        let written = mark::make(&self.record.file).and_then(|marked| marked.set_len(0));
+        if let Err(error) = written.and_then(|()| append(&self.record.file, &what)) {
+            say::complain(format_args!("{} cannot be written completely: {error}", marker.display()));
+        }
+    }
+
     /// Says beside the file that some of it is missing, below what was said of it before. A full file system may have no room for
     /// the text, but has for a name: a mark without a whole text means all bytes.
     fn mark(&self, lines: &str) {
         let marker = mark::path_of(&self.record.file);
         let what = format!("{} is incomplete:\n{lines}", self.record.file.display());
         say::complain(what.trim_end());
-        let marked = mark::make(&self.record.file);
-        let written = marked.and_then(|mut marked| {
-            marked.write_all(what.as_bytes()).or_else(|error| marked.set_len(0).and(Err(error)))
-        });
+        let written = append(&self.record.file, &what);
         if let Err(error) = written {
             say::complain(format_args!("{} cannot be written completely: {error}", marker.display()));
         }
     }
+}
+
+/// Adds to the mark of a file.
+fn append(file: &Path, what: &str) -> std::io::Result<()> {
+    let mut marked = mark::make(file)?;
+    marked.write_all(what.as_bytes()).or_else(|error| marked.set_len(0).and(Err(error)))
+}
+
+/// Any byte may be missing.
+fn unknown(why: &str) -> String {
+    format!("bytes 0 to {}: {why}\n", i64::MAX)
 }
 
 fn line(Failure { rank, error, round, offset, length }: &Failure) -> String {

@@ -112,6 +112,11 @@ impl Storage {
         &self.missing
     }
 
+    /// MPI has written these bytes.
+    pub fn is_written(&mut self, extent: Extent) {
+        self.missing.written(extent);
+    }
+
     /// The file has this size now: beyond it nothing is missing.
     pub fn cut(&mut self, size: u64) {
         self.missing.cut(size);

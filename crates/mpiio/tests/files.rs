@@ -27,8 +27,10 @@ use rustix::io::Errno;
 
 const BOTH: Access = Access { reads: true, writes: true };
 
+/// Bytes are held until the ranks flush, unless the hints say otherwise.
 fn open(rank: Rank, path: &Path, hints: &[(&str, &str)], access: Access) -> File<Rank> {
-    let hints: Vec<(String, String)> = hints.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let hints = [("forebay_hold", "yes")].iter().chain(hints);
+    let hints: Vec<(String, String)> = hints.map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let host = format!("host{}", rank.number() / 2);
     let name = path.to_str().unwrap().as_bytes();
     // Hosts 0 and 2 are on one switch, 1 and 3 on another.
@@ -44,6 +46,7 @@ const AS_ALWAYS: Opening<'_> = Opening {
     access: BOTH,
     deletes: false,
     has_threads: true,
+    doublings: 0,
     hints: &[],
     host: "host",
     switches: &[],
@@ -154,6 +157,107 @@ proptest! {
             }
         }
     }
+}
+
+/// As a program does that makes no other MPI call between, and once another: what becomes of each call, how many bytes the file had
+/// after it, and whether it was marked.
+#[test]
+fn calls_are_held_when_some_have_followed_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let mark = directory.path().join("file.forebay-incomplete");
+    let told = on_ranks(2, |rank| {
+        let number = rank.number() as u64;
+        let mut file = open(rank, &path, &[("forebay_hold", "automatic")], BOTH);
+        let mut told = vec![];
+        for call in 0..6 {
+            let held = !matches!(
+                file.write_collective((call * 2 + number) * 100, Some(&row(&mut [1; 100]))),
+                Ok(Answer::Pass(_))
+            );
+            if call == 3 {
+                // Before another MPI call, of which the program makes one.
+                assert!(file.must_write_own().is_some());
+                file.write_own().unwrap();
+                file.interrupted();
+            }
+            told.push((held, file.must_write_own().is_some(), held && mark.exists()));
+        }
+        file.close().unwrap();
+        (told, file_len(&path))
+    });
+    // Two that pass, two that are held, and after the mistake it takes more.
+    let expected =
+        [(false, false, false), (false, false, false), (true, true, true), (true, false, true), (false, false, false)];
+    for (told, len) in told {
+        assert_eq!((&told[..5], told[5], len), (&expected[..], (false, false, false), 800));
+    }
+    assert!(!mark.exists(), "the file is closed, and complete");
+}
+
+fn file_len(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+/// Plain MPI-IO makes the collective calls of a file one after the other, whichever ranks write the same bytes in them.
+#[test]
+fn a_later_collective_call_wins_over_other_ranks() {
+    let directory = tempfile::tempdir().unwrap();
+    for (first, second) in [(0, 1), (1, 0)] {
+        let path = directory.path().join(format!("file{first}"));
+        std::fs::write(&path, b"").unwrap();
+        on_ranks(2, |rank| {
+            let number = rank.number();
+            let mut file = open(rank, &path, &[("forebay_hold", "automatic"), ("forebay_aggregation", "enable")], BOTH);
+            for (writer, value) in [(first, 1), (second, 2)] {
+                let mut bytes = vec![value; if writer == number { 1000 } else { 0 }];
+                let _ = file.write_collective(0, Some(&row(&mut bytes))).unwrap();
+            }
+            file.close().unwrap();
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), [2; 1000], "rank {second} after rank {first}");
+    }
+}
+
+/// Also the mark of a run that died while it held bytes.
+#[test]
+fn bytes_that_mpi_writes_count_for_a_mark() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, mark) = (directory.path().join("file"), directory.path().join("file.forebay-incomplete"));
+    std::fs::write(&path, [1; 200]).unwrap();
+    for (makes_it, is_marked) in [(false, true), (true, false)] {
+        std::fs::write(&mark, "file is being written:\nbytes 0 to 9223372036854775807: it was not closed\n").unwrap();
+        on_ranks(2, |rank| {
+            let number = rank.number() as u64;
+            let mut file = open(rank, &path, &[("forebay_hold", "automatic")], BOTH);
+            let answer = file.write_collective(number * 100, Some(&row(&mut [1; 100]))).unwrap();
+            assert_eq!(answer, Answer::Pass(Passing::NotHeld));
+            if makes_it {
+                file.passed();
+            }
+            file.close().unwrap();
+        });
+        assert_eq!(mark.exists(), is_marked);
+    }
+}
+
+/// A file that was closed with an error is marked by what is missing, not by all that was held.
+#[test]
+fn a_mark_names_what_is_missing_when_the_file_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    on_ranks(2, |rank| {
+        let at = [0, i64::MAX as u64 - 1000][rank.number()];
+        let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
+        let _ = file.write_collective(at, Some(&row(&mut [1; 1000]))).unwrap();
+        assert!(file.close().is_err());
+    });
+    let text = std::fs::read_to_string(directory.path().join("file.forebay-incomplete")).unwrap();
+    let missing = Missing::of_mark(&text);
+    let expected = [Extent { offset: i64::MAX as u64 - 1000, len: 1000 }];
+    assert_eq!(missing.extents(), expected, "{text}");
 }
 
 /// Of bytes that one rank writes several times the last are in the file, whatever was flushed in between.

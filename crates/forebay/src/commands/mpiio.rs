@@ -85,7 +85,10 @@ fn explain(file: &Path, in_json: bool) -> anyhow::Result<ExitCode> {
     } else {
         print(&record);
         if let Some(mark) = mark {
-            say!("some bytes of this run or an earlier one are missing: {} lists them", mark.display());
+            say!(
+                "some bytes of this run, unless it still runs, or of an earlier one may be missing: {} lists them",
+                mark.display()
+            );
         }
     }
     Ok(if record.state == State::Incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })

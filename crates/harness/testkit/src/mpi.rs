@@ -264,7 +264,9 @@ impl Bench {
         let count = |preloads: bool, hints: &str| {
             let file = self.path("romio-hints");
             fs::write(&file, hints).expect("a file of hints");
-            let way = if preloads { Way::aggregated(8) } else { Way::plain(8) };
+            // Until the file is closed, however slow the machine.
+            let held = || Way::aggregated(8).with("FOREBAY_MPIIO_HOLD", "yes");
+            let way = if preloads { held() } else { Way::plain(8) };
             self.striped_requests(way.with("ROMIO_HINTS", file.display()), bar)
         };
         HaccRequests {

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 
@@ -23,6 +24,9 @@ use crate::view::View;
 const DONE: c_int = 0;
 /// A call that MPI is to make.
 pub const PASS: c_int = -1;
+
+/// How often it turned out wrong for files of this process to hold bytes (`following`).
+static DOUBLINGS: AtomicU32 = AtomicU32::new(0);
 
 /// A file of the shim.
 pub type MpiFile = File<MpiGroup>;
@@ -75,6 +79,7 @@ pub unsafe extern "C" fn fb_open(
         access: Access { reads: raw.reads != 0, writes: raw.writes != 0 },
         deletes: raw.deletes != 0,
         has_threads: raw.has_threads != 0,
+        doublings: DOUBLINGS.load(Ordering::Relaxed),
         hints: &pairs(hints),
         host: &host.to_string_lossy(),
         switches: &switches_of_address(&address, &pattern),
@@ -203,7 +208,7 @@ pub unsafe extern "C" fn fb_set_view(file: *mut MpiFile, displacement: i64, etyp
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// A collective write. After -1 there is at `done` the error with which the call has failed, however MPI makes it, or 0.
+/// A collective write, which follows the one before with nothing between or does not. After -1 there is at `done` the error with which the call has failed, however MPI makes it, or 0.
 ///
 /// # Safety
 /// The file is open, `elements` of the type are at `base`, and a number can be put at `done`.
@@ -213,11 +218,17 @@ pub unsafe extern "C" fn fb_write_collective(
     base: *mut u8,
     layout: *const Flat,
     elements: u64,
+    follows: c_int,
     done: *mut u64,
 ) -> c_int {
     // SAFETY: as above.
     let (file, buffer, done) = unsafe { (opened(file), buffer(base, layout, elements), &mut *done) };
-    answer(file.write_collective(from, buffer.as_ref()), done)
+    if follows == 0 {
+        file.interrupted();
+    }
+    let answered = answer(file.write_collective(from, buffer.as_ref()), done);
+    DOUBLINGS.fetch_max(file.doublings(), Ordering::Relaxed);
+    answered
 }
 
 // SAFETY: the name is this library's own.
@@ -268,8 +279,10 @@ pub enum Ask {
     EtypeBytes = 0,
     /// Where the end of what all ranks hold is in the view, units.
     UnitsToEnd = 1,
-    /// Whether collective writes are held.
-    HoldsWrites = 2,
+    /// Whether collective writes that wait for no other rank are held.
+    HoldsWithoutWaiting = 2,
+    /// For how many milliseconds this rank holds bytes that it must write before any other MPI call, and one more; 0 if it holds none.
+    MustWriteOwn = 3,
 }
 
 // SAFETY: the name is this library's own.
@@ -284,12 +297,15 @@ pub unsafe extern "C" fn fb_ask(file: *mut MpiFile, what: c_int) -> u64 {
     match what {
         what if what == Ask::EtypeBytes as c_int => file.etype_bytes(),
         what if what == Ask::UnitsToEnd as c_int => file.units_to_end(),
-        what if what == Ask::HoldsWrites as c_int => u64::from(file.holds_writes()),
+        what if what == Ask::HoldsWithoutWaiting as c_int => u64::from(file.holds_without_waiting()),
+        what if what == Ask::MustWriteOwn as c_int => {
+            file.must_write_own().map_or(0, |held| held.as_millis() as u64 + 1)
+        }
         _ => 0,
     }
 }
 
-/// What an open file can be told to do by a number; all are collective but `WriteOwn` and `Leave`.
+/// What an open file can be told to do by a number; all are collective but `WriteOwn`, `Leave` and `Passed`.
 #[repr(C)]
 pub enum Step {
     /// Write what any rank holds.
@@ -304,6 +320,8 @@ pub enum Step {
     NotAtomic = 4,
     /// Write what this rank holds, for the last time.
     Leave = 5,
+    /// MPI has made the collective write that was left to it.
+    Passed = 6,
 }
 
 // SAFETY: the name is this library's own.
@@ -323,6 +341,10 @@ pub unsafe extern "C" fn fb_do(file: *mut MpiFile, step: c_int) -> c_int {
         step if step == Step::NotAtomic as c_int => file.set_atomic(false),
         step if step == Step::Leave as c_int => {
             file.leave();
+            Ok(())
+        }
+        step if step == Step::Passed as c_int => {
+            file.passed();
             Ok(())
         }
         _ => Err(Error::Message),

@@ -23,6 +23,7 @@ impl<G: Group> File<G> {
         if let Writing::Planned(plan) = &writing {
             self.report.planned(plan);
         }
+        self.report.holds();
         self.declared = Some((extents, writing));
         Ok(())
     }
@@ -42,7 +43,8 @@ impl<G: Group> File<G> {
         }
         if extent.len > 0 {
             self.beside.raise_end(extent.end());
-            self.beside.hold(&[extent], |held| held.extend_from_slice(bytes));
+            self.report.holds_alone();
+            self.hold(&[extent], |held| held.extend_from_slice(bytes));
         }
         written
     }
