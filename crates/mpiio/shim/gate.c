@@ -19,8 +19,8 @@ typedef uintptr_t word;
 typedef int (*call)(word, word, word, word, word, word);
 
 /* Whether this thread is in a call of this library, or of MPI's on its behalf: calls that MPI makes of itself then are none of the
- * program's. */
-static __thread int is_inside;
+ * program's. The library comes into a program with its start, so the place of this is known then: no call is made to find it. */
+static __thread int is_inside __attribute__((tls_model("initial-exec")));
 
 int fb_outside(int is_outside) {
     int was = !is_inside;

@@ -27,6 +27,8 @@ pub struct Beside {
 #[derive(Debug, Default)]
 struct State {
     held: Arc<HeldCalls>,
+    /// Whether another thread has written all of it.
+    is_written: bool,
     /// The end of what all ranks have written by collective calls, as far as it may not be in the file yet.
     end: u64,
     /// The view of the file; `None` where it cannot be taken apart.
@@ -48,7 +50,9 @@ impl Beside {
 
     /// Holds bytes of a call, which `pack` appends, for these extents.
     pub fn hold(&self, extents: &[Extent], pack: impl FnOnce(&mut Vec<u8>)) {
-        Arc::make_mut(&mut locked(&self.state).held).hold(extents, pack);
+        let mut state = locked(&self.state);
+        state.is_written = false;
+        Arc::make_mut(&mut state.held).hold(extents, pack);
     }
 
     /// What is held costs so much memory, bytes.
@@ -126,8 +130,12 @@ impl Beside {
     /// That of writing. The bytes stay held, so the call that is under way meets it too.
     pub fn write(&self) -> Option<Result<(), Errno>> {
         let storage = self.storage.as_ref()?;
-        let state = locked(&self.state);
+        let mut state = locked(&self.state);
+        if state.is_written {
+            return Some(Ok(()));
+        }
         let fault = exchange::write_own(&state.held, &mut locked(storage));
+        state.is_written = fault.is_none();
         Some(fault.map_or(Ok(()), |fault| Err(fault.errno)))
     }
 

@@ -92,12 +92,13 @@ impl Report {
     /// The hints that hold, by the names that a program can set them by; no value is longer than so many bytes.
     #[must_use]
     pub fn hints(&self, hints: &Hints, value_max_bytes: usize) -> Vec<(&'static str, String)> {
-        let word = |choice| serde_json::to_string(&choice).unwrap_or_default().trim_matches('"').to_owned();
+        let unquoted = |text: serde_json::Result<String>| text.unwrap_or_default().trim_matches('"').to_owned();
         let list = |aggregators: &[Aggregator]| {
             aggregators.iter().map(|each| each.rank.to_string()).collect::<Vec<_>>().join(" ")
         };
         let mut told = vec![
-            ("forebay_aggregation", word(hints.write)),
+            ("forebay_aggregation", unquoted(serde_json::to_string(&hints.write))),
+            ("forebay_hold", unquoted(serde_json::to_string(&hints.hold))),
             ("forebay_buffer_bytes", hints.buffer_bytes.to_string()),
             ("forebay_strategy", hints.strategy.clone().unwrap_or_else(|| "best".to_owned())),
         ];

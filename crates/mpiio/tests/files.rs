@@ -412,6 +412,7 @@ fn another_thread_does_not_wait_for_the_ranks() {
                     [false, false, true, true, true]
                 );
                 assert_eq!((beside.write(), beside.end()), (Some(Ok(())), 2000));
+                assert_eq!((beside.write(), beside.requests().writes), (Some(Ok(())), 1), "the same bytes once");
                 assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
                 has_read.wait();
             });
