@@ -14,7 +14,7 @@ pub fn measure(root: &Path) -> anyhow::Result<Measurement> {
     let bench = Bench::new(OPEN_MPI, root);
     let mut measurement = Measurement::under(
         "HACC's 9 variables, 38 bytes a particle, 8 ranks, 1 aggregator, Open MPI with ROMIO (romio321) on a local file: write \
-         requests counted between the program and the C library, cut at stripes of 1 MiB",
+         requests counted between the program and the C library, cut at stripes of 1 MiB; Forebay with forebay_hold=yes",
     );
     for bar in HACC_BARS {
         stop::check()?;
