@@ -1,11 +1,12 @@
 //! Inputs that are on the nodes before programs read them, and results that go to other places.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use forebay_tests::program::Finished;
 use forebay_tests::{Sandbox, require, tree};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 
@@ -192,6 +193,96 @@ fn what_cannot_be_staged_is_said() {
     assert!(said.stderr.contains("pipe is not a file, directory or symbolic link"), "{}", said.stderr);
     assert_eq!(fs::read(base.join("out/file")).unwrap(), b"x\n");
     bed.job.down();
+}
+
+/// A user that is neither root nor the job's.
+const STRANGER: u32 = 12_345;
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// In a directory that others may write to they could change what programs read.
+#[test]
+fn inputs_are_staged_only_where_nobody_else_can_put_files() {
+    require!(Fuse, Root);
+    let (bed, inputs) = bed();
+    let base = bed.job.sandbox.base();
+    let local = base.join("local");
+    let planted = local.join("1/below/large");
+    fs::create_dir_all(planted.parent().unwrap()).unwrap();
+    tree::write(&planted, b"not an input");
+    let refused = |problem: &str| {
+        let ended = bed.stage(&["in"], &inputs, &local);
+        assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+        let what = format!("node 1: nothing is staged to {}", local.join("1").display());
+        assert!(ended.stderr.contains(&what) && ended.stderr.contains(problem), "{}", ended.stderr);
+        assert_eq!(fs::read(&planted).unwrap(), b"not an input");
+    };
+    chmod(&local.join("1"), 0o777);
+    refused("others may write to it");
+    chmod(&local.join("1"), 0o755);
+    chown(local.join("1"), Some(STRANGER), None).unwrap();
+    refused(&format!("belongs to user {STRANGER}"));
+    chown(local.join("1"), Some(0), None).unwrap();
+    chmod(&local.join("1/below"), 0o1777);
+    // With the sticky bit, another user's file stays another user's.
+    chown(&planted, Some(STRANGER), None).unwrap();
+    let _ = bed.stage(&["in"], &inputs, &local).good();
+    assert_eq!(Bed::listing(&local.join("1")), Bed::listing(&inputs));
+    assert_eq!(planted.metadata().unwrap().uid(), 0);
+    let made = local.join("0/below").metadata().unwrap();
+    assert_eq!(made.mode() & 0o022, 0, "{:o}", made.mode());
+    bed.job.down();
+}
+
+/// A project's directory: its other users may write there.
+#[test]
+fn results_are_not_written_into_files_that_others_have_put_there() {
+    require!(Fuse, Root);
+    let bed = Bed::of(1);
+    let _ = bed.shell("umask 077; echo secret > a; echo secret > b; echo secret > c; echo secret > d").good();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let out = elsewhere.path().join("out");
+    fs::create_dir(&out).unwrap();
+    chmod(&out, 0o777);
+    let at = |name: &str| out.join(name);
+    fs::write(at(".forebay-stage-a"), "").unwrap();
+    chmod(&at(".forebay-stage-a"), 0o666);
+    chown(at(".forebay-stage-a"), Some(STRANGER), None).unwrap();
+    let pipe = |name: &str| mknodat(CWD, at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    pipe(".forebay-stage-b.sums");
+    let reader = fs::File::open(at(".forebay-stage-a")).unwrap();
+    let ended = bed.stage(&["out"], Path::new(DIR), &out);
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    for (name, planted) in [("a", ".forebay-stage-a"), ("b", ".forebay-stage-b.sums")] {
+        let why = format!("{} is there and is not a file that this user alone has made", at(planted).display());
+        assert!(ended.stderr.contains(&why), "{name}: {}", ended.stderr);
+        assert!(!at(name).exists(), "{name}");
+    }
+    assert_eq!(reader.metadata().unwrap().len(), 0, "nothing was written to the stranger's file");
+    for name in ["c", "d"] {
+        assert_eq!(fs::read(at(name)).unwrap(), b"secret\n", "{name}");
+    }
+    bed.job.down();
+}
+
+/// The end of a job waits for no pipe.
+#[test]
+fn down_is_not_held_by_a_pipe_in_place_of_a_journal() {
+    require!(Fuse, Root);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let out = elsewhere.path().join("out");
+    let pair = format!("{DIR}={}", out.display());
+    let bed = Bed::with(1, &["--stage-out", &pair]);
+    let _ = bed.shell("echo result > result").good();
+    fs::create_dir(&out).unwrap();
+    mknodat(CWD, out.join(".forebay-stage-result.sums"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let down = bed.command(&["down"]);
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
+    assert!(down.stderr.contains(".forebay-stage-result.sums is there and is not a file"), "{}", down.stderr);
+    assert_eq!(fs::read(bed.backing().join("result")).unwrap(), b"result\n", "it has landed all the same");
+    bed.job.forget();
 }
 
 #[test]

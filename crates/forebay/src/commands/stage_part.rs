@@ -7,8 +7,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Context, bail};
+use forebay_keeper::trusted_path;
 use forebay_stage::{
-    Copied, Entry, Kind, Listing, StageError, copy_file, copy_link, has_room, make_directory, missing_bytes, read_whole,
+    Copied, Entry, Kind, Listing, StageError, Target, Writers, copy_file, copy_link, has_room, missing_bytes,
+    read_whole,
 };
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
@@ -86,6 +88,9 @@ impl Part {
                 bail!("{} is there, and only one of it and {} is a directory", root.display(), places.source.display());
             }
         }
+        if let (Some(root), Destination::Own(_)) = (&root, &places.destination) {
+            check_trusted(root)?;
+        }
         let digest = all.digest();
         let listing = if places.is_shared_out { all.share(rank.0 as usize, count) } else { all };
         let part = Self { rank, places, listing, digest, root };
@@ -121,12 +126,7 @@ impl Part {
     pub fn carry_out(&self, done_bytes: &AtomicU64) -> anyhow::Result<Outcome> {
         let (directories, files): (Vec<&Entry>, Vec<&Entry>) =
             self.listing.entries().iter().partition(|entry| entry.kind == Kind::Directory);
-        if let Some(root) = &self.root {
-            if let Some(above) = root.parent() {
-                make_directory(above)?;
-            }
-            directories.iter().try_for_each(|entry| make_directory(&joined(root, &entry.path)))?;
-        }
+        let target = self.root.as_ref().map(|root| self.make_directories(root, &directories)).transpose()?;
         let done = Done::default();
         let (next, is_full) = (AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ impl Part {
                         done.miss(self.missing(entry, "the copy was not started, because the disk is full".to_owned()));
                         continue;
                     }
-                    match self.one(entry, done_bytes) {
+                    match self.one(target.as_ref(), entry, done_bytes) {
                         Ok(copied) => done.count(copied),
                         Err(error) => {
                             is_full.fetch_or(is_full_disk(&error), Ordering::Relaxed);
@@ -165,18 +165,31 @@ impl Part {
         })
     }
 
-    fn one(&self, entry: &Entry, done_bytes: &AtomicU64) -> Result<Copied, StageError> {
+    /// The place of the copy, with its directories.
+    fn make_directories(&self, root: &Path, directories: &[&Entry]) -> anyhow::Result<Target> {
+        let is_own = matches!(self.places.destination, Destination::Own(_));
+        let target = Target::open(root, if is_own { Writers::Owner } else { Writers::ByUmask })?;
+        directories.iter().try_for_each(|entry| target.make_directory(&entry.path))?;
+        if is_own {
+            // Others may have made them a moment ago.
+            directories.iter().try_for_each(|entry| check_trusted(&joined(root, &entry.path)))?;
+            check_trusted(root)?;
+        }
+        Ok(target)
+    }
+
+    fn one(&self, target: Option<&Target>, entry: &Entry, done_bytes: &AtomicU64) -> Result<Copied, StageError> {
         let source = joined(&self.places.source, &entry.path);
-        let Some(root) = &self.root else {
+        let Some(target) = target else {
             return match entry.kind {
                 Kind::File => read_whole(&source, done_bytes).map(|bytes| Copied::New { bytes }),
                 _ => Ok(Copied::WasThere),
             };
         };
-        let place = joined(root, &entry.path);
+        let place = || target.place(&entry.path);
         match entry.kind {
-            Kind::File => copy_file(&source, &place, done_bytes),
-            Kind::Link => copy_link(&source, &place),
+            Kind::File => copy_file(&source, &place()?, done_bytes),
+            Kind::Link => copy_link(&source, &place()?),
             Kind::Directory | Kind::Special => Err(StageError::Special(source)),
         }
     }
@@ -225,6 +238,12 @@ fn place_of(listing: &Listing, source: &Path, destination: &Path) -> PathBuf {
         Some(name) => destination.join(name),
         None => destination.to_owned(),
     }
+}
+
+/// Programs of the job believe what they find below a directory of the node's own: nobody else may put anything there.
+fn check_trusted(path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("nothing is staged to {}, where somebody else could put other files", path.display());
+    trusted_path::check(path).with_context(failed)
 }
 
 fn joined(root: &Path, below: &Path) -> PathBuf {

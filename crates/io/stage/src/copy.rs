@@ -1,16 +1,20 @@
 //! Copying one entry.
 
-use std::fs::{self, File, FileTimes, Permissions};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Advice, fadvise, statvfs};
+use rustix::fs::{Advice, AtFlags, FileType, OFlags, fadvise, readlinkat, renameat, statvfs, symlinkat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::error::{StageError, What};
 use crate::journal::{Draft, block_range, draft_path};
 use crate::limits::BLOCK_BYTES;
 use crate::noted::{Version, note, noted};
+use crate::place::{Place, in_the_way};
 
 /// What a copy keeps of a mode: bits that lend rights are not copied, because the copy is another user's.
 const MODE: u32 = 0o777;
@@ -32,15 +36,13 @@ pub enum Copied {
 ///
 /// # Errors
 /// Why not; nothing has changed at `place` then.
-pub fn copy_file(source: &Path, place: &Path, done_bytes: &AtomicU64) -> Result<Copied, StageError> {
+pub fn copy_file(source: &Path, place: &Place, done_bytes: &AtomicU64) -> Result<Copied, StageError> {
     let looked = |error| StageError::io(What::Look, source, error);
-    let from = File::open(source).map_err(looked)?;
+    let from = open_file(source)?;
     let metadata = from.metadata().map_err(looked)?;
     let version = Version::of(&metadata);
-    if let Ok(there) = place.symlink_metadata()
-        && !there.is_file()
-    {
-        return Err(StageError::InTheWay { path: place.to_owned(), expected: "file" });
+    if place.found()?.is_some_and(|there| FileType::from_raw_mode(there.st_mode) != FileType::RegularFile) {
+        return Err(in_the_way(&place.path, "file"));
     }
     if is_right((&from, version), place) {
         done_bytes.fetch_add(version.bytes, Ordering::Relaxed);
@@ -54,17 +56,25 @@ pub fn copy_file(source: &Path, place: &Path, done_bytes: &AtomicU64) -> Result<
         draft.remove();
         return Err(StageError::Changed(source.to_owned()));
     }
-    finish(draft, place, &metadata)?;
+    finish(draft, &place.path, &metadata)?;
     Ok(Copied::New { bytes: version.bytes - before })
+}
+
+/// Opens a file to read it. A pipe that has taken its place is not waited for.
+fn open_file(path: &Path) -> Result<File, StageError> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let looked = |error| StageError::io(What::Look, path, error);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(looked)?;
+    if file.metadata().map_err(looked)?.is_file() { Ok(file) } else { Err(StageError::Special(path.to_owned())) }
 }
 
 /// Copies the blocks that are not right yet.
 fn fill(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     (source, from, version): (&Path, &File, Version),
     done_bytes: &AtomicU64,
 ) -> Result<(), StageError> {
-    let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(version.bytes).unwrap_or(BLOCK_BYTES))];
+    let mut block = block_of(version.bytes);
     loop {
         let range = block_range(draft.sums.len() as u64, version.bytes);
         let part = &mut block[..(range.end - range.start) as usize];
@@ -88,14 +98,14 @@ fn fill(
 }
 
 /// Makes the draft durable, reads it back, and gives it its name.
-fn finish(draft: Draft, place: &Path, like: &fs::Metadata) -> Result<(), StageError> {
+fn finish(draft: Draft<'_>, place: &Path, like: &fs::Metadata) -> Result<(), StageError> {
     let version = Version::of(like);
     let failed = |what| move |error| StageError::io(what, place, error);
     draft.file.sync_all().map_err(failed(What::Write))?;
     // Pages that are clean and on the disk go, so that the disk is asked.
     let _ = fadvise(&draft.file, 0, None, Advice::DontNeed);
     let mut whole = 0;
-    let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(version.bytes).unwrap_or(BLOCK_BYTES))];
+    let mut block = block_of(version.bytes);
     for (index, sum) in draft.sums.iter().enumerate() {
         let range = block_range(index as u64, version.bytes);
         let part = &mut block[..(range.end - range.start) as usize];
@@ -112,24 +122,49 @@ fn finish(draft: Draft, place: &Path, like: &fs::Metadata) -> Result<(), StageEr
         note(&draft.file, version, whole);
         draft.file.sync_all()
     };
-    published().and_then(|()| draft.publish(place)).map_err(failed(What::Publish))
+    published().and_then(|()| draft.publish()).map_err(failed(What::Publish))
 }
 
-/// Whether the file at `place` is a whole copy of this version: by its size and time, and by its contents, compared to their noted
-/// checksum, else to the original.
-fn is_right((from, version): (&File, Version), place: &Path) -> bool {
-    let Ok(there) = File::open(place) else { return false };
+/// Whether the file at `place` is a whole copy of this version: this user's file, by its size and time, and by its contents. They are
+/// compared to their noted checksum, or to the original where others could have changed the note.
+fn is_right((from, version): (&File, Version), place: &Place) -> bool {
+    let Some((there, is_open_to_others)) = place.own_file() else { return false };
     if there.metadata().map_or(true, |metadata| Version::of(&metadata) != version) {
         return false;
     }
     let _ = fadvise(&there, 0, None, Advice::DontNeed);
-    let expected = noted(&there, version).or_else(|| checksum(from, version.bytes));
-    expected.is_some() && checksum(&there, version.bytes) == expected
+    match noted(&there, version).filter(|_| !is_open_to_others) {
+        Some(expected) => checksum(&there, version.bytes) == Some(expected),
+        None => is_same((from, &there), version.bytes),
+    }
+}
+
+/// Whether the first `bytes` of two files are the same. What cannot be read is not.
+fn is_same((one, other): (&File, &File), bytes: u64) -> bool {
+    let mut blocks = [block_of(bytes), block_of(bytes)];
+    for index in 0.. {
+        let range = block_range(index, bytes);
+        let len = (range.end - range.start) as usize;
+        if len == 0 {
+            break;
+        }
+        let [first, second] = &mut blocks;
+        let read = one.read_exact_at(&mut first[..len], range.start);
+        if read.and_then(|()| other.read_exact_at(&mut second[..len], range.start)).is_err() || first != second {
+            return false;
+        }
+    }
+    true
+}
+
+/// Room for a block of a file of so many bytes.
+fn block_of(bytes: u64) -> Vec<u8> {
+    vec![0; BLOCK_BYTES.min(usize::try_from(bytes).unwrap_or(BLOCK_BYTES))]
 }
 
 /// Of the first `bytes` of a file; `None` where it cannot be read.
 fn checksum(file: &File, bytes: u64) -> Option<u32> {
-    let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(bytes).unwrap_or(BLOCK_BYTES))];
+    let mut block = block_of(bytes);
     let mut sum = 0;
     for index in 0.. {
         let range = block_range(index, bytes);
@@ -149,7 +184,7 @@ fn checksum(file: &File, bytes: u64) -> Option<u32> {
 /// As reading it gave.
 pub fn read_whole(path: &Path, done_bytes: &AtomicU64) -> Result<u64, StageError> {
     let failed = |error| StageError::io(What::Read, path, error);
-    let file = File::open(path).map_err(failed)?;
+    let file = open_file(path)?;
     let mut block = vec![0; BLOCK_BYTES];
     let mut offset = 0;
     loop {
@@ -163,50 +198,48 @@ pub fn read_whole(path: &Path, done_bytes: &AtomicU64) -> Result<u64, StageError
     }
 }
 
-/// Makes a directory and those above it that are missing.
-///
-/// # Errors
-/// Why not.
-pub fn make_directory(place: &Path) -> Result<(), StageError> {
-    fs::create_dir_all(place).map_err(|error| match place.metadata() {
-        Ok(there) if !there.is_dir() => StageError::InTheWay { path: place.to_owned(), expected: "directory" },
-        _ => StageError::io(What::Write, place, error),
-    })
-}
-
 /// Makes `place` a symbolic link with the target that `source` has.
 ///
 /// # Errors
 /// Why not.
-pub fn copy_link(source: &Path, place: &Path) -> Result<Copied, StageError> {
+pub fn copy_link(source: &Path, place: &Place) -> Result<Copied, StageError> {
     let target = fs::read_link(source).map_err(|error| StageError::io(What::Look, source, error))?;
-    match place.symlink_metadata() {
-        Ok(there) if !there.is_symlink() => {
-            return Err(StageError::InTheWay { path: place.to_owned(), expected: "symbolic link" });
+    let Place { directory, name, path } = place;
+    if let Some(there) = place.found()? {
+        if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
+            return Err(in_the_way(path, "symbolic link"));
         }
-        Ok(_) if fs::read_link(place).is_ok_and(|there| there == target) => return Ok(Copied::WasThere),
-        _ => {}
+        let is_same = || {
+            readlinkat(directory, &**name, vec![]).is_ok_and(|there| there.to_bytes() == target.as_os_str().as_bytes())
+        };
+        // Another user's can be replaced by that user.
+        if there.st_uid == geteuid().as_raw() && is_same() {
+            return Ok(Copied::WasThere);
+        }
     }
-    let failed = |error| StageError::io(What::Write, place, error);
-    let mut draft = place.file_name().unwrap_or_default().to_owned();
+    let failed = |errno| StageError::io(What::Write, path, errno);
+    let mut draft = name.clone();
     draft.push(".forebay-link");
-    let draft = place.with_file_name(draft);
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+    match unlinkat(directory, &*draft, AtFlags::empty()) {
+        Err(Errno::NOENT) | Ok(()) => {}
+        Err(errno) => return Err(failed(errno)),
     }
-    std::os::unix::fs::symlink(&target, &draft).and_then(|()| fs::rename(&draft, place)).map_err(failed)?;
+    symlinkat(&target, directory, &*draft)
+        .and_then(|()| renameat(directory, &*draft, directory, &**name))
+        .map_err(failed)?;
     Ok(Copied::New { bytes: 0 })
 }
 
-/// How much a copy of `bytes` at `place` still needs: nothing where a file of that size is there, and not what an earlier attempt has
-/// copied.
+/// How much a copy of `bytes` at `path` still needs: nothing where a file of this user of that size is there, and not what an earlier
+/// attempt has copied.
 #[must_use]
-pub fn missing_bytes(place: &Path, bytes: u64) -> u64 {
-    if place.metadata().is_ok_and(|there| there.len() == bytes) {
+pub fn missing_bytes(path: &Path, bytes: u64) -> u64 {
+    let own =
+        |path: &Path| path.symlink_metadata().ok().filter(|found| found.is_file() && found.uid() == geteuid().as_raw());
+    if own(path).is_some_and(|there| there.len() == bytes) {
         return 0;
     }
-    let draft = draft_path(place).metadata().map_or(0, |draft| draft.blocks() * 512);
+    let draft = own(&draft_path(path)).map_or(0, |draft| draft.blocks() * 512);
     bytes.saturating_sub(draft)
 }
 

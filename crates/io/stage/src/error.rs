@@ -73,6 +73,15 @@ pub enum StageError {
         /// What it would be.
         expected: &'static str,
     },
+    /// Another user's, or no regular file, or one with several names, is where a draft or its journal goes. Nothing was done.
+    #[error("{} is there and is not a file that this user alone has made (it belongs to user {uid}): somebody else may have put it there; \
+             remove it, or choose another destination", .path.display())]
+    Foreign {
+        /// The draft or the journal.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
     /// More than `limits` allow. Nothing was done.
     #[error("{} has too many entries, or is too deep, to be copied at once: copy its parts one by one", .0.display())]
     TooMuch(PathBuf),

@@ -4,17 +4,19 @@
 //! loss costs at most blocks.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, FlockOperation, flock, fstat, fsync, renameat, statat, unlinkat};
+use rustix::io::Errno;
 
 use crate::error::{StageError, What};
 use crate::limits::BLOCK_BYTES;
 use crate::noted::Version;
+use crate::place::Place;
 
 /// How the names of drafts begin.
 const PREFIX: &str = ".forebay-stage-";
@@ -31,34 +33,35 @@ pub fn is_draft(name: &OsStr) -> bool {
 }
 
 /// A draft that this process alone writes to.
-pub struct Draft {
+pub struct Draft<'a> {
+    place: &'a Place,
+    /// For messages.
     pub path: PathBuf,
+    name: OsString,
     pub file: File,
-    sums_path: PathBuf,
+    sums_name: OsString,
     sums_file: File,
     /// Of the blocks that are right, in order.
     pub sums: Vec<u32>,
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     /// The draft of the copy `place` of `version`, with what is right in it; else a new one.
-    pub fn open(place: &Path, version: Version) -> Result<Self, StageError> {
-        let (path, sums_path) = paths(place);
+    pub fn open(place: &'a Place, version: Version) -> Result<Self, StageError> {
+        let (name, sums_name) = names(&place.name);
+        let (path, sums_path) = (place.path.with_file_name(&name), place.path.with_file_name(&sums_name));
         let failed = |path: &Path, error| StageError::io(What::Write, path, error);
-        let open = |path: &Path| {
-            let mut options = OpenOptions::new();
-            let options = options.read(true).write(true).create(true).mode(0o600);
-            options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)
-        };
-        let mut sums_file = open(&sums_path).map_err(|error| failed(&sums_path, error))?;
+        let mut sums_file = place.open_beside(&sums_name)?;
         // A file system without locks has one copier, or several whose copies are verified.
-        if flock(&sums_file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
-            return Err(StageError::Busy(place.to_owned()));
+        if flock(&sums_file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(StageError::Busy(place.path.clone()));
         }
         let mut known = vec![];
-        sums_file.read_to_end(&mut known).map_err(|error| failed(&sums_path, error))?;
-        let file = open(&path).map_err(|error| failed(&path, error))?;
-        let mut draft = Self { path, file, sums_path, sums_file, sums: vec![] };
+        let known_bytes_max = journal_bytes_max(version);
+        let read = Read::by_ref(&mut sums_file).take(known_bytes_max).read_to_end(&mut known);
+        read.map_err(|error| failed(&sums_path, error))?;
+        let file = place.open_beside(&name)?;
+        let mut draft = Self { place, path, name, file, sums_name, sums_file, sums: vec![] };
         let head = version.line();
         if let Some(known) = known.strip_prefix(head.as_bytes()) {
             draft.believe(known, version.bytes);
@@ -109,19 +112,36 @@ impl Draft {
 
     /// Forgets it.
     pub fn remove(self) {
-        let _ = (fs::remove_file(&self.path), fs::remove_file(&self.sums_path));
+        [&self.name, &self.sums_name].into_iter().for_each(|name| self.unlink(name));
     }
 
     /// Gives it its name; the journal goes.
-    pub fn publish(self, place: &Path) -> std::io::Result<()> {
-        fs::rename(&self.path, place)?;
-        if let Some(directory) = place.parent() {
-            sync_directory(directory)?;
+    pub fn publish(self) -> std::io::Result<()> {
+        let Place { directory, name, .. } = self.place;
+        renameat(directory, &*self.name, directory, &**name)?;
+        // Who may write in the directory may have put another file at the draft's name.
+        let (named, own) = (statat(directory, &**name, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.file)?);
+        if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino) {
+            return Err(std::io::Error::other("somebody else has put another file in its place meanwhile"));
+        }
+        match fsync(directory) {
+            // A file system that cannot make names durable does it anyway, or never.
+            Err(Errno::INVAL) | Ok(()) => {}
+            Err(errno) => return Err(errno.into()),
         }
         // What a lost removal leaves is cut at the next copy.
-        let _ = fs::remove_file(&self.sums_path);
+        self.unlink(&self.sums_name);
         Ok(())
     }
+
+    fn unlink(&self, name: &OsStr) {
+        let _ = unlinkat(&self.place.directory, name, AtFlags::empty());
+    }
+}
+
+/// The longest journal of a copy of this version: more is none of it.
+fn journal_bytes_max(version: Version) -> u64 {
+    version.line().len() as u64 + version.bytes.div_ceil(BLOCK_BYTES as u64) * 4
 }
 
 /// The range of a block of a file of so many bytes.
@@ -131,25 +151,18 @@ pub fn block_range(index: u64, bytes: u64) -> std::ops::Range<u64> {
 }
 
 /// Where the draft of a copy lies.
-pub fn draft_path(place: &Path) -> PathBuf {
-    paths(place).0
+pub fn draft_path(copy: &Path) -> PathBuf {
+    copy.with_file_name(names(copy.file_name().unwrap_or_default()).0)
 }
 
-fn paths(place: &Path) -> (PathBuf, PathBuf) {
-    let name = place.file_name().unwrap_or_default().as_bytes();
+/// The names of a copy's draft and of its journal.
+fn names(copy: &OsStr) -> (OsString, OsString) {
+    let name = copy.as_bytes();
     let mut draft = PREFIX.as_bytes().to_vec();
     draft.extend_from_slice(&name[..name.len().min(NAME_BYTES)]);
     if name.len() > NAME_BYTES {
         draft.extend_from_slice(format!("-{:08x}", crc32c::crc32c(name)).as_bytes());
     }
     let sums = [&draft[..], SUMS.as_bytes()].concat();
-    (place.with_file_name(OsString::from_vec(draft)), place.with_file_name(OsString::from_vec(sums)))
-}
-
-/// A file system that cannot make names durable does it anyway, or never.
-fn sync_directory(directory: &Path) -> std::io::Result<()> {
-    match File::open(directory)?.sync_all() {
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-        synced => synced,
-    }
+    (OsString::from_vec(draft), OsString::from_vec(sums))
 }

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
-use forebay_stage::{Copied, StageError, copy_file, copy_link, limits::BLOCK_BYTES};
+use forebay_stage::{
+    Copied, Place, StageError, Target, Writers, copy_file, copy_link, limits::BLOCK_BYTES, read_whole,
+};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
 
 struct Bed {
     directory: tempfile::TempDir,
@@ -26,8 +29,16 @@ impl Bed {
         self.directory.path().join(name)
     }
 
+    fn place(&self, name: &str) -> Place {
+        Target::open(&self.path(name), Writers::Owner).unwrap().place(Path::new("")).unwrap()
+    }
+
     fn copy(&self) -> Result<Copied, StageError> {
-        copy_file(&self.path("source"), &self.path("copy"), &AtomicU64::new(0))
+        copy_file(&self.path("source"), &self.place("copy"), &AtomicU64::new(0))
+    }
+
+    fn link(&self, name: &str) -> Result<Copied, StageError> {
+        copy_link(&self.path("link"), &self.place(name))
     }
 
     fn names(&self) -> Vec<String> {
@@ -45,7 +56,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 #[test]
 fn a_copy_has_contents_mode_and_time() {
     let bed = Bed::of(2 * BLOCK_BYTES + 5);
-    fs::set_permissions(bed.path("source"), fs::Permissions::from_mode(0o4750)).unwrap();
+    chmod(&bed.path("source"), 0o4750);
     assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 2 * BLOCK_BYTES as u64 + 5 });
     let (source, copy) = (bed.path("source").metadata().unwrap(), bed.path("copy").metadata().unwrap());
     assert!(is_same(&bed.path("source"), &bed.path("copy")));
@@ -74,6 +85,10 @@ fn what_is_there_is_verified_and_not_copied_again() {
     assert_ne!(bed.path("copy").metadata().unwrap().ino(), ino, "a new file took its place");
 }
 
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
 /// A draft as a copy leaves it that is killed after two of three blocks.
 fn broken_off(bed: &Bed) -> (PathBuf, PathBuf) {
     let whole = fs::read(bed.path("source")).unwrap();
@@ -88,6 +103,7 @@ fn broken_off(bed: &Bed) -> (PathBuf, PathBuf) {
     assert_eq!(journal.len(), head + 8);
     fs::write(&draft, &whole[..2 * BLOCK_BYTES + 1]).unwrap();
     fs::write(&sums, journal).unwrap();
+    [&draft, &sums].into_iter().for_each(|path| chmod(path, 0o600));
     (draft, sums)
 }
 
@@ -129,6 +145,7 @@ fn holes_stay_holes() {
 fn two_do_not_copy_to_one_place_at_once() {
     let bed = Bed::of(5);
     let other = File::create(bed.path(".forebay-stage-copy.sums")).unwrap();
+    chmod(&bed.path(".forebay-stage-copy.sums"), 0o600);
     other.lock().unwrap();
     assert!(matches!(bed.copy(), Err(StageError::Busy(_))));
     drop(other);
@@ -141,9 +158,140 @@ fn what_is_no_file_is_not_replaced() {
     fs::create_dir(bed.path("copy")).unwrap();
     assert!(bed.copy().unwrap_err().to_string().ends_with("copy is there and is not a file"));
     std::os::unix::fs::symlink("a", bed.path("link")).unwrap();
-    assert!(copy_link(&bed.path("link"), &bed.path("copy")).is_err());
+    assert!(bed.link("copy").is_err());
     std::os::unix::fs::symlink("b", bed.path("other")).unwrap();
-    assert_eq!(copy_link(&bed.path("link"), &bed.path("other")).unwrap(), Copied::New { bytes: 0 });
+    assert_eq!(bed.link("other").unwrap(), Copied::New { bytes: 0 });
     assert_eq!(fs::read_link(bed.path("other")).unwrap(), Path::new("a"));
-    assert_eq!(copy_link(&bed.path("link"), &bed.path("other")).unwrap(), Copied::WasThere);
+    assert_eq!(bed.link("other").unwrap(), Copied::WasThere);
+}
+
+/// A user that is not root.
+const SOMEBODY: u32 = 12_345;
+
+/// Whether another user's files can be made here.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+const NOTE: &str = "user.forebay.stage";
+
+/// Puts a file at the copy's place that looks as if it were one: other bytes, with the size, the time and the note of a copy.
+fn plant(bed: &Bed) -> Vec<u8> {
+    bed.copy().unwrap();
+    let mut other = fs::read(bed.path("copy")).unwrap();
+    other[3] ^= 1;
+    let text = {
+        let mut text = [0; 128];
+        let len = getxattr(bed.path("copy"), NOTE, &mut text[..]).unwrap();
+        String::from_utf8(text[..len].to_vec()).unwrap()
+    };
+    let (of, _) = text.rsplit_once(' ').unwrap();
+    let note = format!("{of} {:08x}", crc32c::crc32c(&other));
+    let modified = bed.path("copy").metadata().unwrap().modified().unwrap();
+    fs::write(bed.path("copy"), &other).unwrap();
+    setxattr(bed.path("copy"), NOTE, note.as_bytes(), XattrFlags::REPLACE).unwrap();
+    File::options().write(true).open(bed.path("copy")).unwrap().set_modified(modified).unwrap();
+    other
+}
+
+#[test]
+fn a_note_counts_only_in_a_file_that_nobody_else_can_have_written_to() {
+    let bed = Bed::of(5);
+    let believed = plant(&bed);
+    assert_eq!(bed.copy().unwrap(), Copied::WasThere);
+    assert_eq!(fs::read(bed.path("copy")).unwrap(), believed, "this user's own note is believed");
+    chmod(&bed.path("copy"), 0o664);
+    assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 5 });
+    assert!(is_same(&bed.path("source"), &bed.path("copy")));
+    // A right one is left alone, whoever may write to it.
+    chmod(&bed.path("copy"), 0o666);
+    assert_eq!(bed.copy().unwrap(), Copied::WasThere);
+}
+
+#[test]
+fn a_file_or_link_of_another_user_is_no_copy() {
+    if !is_root() {
+        return;
+    }
+    let bed = Bed::of(5);
+    plant(&bed);
+    chown(bed.path("copy"), Some(SOMEBODY), None).unwrap();
+    assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 5 });
+    assert!(is_same(&bed.path("source"), &bed.path("copy")));
+    // Nor is one with the right bytes: its owner can change them at any time.
+    chown(bed.path("copy"), Some(SOMEBODY), None).unwrap();
+    assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 5 });
+    assert_eq!(bed.path("copy").metadata().unwrap().uid(), 0);
+    std::os::unix::fs::symlink("a", bed.path("link")).unwrap();
+    assert_eq!(bed.link("other").unwrap(), Copied::New { bytes: 0 });
+    lchown(bed.path("other"), Some(SOMEBODY), None).unwrap();
+    assert_eq!(bed.link("other").unwrap(), Copied::New { bytes: 0 });
+}
+
+#[test]
+fn drafts_and_journals_that_others_have_put_there_are_refused() {
+    let bed = Bed::of(5);
+    fs::write(bed.path("victim"), "precious").unwrap();
+    for name in [".forebay-stage-copy", ".forebay-stage-copy.sums"] {
+        let planted = bed.path(name);
+        let refused = |what: &str| {
+            let error = bed.copy().unwrap_err();
+            assert!(matches!(error, StageError::Foreign { .. }), "{what} at {name}: {error}");
+            assert!(error.to_string().contains("remove it, or choose another destination"), "{error}");
+            fs::remove_file(&planted).unwrap();
+            let _ = fs::remove_file(bed.path(".forebay-stage-copy.sums"));
+            assert_eq!(fs::read(bed.path("victim")).unwrap(), b"precious", "{what} at {name}");
+            assert!(!bed.path("copy").exists());
+        };
+        std::os::unix::fs::symlink(bed.path("victim"), &planted).unwrap();
+        refused("a link");
+        fs::hard_link(bed.path("victim"), &planted).unwrap();
+        refused("a second name of a file");
+        mknodat(CWD, &planted, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        refused("a pipe");
+        if is_root() {
+            fs::write(&planted, "").unwrap();
+            chmod(&planted, 0o666);
+            chown(&planted, Some(SOMEBODY), None).unwrap();
+            refused("another user's file");
+        }
+    }
+    assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 5 });
+}
+
+#[test]
+fn a_draft_that_others_may_have_open_is_made_anew() {
+    let bed = Bed::of(2 * BLOCK_BYTES + 100);
+    let (draft, _) = broken_off(&bed);
+    chmod(&draft, 0o644);
+    let reader = File::open(&draft).unwrap();
+    let before = fs::read(&draft).unwrap();
+    chmod(&bed.path("source"), 0o600);
+    assert_eq!(bed.copy().unwrap(), Copied::New { bytes: 2 * BLOCK_BYTES as u64 + 100 });
+    let mut seen = vec![0; before.len()];
+    reader.read_exact_at(&mut seen, 0).unwrap();
+    assert_eq!((seen, reader.metadata().unwrap().size()), (before.clone(), before.len() as u64));
+    assert_eq!(bed.path("copy").metadata().unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_link_in_place_of_a_directory_leads_nowhere() {
+    let bed = Bed::of(5);
+    let target = Target::open(&bed.path("tree"), Writers::ByUmask).unwrap();
+    ["", "below"].into_iter().for_each(|path| target.make_directory(Path::new(path)).unwrap());
+    fs::create_dir(bed.path("elsewhere")).unwrap();
+    fs::remove_dir(bed.path("tree/below")).unwrap();
+    std::os::unix::fs::symlink(bed.path("elsewhere"), bed.path("tree/below")).unwrap();
+    let error = target.place(Path::new("below/file")).unwrap_err();
+    assert!(error.to_string().ends_with("tree/below is there and is not a directory"), "{error}");
+    assert!(target.make_directory(Path::new("below")).is_err());
+}
+
+#[test]
+fn a_pipe_that_takes_the_place_of_a_file_is_not_waited_for() {
+    let bed = Bed::of(5);
+    fs::remove_file(bed.path("source")).unwrap();
+    mknodat(CWD, bed.path("source"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    assert!(matches!(bed.copy(), Err(StageError::Special(_))));
+    assert!(matches!(read_whole(&bed.path("source"), &AtomicU64::new(0)), Err(StageError::Special(_))));
 }
