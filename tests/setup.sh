@@ -14,7 +14,7 @@ PACKAGES=(
   python3:python3 'python3-numpy:/usr/lib/python3/dist-packages/numpy' 'python3-h5py:/usr/lib/python3/dist-packages/h5py' g++:g++
   'python3-venv:/usr/lib/python3*/ensurepip/__init__.py' rsync:rsync tar:tar procps:ps
   # Mounting without privileges, other users, namespaces, disks in files.
-  fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
+  fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
   bubblewrap:bwrap acl:setfacl
   # Images, and what is in them.
   squashfs-tools:mksquashfs squashfuse:squashfuse,squashfuse_ll busybox:busybox

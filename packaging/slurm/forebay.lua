@@ -9,11 +9,29 @@ It is not for Slurm's burst_buffer/lua: that takes capacity= for its own, of a p
 why it refuses a job.
 ]]
 
-local MARK = "^#FB%s+(.*)$"
+-- Bytes of a line with a directive. The controller stands still while it reads one, so every pattern here takes time in proportion to a
+-- line's length, and no longer line is looked at. Two paths of 4096 bytes have room.
+local LINE_MAX = 16384
+
+-- Bytes of a line that a message shows.
+local SHOWN_MAX = 200
+
+local MARK = "#FB"
 
 local POLICIES = { auto = true, close = true, ["end"] = true, manual = true }
 
 local UNITS = { "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "B", "K", "M", "G", "T" }
+
+local function shown(text)
+	if #text <= SHOWN_MAX then
+		return text
+	end
+	return text:sub(1, SHOWN_MAX) .. "..."
+end
+
+local function quoted(text)
+	return "'" .. shown(text) .. "'"
+end
 
 local function size(text)
 	for _, unit in ipairs(UNITS) do
@@ -22,18 +40,19 @@ local function size(text)
 			break
 		end
 	end
-	return text:match("^%d+%.?%d*$") ~= nil
+	-- Not as one pattern: "%d+%.?%d*" tries each way to divide the digits.
+	return text:match("^%d+$") ~= nil or text:match("^%d+%.%d*$") ~= nil
 end
 
 local function capacity(text)
 	if not size(text) then
-		return "'" .. text .. "' is not a size; write for example 100GiB"
+		return quoted(text) .. " is not a size; write for example 100GiB"
 	end
 end
 
 local function policy(text)
 	if not POLICIES[text] then
-		return "'" .. text .. "' is not a policy; the policies are auto, close, end and manual"
+		return quoted(text) .. " is not a policy; the policies are auto, close, end and manual"
 	end
 end
 
@@ -46,10 +65,10 @@ local function assignment(word)
 	end
 	local check = ASSIGNMENTS[name]
 	if not check then
-		return "'" .. name .. "' is not known; the directives are capacity=, policy=, stage_in and stage_out"
+		return quoted(name) .. " is not known; the directives are capacity=, policy=, stage_in and stage_out"
 	end
 	if not text then
-		return "'" .. word .. "' has no value; write " .. name .. "=VALUE"
+		return quoted(word) .. " has no value; write " .. name .. "=VALUE"
 	end
 	return check(text)
 end
@@ -60,11 +79,11 @@ local function pair(words, may_scatter)
 		local name, path = words[index]:match("^(%l+)=(.*)$")
 		if name == "source" or name == "destination" then
 			if path:sub(1, 1) ~= "/" then
-				return "'" .. path .. "' is not an absolute path (/...)"
+				return quoted(path) .. " is not an absolute path (/...)"
 			end
 			paths[name] = path
 		elseif not (may_scatter and words[index] == "scatter") then
-			return "'" .. words[index] .. "' is not understood; paths have no blanks"
+			return quoted(words[index]) .. " is not understood; paths have no blanks"
 		end
 	end
 	if not (paths.source and paths.destination) then
@@ -85,21 +104,29 @@ local function problem_of(words)
 	end
 end
 
+-- What is wrong with a line; nil where nothing is.
+local function problem_in_line(line)
+	if not line:match("^" .. MARK .. "%s") then
+		return nil
+	end
+	if #line > LINE_MAX then
+		return "a directive has at most " .. LINE_MAX .. " bytes; divide it"
+	end
+	local words = {}
+	for word in line:sub(#MARK + 1):gmatch("%S+") do
+		words[#words + 1] = word
+	end
+	return problem_of(words)
+end
+
 -- What is wrong with the text of a script; nil where nothing is.
 local function problem_in(text)
 	local number = 0
-	for line in (text .. "\n"):gmatch("(.-)\n") do
+	for line in (text .. "\n"):gmatch("([^\n]*)\n") do
 		number = number + 1
-		local directive = line:match(MARK)
-		if directive then
-			local words = {}
-			for word in directive:gmatch("%S+") do
-				words[#words + 1] = word
-			end
-			local problem = problem_of(words)
-			if problem then
-				return "forebay: line " .. number .. ": " .. line .. ": " .. problem
-			end
+		local problem = problem_in_line(line)
+		if problem then
+			return "forebay: line " .. number .. ": " .. shown(line) .. ": " .. problem
 		end
 	end
 end

@@ -43,6 +43,13 @@ fn directives_are_checked_when_a_job_is_submitted() {
         assert!(refused.stderr.contains(&format!("forebay: line 2: {line}: ")), "{line}: {}", refused.stderr);
         assert!(refused.stderr.contains(problem), "{line}: {}", refused.stderr);
     }
+    // The controller serves nobody meanwhile: with patterns of quadratic time, the last of these would take it hours.
+    for (bytes, problem) in [(16_000, "...' is not a size"), (1_000_000, "a directive has at most 16384 bytes")] {
+        let refused = slurm.submit_and_wait(&format!("#!/bin/sh\n#FB capacity={}x\ntrue\n", "1".repeat(bytes)));
+        let said = &refused.stderr;
+        assert!(!refused.status.success() && said.contains("forebay: line 2: #FB capacity=1111"), "{bytes}: {said}");
+        assert!(said.contains(problem) && said.len() < 2_000, "{bytes}: {said}");
+    }
     let script = "#!/bin/sh\n#FB capacity=1.5GiB\n#FB capacity=100G policy=end\n#FB stage_in source=/a destination=/b/%u scatter\n\
                   #FB stage_out source=/ckpt/x destination=/c\nexit 7\n";
     let ended = slurm.submit_and_wait(script);

@@ -138,6 +138,7 @@ macro_rules! require_slurm {
 mod batch;
 mod directives;
 mod epilog;
+mod epilog_limits;
 mod failures;
 mod lsf;
 mod own_paths;

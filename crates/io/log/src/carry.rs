@@ -9,14 +9,12 @@ use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
 
 use crate::StoreError;
+use crate::checkpoint;
 use crate::directory::{CHECKPOINT, Directory, HEAD};
 use crate::head::{HEAD_BYTES_MAX, StoreHead};
 
 /// Bytes that are copied at a time.
 const PART_BYTES: usize = 1 << 20;
-
-/// The largest head or checkpoint, bytes.
-const SMALL_BYTES_MAX: u64 = 1 << 40;
 
 /// Carries the store at `from` to `to`: there it is whole and durable when it gets its name, and then it is gone here. If this was cut
 /// short before, the same store is at `to` already.
@@ -74,7 +72,7 @@ fn copy(here: &Directory, there: &Directory) -> Result<(), StoreError> {
     }
     // A store without a head is none.
     for name in [CHECKPOINT, HEAD] {
-        if let Some(bytes) = here.read(name, SMALL_BYTES_MAX).map_err(failed)? {
+        if let Some(bytes) = here.read(name, checkpoint::file_bytes_max()).map_err(failed)? {
             there.replace(name, &[&bytes]).map_err(failed)?;
         }
     }

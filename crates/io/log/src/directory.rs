@@ -59,11 +59,10 @@ impl Directory {
         let directory =
             openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(|errno| StoreError::io("open", path, errno))?;
         check(&directory, path, is_forced)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(&directory, LOCK, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| StoreError::io("write to", path, errno))?;
+        let lock = open_regular(&directory, LOCK, OFlags::RDWR | OFlags::CREATE)
+            .map_err(|error| StoreError::io("write to", path, error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_owned(), directory, _lock: lock.into() }),
+            Ok(()) => Ok(Self { path: path.to_owned(), directory, _lock: lock }),
             Err(Errno::WOULDBLOCK) => Err(StoreError::Busy { path: path.to_owned() }),
             Err(errno) => Err(StoreError::io("lock", path, errno)),
         }
@@ -95,24 +94,26 @@ impl Directory {
         Ok(contents)
     }
 
-    /// A whole small file; `None` when there is none. Of a longer one than `bytes_max` no more than one byte is read.
+    /// A whole small file; `None` when there is none. One that is longer than `bytes_max` is an error, and not read.
     pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let file =
-            match openat(&self.directory, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(file) => File::from(file),
-                Err(Errno::NOENT) => return Ok(None),
-                Err(errno) => return Err(errno.into()),
-            };
+        let file = match open_regular(&self.directory, name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
         let mut bytes = Vec::new();
-        file.take(bytes_max + 1).read_to_end(&mut bytes)?;
-        Ok(Some(bytes))
+        if file.metadata()?.len() <= bytes_max {
+            file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 <= bytes_max {
+                return Ok(Some(bytes));
+            }
+        }
+        Err(io::Error::other(format!("{name} is longer than {bytes_max} bytes")))
     }
 
     /// Gives a file these contents, all or nothing, durable when it returns.
     pub fn replace(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let new = format!("{name}{NEW}");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.directory, &*new, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file = open_regular(&self.directory, &new, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
         let written = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // What cannot be removed now is written over by the next one.
@@ -137,8 +138,7 @@ impl Directory {
     }
 
     pub fn open_segment(&self, number: u64, access: OFlags) -> io::Result<File> {
-        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.directory, &*segment_name(number), flags, Mode::RUSR | Mode::WUSR)?.into())
+        open_regular(&self.directory, &segment_name(number), access)
     }
 
     pub fn remove_segment(&self, number: u64) -> io::Result<()> {
@@ -173,6 +173,16 @@ impl Directory {
         self.clear()?;
         let removed = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
         removed.map_err(|errno| StoreError::io("remove", &self.path, errno))
+    }
+}
+
+/// Opens a file of the store. Root waits for whoever opens it in a job's epilogue, so a pipe or a device is neither waited for nor read.
+fn open_regular(directory: &OwnedFd, name: &str, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{name} is not a regular file"))),
     }
 }
 

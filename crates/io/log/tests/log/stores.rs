@@ -6,6 +6,7 @@ use std::path::Path;
 
 use forebay_log::{Log, LogError, Owner, Recovery, Settings, StoreError, boot_identity, carry, whose};
 use forebay_types::{Errno, NodeRank};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::fixture::{FILE, all, contents, directory, open, owner, settings, store};
 
@@ -74,6 +75,38 @@ fn a_store_says_whose_it_is() {
     assert_eq!(whose(&path).unwrap(), Some(owner(1)));
     drop(Recovery::open(&path, &Owner { nodes: 5, ..owner(2) }, &settings(4)).unwrap().finish([]).unwrap());
     assert_eq!(whose(&path).unwrap(), Some(Owner { nodes: 5, ..owner(2) }));
+}
+
+/// Root waits for whoever opens a store in a job's epilogue.
+#[test]
+fn pipes_in_a_store_are_not_waited_for_and_huge_files_not_read() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let appended = log.append_data(FILE, 0, &contents(1, 100)).unwrap();
+    log.checkpoint(appended.sequence, b"core").unwrap();
+    drop(log);
+    let segment = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let segment = segment.filter(|name| name.starts_with("segment-")).min().unwrap();
+    let to = directory.path().join("elsewhere");
+    for name in ["head", "lock", "checkpoint", &segment] {
+        let (there, aside) = (path.join(name), directory.path().join("aside"));
+        fs::rename(&there, &aside).unwrap();
+        mknodat(CWD, &there, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for error in [refusal(&path), carry(&path, &to).unwrap_err().to_string()] {
+            assert!(error.contains("is not a regular file"), "{name}: {error}");
+        }
+        fs::remove_file(&there).unwrap();
+        if ["head", "checkpoint"].contains(&name) {
+            fs::File::create(&there).unwrap().set_len(200 << 30).unwrap();
+            for error in [refusal(&path), carry(&path, &to).unwrap_err().to_string()] {
+                assert!(error.contains(&format!("{name} is longer than ")), "{error}");
+            }
+        }
+        fs::rename(&aside, &there).unwrap();
+        assert!(!to.exists(), "{name}");
+    }
+    assert_eq!(whose(&path).unwrap(), Some(owner(1)), "it is as it was");
 }
 
 #[test]
