@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use forebay_launch::{Allocation, JobDirectory, NodeFile, SharedPlace, session_base};
 
 use crate::settings::{Effective, Settings};
@@ -12,6 +12,18 @@ const DEFAULT_JOB: &str = "default";
 
 /// What a command says, on whatever host, when the job has nothing there.
 pub const NOT_UP: &str = "is up on this host";
+
+/// The job that a command is about is not up on this host.
+#[derive(Debug)]
+pub struct NotUp(String);
+
+impl std::fmt::Display for NotUp {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotUp {}
 
 /// What a scheduler has given this job.
 #[derive(Debug)]
@@ -117,7 +129,7 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
             JobDirectory::check_bases(&bases)?;
-            bail!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)));
+            bail!(NotUp(format!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)))));
         };
         return Ok(Found::Job(directory));
     }
@@ -130,7 +142,7 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
         let directories = jobs.iter().filter_map(|job| JobDirectory::find(&bases, job).transpose());
         return Ok(Found::Several(directories.collect::<Result<_, _>>()?));
     };
-    let found = JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))?;
+    let found = JobDirectory::find(&bases, &job)?.ok_or_else(|| NotUp(format!("the job {job} has just ended")))?;
     Ok(Found::Job(found))
 }
 
@@ -140,13 +152,13 @@ fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<Option<S
     let is_other = |job: &&String| allocated.is_none() || !is_of_allocation(job);
     match (&allocated, jobs) {
         (Some(job), jobs) if jobs.contains(job) => return Ok(Some(job.clone())),
-        (None, []) => bail!("no job {NOT_UP}; forebay up starts one"),
+        (None, []) => bail!(NotUp(format!("no job {NOT_UP}; forebay up starts one"))),
         _ => {}
     }
     let own: Vec<&String> = jobs.iter().filter(is_other).collect();
     match (own.as_slice(), &allocated) {
         ([job], _) => Ok(Some((*job).clone())),
-        ([], Some(allocated)) => bail!("no job {allocated} {NOT_UP}{}", others(jobs)),
+        ([], Some(allocated)) => bail!(NotUp(format!("no job {allocated} {NOT_UP}{}", others(jobs)))),
         _ => Ok(None),
     }
 }

@@ -14,11 +14,11 @@ use crate::commands::drain;
 use crate::commands::left::{self, Left};
 use crate::commands::stage_job;
 use crate::commands::stage_places::Way;
-use crate::commands::up::{END_TIMEOUT, end_on_hosts};
+use crate::commands::up::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::exit::DONE_IN_PART;
-use crate::jobs;
+use crate::jobs::{self, NotUp};
 use crate::leftovers::{self, held_text};
 use crate::output::say;
 use crate::patience::after_a_second;
@@ -45,7 +45,13 @@ const STEP_GRACE: Duration = Duration::from_secs(3);
 pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
-    let directory = jobs::find(&effective)?;
+    let directory = match jobs::find(&effective) {
+        Err(error) if error.is::<NotUp>() && !arguments.must_be_up => {
+            nothing_is_up(&error, arguments.json);
+            return Ok(ExitCode::SUCCESS);
+        }
+        found => found?,
+    };
     let job = directory.job();
     let mut outcome = Outcome { is_staged_out: true, ..Outcome::default() };
     if !arguments.no_drain && !arguments.local_only {
@@ -80,6 +86,14 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let has_all = has_landed && outcome.is_staged_out;
     let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// There is nothing to end, so all is as was asked for.
+fn nothing_is_up(why: &anyhow::Error, as_json: bool) {
+    match as_json {
+        true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why.to_string()]})),
+        false => say!("nothing to end: {why}"),
+    }
 }
 
 /// What came of it.
@@ -195,13 +209,15 @@ impl Outcome {
         let Some(call) = record.remote_call().filter(|_| !missing.is_empty()) else {
             return;
         };
-        let failed = end_on_hosts(&call, &of_nodes(record, &missing), directory, END_TIMEOUT);
+        let HostEnds { failed, without, .. } = end_on_hosts(&call, &of_nodes(record, &missing), directory, END_TIMEOUT);
+        let without = without.into_iter().map(|host| (host, HostEnds::doubt(directory)));
         let is_on =
             |rank: &NodeRank, host: &str| record.nodes.get(rank.0 as usize).is_some_and(|node| node.host == host);
-        for (host, reason) in failed {
+        for (host, reason) in failed.into_iter().chain(without) {
             self.notes.push(format!("{host}: {reason}"));
             self.missing.extend(missing.iter().filter(|rank| is_on(rank, &host)));
         }
+        self.missing.sort_unstable();
         self.ended.extend(missing.into_iter().filter(|rank| !self.missing.contains(rank)));
         self.ended.sort_unstable();
     }
@@ -210,7 +226,7 @@ impl Outcome {
     fn end_those_that_never_came(&self, record: &JobRecord, directory: &JobDirectory) {
         let never: Vec<NodeRank> = record.missing.keys().filter(|rank| !self.ended.contains(rank)).copied().collect();
         let Some(call) = record.remote_call().filter(|_| !never.is_empty()) else { return };
-        for (host, reason) in end_on_hosts(&call, &of_nodes(record, &never), directory, NEVER_CAME_TIMEOUT) {
+        for (host, reason) in end_on_hosts(&call, &of_nodes(record, &never), directory, NEVER_CAME_TIMEOUT).failed {
             tracing::debug!(host, reason, "a host that never came up");
         }
     }
@@ -255,7 +271,7 @@ impl Outcome {
         }
         if !self.missing.is_empty() {
             eprintln!(
-                "forebay: node {} did not answer and may still run; run forebay down on its host",
+                "forebay: node {} could not be asked and may still run; run forebay down on its host, or end its processes there",
                 shown_ranks(&self.missing)
             );
         }

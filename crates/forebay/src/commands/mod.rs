@@ -55,6 +55,7 @@ mod status;
 mod status_jobs;
 mod up;
 mod up_report;
+mod up_stopped;
 
 use std::process::ExitCode;
 

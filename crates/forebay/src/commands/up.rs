@@ -27,7 +27,8 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::stage_job;
 use crate::commands::stage_places::Way;
-use crate::commands::up_report::{Report, Shown, message, named};
+use crate::commands::up_report::{Report, Shown, named};
+use crate::commands::up_stopped::{StartFailed, Stopped};
 use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
@@ -94,6 +95,8 @@ struct Up {
     /// On which switches the nodes are, for the job spec.
     switches: Vec<u32>,
     given: BTreeMap<String, Vec<String>>,
+    /// Whether anything has been started on a host.
+    has_begun: bool,
     /// Hosts of nodes that failed to start, for which the reason has been told.
     failed_hosts: BTreeSet<String>,
 }
@@ -143,6 +146,7 @@ impl Up {
             layout: selection.view_layout(),
             switches,
             given,
+            has_begun: false,
             failed_hosts: BTreeSet::new(),
         };
         up.write_down().map_err(|error| up.undo(error))?;
@@ -174,6 +178,7 @@ impl Up {
         let prepare = began.elapsed();
         let mut progress = Shown::new(self.record.nodes.len());
         let Settings { wait_timeout, on_missing, .. } = self.settings;
+        self.has_begun = true;
         let tell = |interrupt| signals.tell(interrupt);
         let result = start(starters, wait_timeout, on_missing, tell, &mut |ready| progress.show(ready));
         progress.end();
@@ -181,7 +186,7 @@ impl Up {
             let nodes = &self.record.nodes;
             let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
             self.failed_hosts = failed.map(|node| node.host.clone()).collect();
-            anyhow!(message(&failure, nodes))
+            anyhow!(StartFailed::of(&failure, nodes))
         })?;
         self.record.progress = Progress::Ready;
         self.record.missing.clone_from(&started.missing);
@@ -230,31 +235,33 @@ impl Up {
         arguments
     }
 
-    /// Takes back what was begun; the error says so when something stays.
+    /// Takes back what was begun; the error says what was stopped and what is not known.
     fn undo(&self, error: anyhow::Error) -> anyhow::Error {
-        let call = self.record.remote_call();
-        let on_hosts = call.map(|call| end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT));
+        let stopped = self.stop();
+        match error.downcast::<StartFailed>() {
+            Ok(failed) => anyhow!(failed.text(&stopped)),
+            Err(error) if stopped.is_all() => error,
+            Err(error) => anyhow!("{}{}", causes(&error).join(": "), stopped.text()),
+        }
+    }
+
+    fn stop(&self) -> Stopped {
+        let call = self.record.remote_call().filter(|_| self.has_begun);
+        let ends = call.map(|call| end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT));
+        let HostEnds { ended, failed, without } = ends.unwrap_or_default();
         // Where no node could be started none can be ended, and why has been said.
-        let (told, others): (Vec<_>, Vec<_>) =
-            on_hosts.into_iter().flatten().partition(|(host, _)| self.failed_hosts.contains(host));
-        let mut stays: Vec<String> = others.into_iter().map(|(host, why)| format!("{host}: {why}")).collect();
+        let is_told = |host: &str| self.failed_hosts.contains(host);
+        let (told, others): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(host, _)| is_told(host));
+        let doubt = HostEnds::doubt(&self.directory);
+        let without = without.into_iter().filter(|host| !is_told(host)).map(|host| (host, doubt.clone()));
+        let unknown = others.into_iter().chain(without).map(|(host, why)| format!("{host}: {why}"));
+        let mut unknown: Vec<String> = unknown.collect();
         match leftovers::clean(&self.directory) {
             Ok(cleaned) if cleaned.held.is_empty() => {}
-            Ok(cleaned) => stays.push(held_text(&cleaned.held)),
-            Err(why) => stays.push(causes(&why).join(": ")),
+            Ok(cleaned) => unknown.push(held_text(&cleaned.held)),
+            Err(why) => unknown.push(causes(&why).join(": ")),
         }
-        if told.is_empty() && stays.is_empty() {
-            return error;
-        }
-        let mut text = causes(&error).join(": ");
-        if !told.is_empty() {
-            let hosts: Vec<String> = told.into_iter().map(|(host, _)| host).collect();
-            text += &format!("\n  what may run there could not be ended: {}", named(&hosts));
-        }
-        if !stays.is_empty() {
-            text += &format!("\n  it is not known whether all is cleaned up:\n    {}", stays.join("\n    "));
-        }
-        anyhow!(text)
+        Stopped { on: ended, not_ended: told.into_iter().map(|(host, _)| host).collect(), unknown }
     }
 }
 
@@ -292,7 +299,7 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
             );
         }
         if let Some((record, call)) = abandoned.as_ref().and_then(|record| Some((record, record.remote_call()?))) {
-            for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT) {
+            for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT).failed {
                 eprintln!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
             }
         }
@@ -330,22 +337,38 @@ fn views(
     Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
 }
 
-/// Ends and cleans up on all hosts of a job, all at once, within `timeout`. Returns the hosts where that failed, with the
-/// reason.
-pub fn end_on_hosts(
-    call: &RemoteCall,
-    record: &JobRecord,
-    directory: &JobDirectory,
-    timeout: Duration,
-) -> Vec<(String, String)> {
+/// What came of asking hosts to end what runs there.
+#[derive(Default)]
+pub struct HostEnds {
+    /// Hosts where all has ended.
+    pub ended: Vec<String>,
+    /// Hosts where that failed, with the reason.
+    pub failed: Vec<(String, String)>,
+    /// Hosts where nothing of the job was found: it has ended, or the remote shell sees another directory than the nodes.
+    pub without: Vec<String>,
+}
+
+impl HostEnds {
+    /// What is to be known of a host without anything of the job.
+    pub fn doubt(directory: &JobDirectory) -> String {
+        format!(
+            "nothing of the job was found there: it has ended, or its nodes see another {} than the remote shell does",
+            directory.base().display()
+        )
+    }
+}
+
+/// Ends and cleans up on all hosts of a job, all at once, within `timeout`.
+pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory, timeout: Duration) -> HostEnds {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
     let named = named(&hosts);
     let _told = after_a_second(move || format!("ending what runs on {named}; a host may take {timeout:?}"));
     let base = directory.base().display().to_string();
-    let arguments = ["down", "--local-only", "--directory", &base, "--job", &record.job];
-    let mut failed = call.run_on_all(&hosts, &arguments, timeout);
-    // Where it was not up is as good as where it ended.
-    failed.retain(|(_, reason)| !reason.contains(NOT_UP));
-    failed
+    let arguments = ["down", "--local-only", "--must-be-up", "--directory", &base, "--job", &record.job];
+    let failed = call.run_on_all(&hosts, &arguments, timeout);
+    let ended = hosts.iter().filter(|host| !failed.iter().any(|(failed, _)| failed == *host));
+    let ended = ended.map(|host| (*host).to_owned()).collect();
+    let (without, failed): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(_, reason)| reason.contains(NOT_UP));
+    HostEnds { ended, failed, without: without.into_iter().map(|(host, _)| host).collect() }
 }

@@ -4,11 +4,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, StartFailure, Started};
+use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
-use crate::leftovers::held_text;
 use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
@@ -143,25 +142,8 @@ fn shown_views(views: &[PathBuf]) -> String {
     }
 }
 
-/// The failed nodes with their reasons; nodes with the same reason share a line.
-pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
-    let (count, all) = (failure.reasons.len(), nodes.len());
-    let text = match (failure.interrupted, failure.ready_count) {
-        (true, _) => "interrupted; everything that was started is stopped".to_owned(),
-        (false, 0) => format!("{count} of {all} nodes did not start; everything is stopped"),
-        (false, 1) => format!("{count} of {all} nodes did not start; 1 was ready; everything is stopped"),
-        (false, ready) => format!("{count} of {all} nodes did not start; {ready} were ready; everything is stopped"),
-    };
-    let held = match failure.held.as_slice() {
-        [] => String::new(),
-        held => format!("\n  but {}", held_text(held)),
-    };
-    let notes = below("note: ", lines(by_rank(&failure.notes), nodes));
-    text + &below("", lines(&failure.reasons, nodes)) + &notes + &held
-}
-
 /// `node 0-1: reason` for each reason, with the nodes that have it.
-fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: &[NodeAddress]) -> Vec<String> {
+pub fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: &[NodeAddress]) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
     for (rank, reason) in told {
         match by_reason.iter_mut().find(|(known, _)| known == reason) {
@@ -178,14 +160,14 @@ fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: 
 }
 
 /// Notes are kept as they were heard.
-fn by_rank(notes: &[(NodeRank, String)]) -> impl Iterator<Item = (&NodeRank, &String)> {
+pub fn by_rank(notes: &[(NodeRank, String)]) -> impl Iterator<Item = (&NodeRank, &String)> {
     let mut notes: Vec<_> = notes.iter().map(|(rank, note)| (rank, note)).collect();
     notes.sort();
     notes.into_iter()
 }
 
 /// Lines below a first one.
-fn below(what: &str, lines: Vec<String>) -> String {
+pub fn below(what: &str, lines: Vec<String>) -> String {
     lines.iter().map(|line| format!("\n  {what}{line}")).collect()
 }
 
@@ -251,19 +233,6 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nodes_with_one_reason_share_a_line() {
-        let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
-        let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
-        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false, held: vec![] };
-        let one_host = vec![NodeAddress { host: "a".into(), port: 1 }; 8];
-        let text = message(&failure, &one_host);
-        assert_eq!(
-            text,
-            "4 of 8 nodes did not start; everything is stopped\n  node 0-1,3: no export\n  node 2: port taken"
-        );
-    }
 
     #[test]
     fn hosts_are_named_where_there_are_several() {

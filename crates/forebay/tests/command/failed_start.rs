@@ -146,6 +146,6 @@ fn an_interrupt_stops_everything() {
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(message.contains("interrupted; everything that was started is stopped"), "{message}");
+    assert!(message.contains("interrupted; everything is stopped"), "{message}");
     place.assert_clean();
 }

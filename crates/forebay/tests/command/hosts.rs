@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::process::Signal;
-use serde_json::Value;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
-use crate::place::{Place, signal};
+use crate::place::{Place, signal, wait_until};
 
 /// A host called `bad` cannot be reached.
 fn remote_shell(place: &Place) -> String {
@@ -105,6 +106,91 @@ fn a_host_that_cannot_be_reached_ends_the_start() {
     assert!(message.contains("what may run there could not be ended: bad"), "{message}");
     place.assert_clean();
     assert!(!place.path("view").exists());
+}
+
+/// Each of its calls has an empty directory in place of the jobs' one, as where a login has a `/tmp` of its own.
+fn shell_with_own_directory(place: &Place, unreachable: &str) -> String {
+    let run = place.path("run").display().to_string();
+    let does = format!(
+        "case $host in {unreachable}) echo 'no route' >&2; exit 255;; esac\n\
+         exec unshare --mount sh -ec 'mkdir -p -m 700 \"$0\"; mount -t tmpfs -o mode=700 tmpfs \"$0\"; exec \"$@\"' {run} \"$@\""
+    );
+    remote_shell_that(place, &does)
+}
+
+/// A copy of the program, by whose path its processes are known: `down` does not find them.
+struct OwnProgram<'a> {
+    place: &'a Place,
+    program: PathBuf,
+}
+
+impl<'a> OwnProgram<'a> {
+    fn of(place: &'a Place) -> Self {
+        let program = place.path("forebay-of-its-own");
+        // Not by this process: what another test starts meanwhile would have the copy open, and it could not be run.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_forebay")).arg(&program).status();
+        assert!(copied.unwrap().success());
+        Self { place, program }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let like = self.place.command(arguments);
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(self.place.path(""));
+        command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).output().unwrap()
+    }
+
+    fn processes(&self) -> Vec<u64> {
+        let of_program = |pid: &u64| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == self.program);
+        let pids =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(of_program).collect()
+    }
+
+    fn end(&self) {
+        for pid in self.processes() {
+            // A daemon ends with its keeper, perhaps just now.
+            let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::TERM);
+        }
+        wait_until("the nodes have ended", || self.processes().is_empty());
+    }
+}
+
+#[test]
+fn nodes_that_the_remote_shell_does_not_find_are_not_said_to_have_ended() {
+    let Some(place) = Place::with_views() else { return };
+    let (job, shell) = ("own-tmp", shell_with_own_directory(&place, "none"));
+    let program = OwnProgram::of(&place);
+    let (port, view) = (free_ports(1)[0].to_string(), place.path("view").display().to_string());
+    let up = ["up", "--nodes", "127.0.0.2,127.0.0.3", "--remote-shell", &shell, "--job", job, "--port", &port];
+    let up = program.run(&[&up[..], &["--view", &view, "--export", &place.source()]].concat());
+    assert!(up.status.success(), "{up:?}");
+    let down = program.run(&["down", "--job", job, "--json"]);
+    let told: Value = serde_json::from_slice(&down.stdout).unwrap();
+    assert_eq!((&told["ended"], &told["missing"]), (&json!([]), &json!([0, 1])), "{told}");
+    assert_eq!(down.status.code(), Some(3), "{told}");
+    let note = "127.0.0.3: nothing of the job was found there: it has ended, or";
+    assert!(told["notes"].to_string().contains(note), "{told}");
+    assert!(!program.processes().is_empty(), "they do run");
+    program.end();
+}
+
+#[test]
+fn a_start_that_fails_says_what_was_stopped_and_what_is_not_known() {
+    let Some(place) = Place::with_views() else { return };
+    let shell = shell_with_own_directory(&place, "bad");
+    let program = OwnProgram::of(&place);
+    let view = place.path("view").display().to_string();
+    let up = ["up", "--nodes", "127.0.0.2,bad", "--remote-shell", &shell, "--job", "half", "--view", &view];
+    let up = program.run(&[&up[..], &["--export", &place.source()]].concat());
+    let message = String::from_utf8(up.stderr).unwrap();
+    assert_eq!(up.status.code(), Some(1), "{message}");
+    assert!(message.contains("1 of 2 nodes did not start"), "{message}");
+    assert!(!message.contains("everything is stopped"), "{message}");
+    assert!(message.contains("what may run there could not be ended: bad"), "{message}");
+    let unknown = "it is not known whether all is cleaned up:\n    127.0.0.2: nothing of the job was found there";
+    assert!(message.contains(unknown), "{message}");
+    program.end();
 }
 
 #[test]

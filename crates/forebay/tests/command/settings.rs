@@ -52,7 +52,7 @@ fn mistakes_in_a_file_are_told_with_their_line() {
 fn a_mistake_in_the_environment_does_not_keep_down_from_working() {
     let place = Place::new();
     let output = place.command(&["down", "--job", "x"]).env("FOREBAY_FANOUT", "many").output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no job x"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no job x"), "{output:?}");
     let output = place.command(&["up"]).env("FOREBAY_FANOUT", "many").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("the environment variable FOREBAY_FANOUT: 'many'"));

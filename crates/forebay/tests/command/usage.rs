@@ -127,10 +127,23 @@ fn every_command_explains_itself() {
 #[test]
 fn without_a_job_there_is_nothing_to_ask() {
     let place = Place::new();
-    for command in [&["status"][..], &["down"], &["explain", "/usr"], &["refresh", "/usr"], &["profile", "record"]] {
+    for command in [&["status"][..], &["explain", "/usr"], &["refresh", "/usr"], &["profile", "record"]] {
         let arguments = [command, &["--job", "none-such"]].concat();
         assert!(place.fails(1, &arguments).contains("no job none-such is up on this host"), "{command:?}");
     }
+}
+
+#[test]
+fn down_without_a_job_says_so_and_has_nothing_to_do() {
+    let place = Place::new();
+    for arguments in [&["down"][..], &["down", "--job", "none-such"], &["down", "--local-only", "--job", "none-such"]] {
+        let said = place.succeeds(arguments);
+        assert!(said.starts_with("nothing to end: no job ") && said.contains(" is up on this host"), "{said}");
+    }
+    let told = place.json(&["down"]);
+    assert_eq!((&told["job"], &told["ended"]), (&serde_json::Value::Null, &serde_json::json!([])), "{told}");
+    let asked = place.fails(1, &["down", "--local-only", "--must-be-up", "--job", "none-such"]);
+    assert!(asked.contains("no job none-such is up on this host"), "{asked}");
 }
 
 #[test]
