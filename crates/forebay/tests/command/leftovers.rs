@@ -114,6 +114,8 @@ fn an_empty_directory_of_a_job_is_a_dead_job() {
     }
     place.succeeds(&["up", "--job", "a", "--export", &place.source()]);
     place.succeeds(&["down"]);
+    // It was there before the job.
+    fs::remove_dir(place.path("run")).unwrap();
     place.assert_clean();
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use forebay_types::NodeRank;
 
 use crate::private::{check_private, make_private, uid};
-use crate::{LaunchError, SharedPlace};
+use crate::{LaunchError, SharedPlace, base};
 
 /// A job's name, bytes: it is part of a path that must fit into a Unix socket's address.
 const JOB_NAME_BYTES_MAX: usize = 48;
@@ -63,9 +63,14 @@ impl JobDirectory {
         check_job_name(job)?;
         let path = base.join(job);
         check_path(&path)?;
-        // The base goes with the last job in it, so another job's end may take it from under us, once.
+        // A base that was made for jobs goes with the last one, so another job's end may take it from under us, once.
         for _ in 0..3 {
-            make_private(base)?;
+            match base::make(base) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(LaunchError::io("create the directory", base, error));
+                }
+                _ => {}
+            }
             check_private(base)?;
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Some(Self { path })),
@@ -318,7 +323,7 @@ impl JobDirectory {
         for path in [self.logs(), self.view(), self.burst(), self.path.clone()] {
             ignore_missing(fs::remove_dir(path));
         }
-        ignore_missing(self.path.parent().map_or(Ok(()), fs::remove_dir));
+        self.path.parent().into_iter().for_each(base::remove_with_last_job);
     }
 
     /// Removes everything. Views are removed as empty directories only, never followed: a mount that is still there
@@ -347,7 +352,7 @@ impl JobDirectory {
             gone(removed).map_err(|error| LaunchError::io("remove", &path, error))?;
         }
         gone(fs::remove_dir(&self.path)).map_err(|error| LaunchError::io("remove", &self.path, error))?;
-        ignore_missing(self.path.parent().map_or(Ok(()), fs::remove_dir));
+        self.path.parent().into_iter().for_each(base::remove_with_last_job);
         Ok(())
     }
 }

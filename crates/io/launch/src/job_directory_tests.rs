@@ -24,6 +24,19 @@ fn created_once_private_and_removed_with_its_base() {
 }
 
 #[test]
+fn a_base_that_was_there_before_stays() {
+    let (_temporary, base) = base();
+    DirBuilder::new().mode(0o700).create(&base).unwrap();
+    for name in ["one", "two"] {
+        JobDirectory::create(&base, name).unwrap().unwrap().remove().unwrap();
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 0);
+    }
+    let directory = JobDirectory::create(&base, "three").unwrap().unwrap();
+    directory.remove_if_empty();
+    assert!(base.exists() && !directory.path().exists());
+}
+
+#[test]
 fn shared_directories_go_when_they_are_empty_and_were_made_here() {
     let (temporary, base) = base();
     let directory = JobDirectory::create(&base, "job").unwrap().unwrap();
@@ -45,6 +58,8 @@ fn another_job_keeps_the_base() {
     let two = JobDirectory::create(&base, "two").unwrap().unwrap();
     one.remove().unwrap();
     assert!(two.path().exists());
+    two.remove().unwrap();
+    assert!(!base.exists(), "it goes with the last");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
 
 mod address;
+mod base;
 mod error;
 mod gathered;
 mod hostfile;

@@ -7,14 +7,14 @@
 //! remembered. Names that others planted are passed over. Their number has no limit here: one would be reached by them
 //! alone, and hide what is looked for.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::LaunchError;
 use crate::private::{check_private, uid};
+use crate::{LaunchError, base};
 
 /// The names that jobs of one user may have their directories below.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl SharedPlace {
         // Of this length the system gives all or fails.
         getrandom(&mut ending, GetRandomFlags::empty()).map_err(|errno| failed(&self.usual(), errno.into()))?;
         let path = self.root.join(format!("{}.{:08x}", self.name, u32::from_ne_bytes(ending)));
-        DirBuilder::new().mode(0o700).create(&path).map_err(|error| failed(&path, error))?;
+        base::make(&path).map_err(|error| failed(&path, error))?;
         Ok(path)
     }
 
