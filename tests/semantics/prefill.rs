@@ -213,6 +213,25 @@ fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
     }
 }
 
+/// It is read once, by no program, and is not to come ahead of the next job's.
+#[test]
+fn what_is_staged_in_is_no_start_up() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    let job = environment.up(2, &["--pack", "off"]);
+    let staged = job.sandbox.base().join("staged");
+    let mut stage = job.sandbox.command();
+    stage.args(["stage", "in", "--job", &job.sandbox.name]).args([&environment.directory(0), &staged]);
+    let _ = run(&mut stage).good();
+    let recorded = |node: usize| job.status()["nodes"][node]["prefill"]["recorded"].as_u64().unwrap();
+    assert_eq!([0, 1].map(recorded), [0, 0], "nothing of what was staged");
+    environment.start(&job, 1);
+    // The kernel has what was staged, and does not say that programs use it.
+    let files = ((DIRECTORIES - 1) * FILES) as u64;
+    assert!(recorded(1) >= files, "afterwards what programs use counts: {}", recorded(1));
+    job.down();
+}
+
 #[test]
 fn a_pack_serves_for_the_files_it_holds() {
     require!(Fuse, Root);

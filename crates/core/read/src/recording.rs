@@ -14,6 +14,8 @@ pub(crate) struct Recording {
     is_on: bool,
     /// While something is asked that no program asks.
     is_paused: bool,
+    /// Commands that use the view now as no start-up does.
+    holds_count: usize,
     since: Option<Time>,
     uses: Vec<Use>,
     /// The hashes of all uses, which every node keeps: two that share one are taken for the same, once in an age.
@@ -31,12 +33,21 @@ impl Recording {
         self.is_paused = is_paused;
     }
 
+    /// What follows is no start-up's, until it is released as often.
+    pub fn hold(&mut self) {
+        self.holds_count += 1;
+    }
+
+    pub fn release(&mut self) {
+        self.holds_count = self.holds_count.saturating_sub(1);
+    }
+
     pub fn uses(&self) -> &[Use] {
         &self.uses
     }
 
     pub fn note(&mut self, now: Time, used: impl FnOnce() -> Use) {
-        if !self.is_on || self.is_paused {
+        if !self.is_on || self.is_paused || self.holds_count > 0 {
             return;
         }
         let since = *self.since.get_or_insert(now);

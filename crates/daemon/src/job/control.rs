@@ -12,7 +12,8 @@ use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::query::{AskedColumn, AskedFragment, AskedPart, FileHolders};
@@ -54,6 +55,8 @@ enum Command {
     },
     /// Writes down what the start-up has used so far.
     Record,
+    /// Inputs are staged through the view as long as the client stays connected: that is no program's start-up.
+    Staging,
     /// Lets all land that was written until now, and waits so long for it. At the job's end programs change nothing from then on.
     Drain {
         wait_ms: u64,
@@ -120,7 +123,7 @@ fn is_own_user(stream: &UnixStream) -> bool {
 }
 
 async fn serve_client(stream: UnixStream, job: Arc<Job>) {
-    let (read, mut write) = stream.into_split();
+    let (read, write) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
@@ -133,18 +136,31 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
                     _ = reader.read(&mut nothing) => return,
                 }
             }
+            Ok(Command::Staging) => return while_staging(&job, reader, write).await,
             Ok(command) => carry_out(command, &job).await,
             Err(error) => Err(format!("not a command: {error}")),
         },
         Ok(Err(error)) => Err(format!("reading the command: {error}")),
         Err(_) => Err("no command arrived in time".to_owned()),
     };
+    tell(write, answer).await;
+}
+
+async fn tell(mut write: OwnedWriteHalf, answer: Result<Value, String>) {
     let answer = match answer {
         Ok(value) => json!({"ok": value}),
         Err(message) => json!({"error": message}),
     };
     let _ = write.write_all(format!("{answer}\n").as_bytes()).await;
     let _ = write.shutdown().await;
+}
+
+/// Records nothing until the client hangs up, however it ends.
+async fn while_staging(job: &Job, mut reader: impl AsyncRead + Unpin, write: OwnedWriteHalf) {
+    let _hold = job.read.prefill.hold_recording();
+    tell(write, Ok(Value::Null)).await;
+    let mut nothing = [0];
+    let _ = reader.read(&mut nothing).await;
 }
 
 async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
@@ -193,6 +209,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let landed = job.node.block(move || write.landed_in_job(Path::new(&path))).await;
             landed.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|landed| json!(landed))
         }
+        Command::Staging => Ok(Value::Null),
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job.probe(payload_bytes, count).await

@@ -5,12 +5,12 @@ use std::net::TcpListener;
 
 use anyhow::Context;
 use forebay_launch::{
-    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, in_order, parse_hostfile, switches_of,
-    topology_file,
+    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, check_no_flux_job, in_order, parse_hostfile,
+    switches_of, topology_file,
 };
 
 use crate::job_spec::read_input;
-use crate::jobs::Allocated;
+use crate::jobs::{Allocated, variable};
 use crate::machine;
 use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
@@ -86,7 +86,10 @@ impl Selection {
             // A remote shell to itself may not be allowed, and is not needed.
             Some(Allocated::Hosts(file)) if is_this_host(&file.hosts) => Self::local(1, ViewLayout::ByHost),
             Some(Allocated::Hosts(file)) => Ok(Self::Hosts(addresses(&file.hosts))),
-            None => Self::local(1, ViewLayout::ByHost),
+            None => {
+                check_no_flux_job(&variable)?;
+                Self::local(1, ViewLayout::ByHost)
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ use forebay_keeper::own_paths;
 use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeAddress, RemoteCall};
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::paths::resolved;
 use super::query_progress::Progress;
@@ -24,11 +26,15 @@ use super::stage_part::{NodeOutcome, Part};
 use super::stage_places::{Order, Way, places};
 use super::stage_report::Report;
 use crate::cli::{StageArguments, StageCommand, StageOptions};
+use crate::control;
 use crate::job_spec::JobSpec;
 use crate::jobs;
 use crate::machine;
 use crate::output::{causes, say};
 use crate::settings::{Effective, UsageError};
+
+/// How long a daemon may take to take note.
+const DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a host says how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -103,7 +109,21 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
+    /// Connections by which the nodes' daemons know that this is no start-up. A daemon that cannot be told records it.
+    fn tell_daemons(&self) -> Vec<UnixStream> {
+        let told = |rank: &NodeRank| {
+            let socket = self.directory.socket(*rank);
+            let stream = control::connected(&socket)?;
+            control::ask_over(&stream, &socket, &json!({"command": "staging"}), DAEMON_TIMEOUT)?;
+            anyhow::Ok(stream)
+        };
+        let told =
+            |rank| told(rank).inspect_err(|error| eprintln!("forebay: note: node {rank} may record this: {error:#}"));
+        self.ranks.iter().filter_map(|rank| told(rank).ok()).collect()
+    }
+
     fn stage(&self, is_numbered: impl Fn(NodeRank) -> bool, sender: Sender<Told>) {
+        let _told = self.tell_daemons();
         let part = |rank: &NodeRank| (*rank, self.part(*rank, is_numbered(*rank)));
         let parts: Vec<(NodeRank, anyhow::Result<Part>)> = self.ranks.iter().map(part).collect();
         let all = parts.iter().filter_map(|(_, part)| part.as_ref().ok()).map(Part::bytes).sum();

@@ -8,6 +8,7 @@ mod arguments;
 mod environment;
 mod file;
 mod given;
+mod log_filter;
 mod relative;
 mod table;
 pub mod values;

@@ -12,6 +12,8 @@ pub use forebay_launch::WhenMissing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
+pub use super::log_filter::log_filter;
+
 /// Bytes in a unit, longest suffix first, so that `MiB` is not taken for `B`. A letter alone is binary, as with most programs;
 /// with `B` it is what the standards say.
 const SIZE_UNITS: [(&str, u64); 13] = [
@@ -475,14 +477,6 @@ pub fn job_name(text: &str) -> Result<String, String> {
 /// A host list such as `n[1-4,7]`.
 pub fn hosts(text: &str) -> Result<Vec<String>, String> {
     forebay_launch::expand_hostlist(text).map_err(|error| error.to_string())
-}
-
-/// A filter of log events: `info`, `debug,forebay_fuse=trace`.
-pub fn log_filter(text: &str) -> Result<String, String> {
-    match text.parse::<tracing_subscriber::filter::EnvFilter>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("'{text}' is not a log filter ({error}); write for example info or debug")),
-    }
 }
 
 #[cfg(test)]

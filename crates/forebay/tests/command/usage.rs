@@ -147,6 +147,27 @@ fn down_without_a_job_says_so_and_has_nothing_to_do() {
 }
 
 #[test]
+fn a_log_level_that_is_none_is_refused_and_the_levels_are_named() {
+    let place = Place::new();
+    for level in ["verbose", "foo", "info,forebay_fuse=loud"] {
+        let message = place.fails(2, &["up", "--log", level]);
+        assert!(message.contains("is not a log level; the levels are error, warn, info, debug, trace"), "{message}");
+    }
+}
+
+/// It would serve one of its nodes, and leave the others alone.
+#[test]
+fn a_job_of_flux_is_not_started_on_one_of_its_nodes() {
+    let place = Place::new();
+    let mut command = place.command(&["up", "--export", &place.source()]);
+    let up = command.env("FLUX_JOB_ID", "f2Wz").env("FLUX_JOB_NNODES", "4").output().unwrap();
+    let said = String::from_utf8(up.stderr).unwrap();
+    assert_eq!(up.status.code(), Some(1), "{said}");
+    assert!(said.contains("job f2Wz of Flux with 4 nodes") && said.contains("--nodes HOSTLIST"), "{said}");
+    place.assert_clean();
+}
+
+#[test]
 fn bad_host_files_name_the_line() {
     let place = Place::new();
     let hosts = place.path("hosts");

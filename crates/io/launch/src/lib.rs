@@ -40,7 +40,7 @@ pub use job_directory::{JobDirectory, check_job_name, session_base};
 pub use job_end::job_end;
 pub use local::{bind_listeners, local_starter};
 pub use munge::{KeySealing, Munge};
-pub use node_file::NodeFile;
+pub use node_file::{NodeFile, check_no_flux_job};
 pub use ports::Ports;
 pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};

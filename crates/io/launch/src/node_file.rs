@@ -33,6 +33,30 @@ impl Scheduler {
     }
 }
 
+/// What a job of Flux has in its environment: its processes, and the script of a batch job, which is an instance of Flux.
+const FLUX_JOBS: [&str; 2] = ["FLUX_JOB_ID", "FLUX_ENCLOSING_ID"];
+
+/// How many nodes it has. Scripts of batch jobs are not told.
+const FLUX_NODES: &str = "FLUX_JOB_NNODES";
+
+/// Refuses a job of Flux that may have several nodes: nobody here knows them, and one node would serve a part of the job.
+///
+/// # Errors
+/// `Allocation`.
+pub fn check_no_flux_job(variable: &dyn Fn(&str) -> Option<String>) -> Result<(), LaunchError> {
+    let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
+    let Some(job) = FLUX_JOBS.iter().find_map(set) else { return Ok(()) };
+    let nodes = match set(&FLUX_NODES) {
+        Some(one) if one == "1" => return Ok(()),
+        Some(count) => format!(" with {count} nodes"),
+        None => String::new(),
+    };
+    Err(LaunchError::Allocation(format!(
+        "this runs in job {job} of Flux{nodes}, and forebay cannot learn its nodes from Flux; name them with --nodes HOSTLIST \
+         (flux resource list -s allocated -no {{nodelist}}), or start a node on this host alone with --local 1"
+    )))
+}
+
 /// The largest file that is read, bytes: a slot a core of the largest machines.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
@@ -146,6 +170,20 @@ mod tests {
         let job = found("0").unwrap().unwrap();
         assert_eq!((job.scheduler, job.job.as_str(), job.hosts.len()), ("LSF", "88", 2));
         assert_eq!(found("7").unwrap().unwrap().job, "88-7", "the jobs of an array share their number");
+    }
+
+    #[test]
+    fn a_job_of_flux_is_refused_unless_it_has_one_node() {
+        let check = |environment: &[(&str, &str)]| {
+            let variable =
+                |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            check_no_flux_job(&variable).map_err(|error| error.to_string())
+        };
+        let refused = check(&[("FLUX_JOB_ID", "f2Wz"), ("FLUX_JOB_NNODES", "4")]).unwrap_err();
+        assert!(refused.contains("job f2Wz of Flux with 4 nodes") && refused.contains("--nodes HOSTLIST"), "{refused}");
+        assert!(check(&[("FLUX_ENCLOSING_ID", "f2Wz")]).unwrap_err().contains("job f2Wz of Flux, and forebay"));
+        assert_eq!(check(&[("FLUX_JOB_ID", "f2Wz"), ("FLUX_JOB_NNODES", "1")]), Ok(()));
+        assert_eq!(check(&[("FLUX_URI", "local:///run/flux/local")]), Ok(()), "of a login node");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Operations that ended with an error.
+    /// Operations that ended with an error. That a name is absent is an answer, and none.
     pub errors: u64,
 }
 
@@ -40,7 +40,8 @@ impl Tally {
 
     /// Counts the error of an operation on its way out.
     pub(crate) fn outcome<T>(&self, outcome: Result<T, Errno>) -> Result<T, Errno> {
-        if outcome.is_err() {
+        let is_absent = |errno| matches!(errno, &Errno::ENOENT | &Errno::ENOTDIR);
+        if outcome.as_ref().is_err_and(|errno| !is_absent(errno)) {
             Self::one(&self.errors);
         }
         outcome
@@ -56,5 +57,22 @@ impl Tally {
             bytes: read(&self.bytes),
             errors: read(&self.errors),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_name_is_no_error() {
+        let tally = Tally::default();
+        for errno in [Errno::ENOENT, Errno::ENOTDIR] {
+            assert_eq!(tally.outcome::<()>(Err(errno)), Err(errno));
+        }
+        assert_eq!(tally.snapshot().errors, 0);
+        assert!(tally.outcome::<()>(Err(Errno::EIO)).is_err());
+        assert!(tally.outcome::<()>(Err(Errno::EACCES)).is_err());
+        assert_eq!(tally.snapshot().errors, 2);
     }
 }

@@ -132,6 +132,16 @@ impl<B: Clone> ReadPath<B> {
         self.recording.start();
     }
 
+    /// What is used from now on is no start-up's, until `release_recording`.
+    pub fn hold_recording(&mut self) {
+        self.recording.hold();
+    }
+
+    /// Ends one `hold_recording`.
+    pub fn release_recording(&mut self) {
+        self.recording.release();
+    }
+
     /// How many uses were recorded.
     #[must_use]
     pub fn recorded_count(&self) -> usize {

@@ -42,6 +42,15 @@ pub use source::PackedChunk;
 /// How long the end of a job may wait until what was recorded is written.
 const END_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Keeps what is used meanwhile from being recorded.
+pub struct RecordingHold(Arc<Core>);
+
+impl Drop for RecordingHold {
+    fn drop(&mut self) {
+        self.0.lock().release_recording();
+    }
+}
+
 /// What a daemon has of it.
 pub struct Prefill {
     node: Arc<Node>,
@@ -68,6 +77,12 @@ impl Prefill {
             remote,
             unpacker: OnceLock::new(),
         })
+    }
+
+    /// What is used until this is dropped is no start-up's.
+    pub fn hold_recording(&self) -> RecordingHold {
+        self.core.lock().hold_recording();
+        RecordingHold(Arc::clone(&self.core))
     }
 
     /// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. What goes on is
