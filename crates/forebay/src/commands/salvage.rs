@@ -11,7 +11,7 @@ use crate::burst_mount;
 use crate::cli::SalvageArguments;
 use crate::commands::drain::{self, Progress};
 use crate::exit::DONE_IN_PART;
-use crate::meeting::{Met, leave, meet, stores_in};
+use crate::meeting::{Met, Place, leave, meet, stores_in};
 use crate::output::say;
 use crate::settings::values::show_size;
 
@@ -25,14 +25,26 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         paths.extend(stores_at(directory).with_context(|| format!("cannot look into {}", directory.display()))?);
     }
     let landing = arguments.burst.as_ref().map(|pair| pair.backing.as_path());
+    let mut place = None;
     if let Some(wait) = arguments.meet {
         match meet(&paths, landing, wait, arguments.timeout.unwrap_or(wait))? {
-            Met::Here(met) => paths = met,
+            Met::Here(met, met_at) => (paths, place) = (met, met_at),
             Met::Landed => return Ok(carried(arguments, None)),
             Met::Waiting(place) => return Ok(carried(arguments, Some(&place))),
         }
     }
-    let Some(mut salvage) = Salvage::open(&paths, landing)? else {
+    let landed = land(arguments, landing, &paths, place.as_ref());
+    landed.map_err(|error| if let Some(place) = place { place.named(&error) } else { error })
+}
+
+/// Lands the stores at `paths`, of which some are in `place`.
+fn land(
+    arguments: &SalvageArguments,
+    landing: Option<&Path>,
+    paths: &[PathBuf],
+    place: Option<&Place>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut salvage) = Salvage::open(paths, landing)? else {
         return Ok(nothing_there(arguments));
     };
     let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
@@ -54,8 +66,9 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let landed_bytes = bytes.saturating_sub(salvage.bytes_left());
     salvage.end();
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
-    leave(&paths, &landing, &job);
-    let stores: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+    leave(paths, &landing, &job);
+    let shown = |path: &PathBuf| place.map_or_else(|| path.clone(), |place| place.shown_path(path));
+    let stores: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).map(shown).collect();
     if arguments.json {
         say!(
             "{}",
