@@ -1,9 +1,7 @@
 //! Who answers when nobody says who should.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -91,22 +89,11 @@ fn what_was_seen_corrects_what_is_predicted() {
     bed.job.down();
 }
 
-/// The control socket of node 0, somewhere below a directory.
-fn socket_below(directory: &Path) -> Option<PathBuf> {
-    let entries: Vec<_> = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).collect();
-    let own = entries.iter().find(|path| path.ends_with("node-0.sock")).cloned();
-    own.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| socket_below(path)))
-}
-
 /// Has the host's daemon believe that the host parses so much more slowly than its sample says.
 fn teach(bed: &Bed, factor: f64) {
     let wants = json!({"counts_bytes": true, "rows": true, "gramian": true});
     let question = json!({"command": "querysaw", "wants": wants, "factor": factor, "waited_for_bytes": false});
-    let mut stream = UnixStream::connect(socket_below(&bed.job.sandbox.runtime()).expect("a socket")).unwrap();
-    writeln!(stream, "{question}").unwrap();
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).unwrap();
-    assert_eq!(answer, "{\"ok\":null}\n");
+    assert_eq!(bed.asked(&question), "{\"ok\":null}\n");
 }
 
 /// Bytes that a process has read so far.

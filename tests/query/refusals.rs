@@ -50,6 +50,33 @@ fn a_device_that_tells_of_another_size_is_not_asked() {
     bed.job.down();
 }
 
+/// The node that is asked by its own host decodes no message of another node, whose limits hold for it too.
+#[test]
+fn a_request_beyond_its_limits_is_refused_by_the_own_node_too() {
+    let bed = Bed::of_devices();
+    let file = bed.file(0, "t.csv");
+    fs::write(&file, "1,2\n3,4\n").unwrap();
+    let wants = json!({"counts_bytes": false, "rows": true, "gramian": true});
+    let held: Value =
+        serde_json::from_str(&bed.asked(&json!({"command": "holders", "path": file, "wants": wants}))).unwrap();
+    let generation = &held["ok"]["holders"][0]["generation"];
+    let asked = |columns: &[u16], gramian: bool| {
+        let table = json!({
+            "delimiter": 44, "numeric": [true, true], "rows_from": 0, "columns": columns, "gramian": gramian,
+        });
+        bed.asked(&json!({
+            "command": "querypart", "rank": 0, "path": file, "generation": generation, "counts_bytes": false,
+            "table": table, "first": 0, "blocks": 1, "begins_quoted": false, "timeout_ms": 20_000,
+        }))
+    };
+    assert!(asked(&[1; 1024], true).starts_with("{\"ok\":\""));
+    for (columns, gramian) in [(&[1; 1025][..], true), (&[1; 4097], false), (&[2], false)] {
+        let said = asked(columns, gramian);
+        assert!(said.starts_with("{\"error\":") && said.contains("beyond the limits"), "{said}");
+    }
+    bed.job.down();
+}
+
 #[test]
 fn without_a_job() {
     let sandbox = Sandbox::new();

@@ -10,15 +10,19 @@ pub trait BatchSink {
 
 /// Up to `BATCH_ROWS` rows.
 pub struct Batch {
+    /// Each column once.
     columns: Vec<[f64; BATCH_ROWS]>,
+    /// Which of them the sink takes, in its order; one may be there twice.
+    order: Vec<usize>,
     rows: usize,
     may_miss: bool,
 }
 
 impl Batch {
-    /// Of so many columns.
-    pub fn new(columns: usize) -> Self {
-        Self { columns: vec![[0.0; BATCH_ROWS]; columns], rows: 0, may_miss: false }
+    /// Of columns that a sink takes in this order, by their places in the batch.
+    pub fn new(order: Vec<usize>) -> Self {
+        let columns = order.iter().max().map_or(0, |last| last + 1);
+        Self { columns: vec![[0.0; BATCH_ROWS]; columns], order, rows: 0, may_miss: false }
     }
 
     /// Sets a field of the row that is under way; a row that never ends is overwritten by the next.
@@ -46,7 +50,7 @@ impl Batch {
     }
 
     fn hand_over(&mut self, sink: &mut impl BatchSink) {
-        let columns: Vec<&[f64]> = self.columns.iter().map(|column| &column[..self.rows]).collect();
+        let columns: Vec<&[f64]> = self.order.iter().map(|place| &self.columns[*place][..self.rows]).collect();
         sink.take(&columns, self.may_miss);
         (self.rows, self.may_miss) = (0, false);
     }

@@ -31,6 +31,9 @@ pub enum QueryError {
     /// A column that was asked for holds text.
     #[error("column {0:?} is not numeric: its first non-missing field is not a number")]
     NotNumeric(String),
+    /// More columns than a request may name.
+    #[error("{0} columns are requested: {FIELDS_MAX} is the most; name fewer with --columns")]
+    TooManyColumns(usize),
     /// A Gramian of too many columns.
     #[error("a Gramian of {0} columns is too large: {GRAMIAN_COLUMNS_MAX} is the most; choose some with --columns")]
     GramianTooLarge(usize),

@@ -49,10 +49,8 @@ impl Block<'_> {
 /// What a field is to the pass.
 #[derive(Clone, Copy)]
 enum Use {
-    /// Looked over.
+    /// Looked over: a column that is not requested makes no row bad.
     Text,
-    /// Parsed, so that its row is known to be good, and kept nowhere.
-    Checked,
     /// A column of the batch.
     Kept(usize),
 }
@@ -68,16 +66,15 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A pass that keeps these columns of a schema, in this order.
+    /// A pass that keeps these columns of a schema, in this order; a column may be requested twice.
     pub fn new(schema: Schema, columns: &[usize], collected: Collected) -> Self {
-        let kept = |index: usize| columns.iter().position(|column| *column == index);
-        let field_use = |(index, numeric): (usize, &Option<bool>)| match (numeric, kept(index)) {
-            (Some(true) | None, Some(column)) => Use::Kept(column),
-            (Some(true), None) => Use::Checked,
-            _ => Use::Text,
-        };
-        let uses = schema.numeric.iter().enumerate().map(field_use).collect();
-        let batch = Batch::new(columns.len());
+        let mut kept: Vec<usize> = columns.to_vec();
+        kept.sort_unstable();
+        kept.dedup();
+        let place = |column: usize| kept.binary_search(&column).ok();
+        let uses = (0..schema.numeric.len()).map(|index| place(index).map_or(Use::Text, Use::Kept)).collect();
+        // Every requested column is among those that are kept.
+        let batch = Batch::new(columns.iter().filter_map(|column| place(*column)).collect());
         Self { schema, uses, collected, columns: columns.len(), counter: ByteCounter::default(), batch }
     }
 
@@ -154,7 +151,6 @@ impl Pass {
                     let len = memchr3(delimiter, b'\n', b'"', rest)?;
                     at += if len > 0 && rest[len] == b'\n' && rest[len - 1] == b'\r' { len - 1 } else { len };
                 }
-                Use::Checked => at += leading(rest)?.1,
                 Use::Kept(column) => {
                     let (number, len) = leading(rest)?;
                     self.batch.put(*column, number, len == 0);

@@ -1,7 +1,7 @@
 //! Which columns a query is about.
 
 use crate::error::QueryError;
-use crate::limits::GRAMIAN_COLUMNS_MAX;
+use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use crate::operator::Collected;
 use crate::schema::Schema;
 
@@ -13,6 +13,9 @@ pub fn columns_of(schema: &Schema, asked: &[String], collected: Collected) -> Re
     };
     if columns.is_empty() {
         return Err(QueryError::NoNumericColumn);
+    }
+    if columns.len() > FIELDS_MAX {
+        return Err(QueryError::TooManyColumns(columns.len()));
     }
     if collected.gramian && columns.len() > GRAMIAN_COLUMNS_MAX {
         return Err(QueryError::GramianTooLarge(columns.len()));

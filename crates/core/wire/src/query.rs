@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 /// Fields of a record (`forebay_query::limits::FIELDS_MAX`): all of them fit a message.
 pub const QUERY_FIELDS_MAX: usize = 4096;
 
+/// Columns of a Gramian (`forebay_query::limits::GRAMIAN_COLUMNS_MAX`): a node holds 8 MiB of partials for it then, where the
+/// most columns that fit a message would be 128 MiB.
+pub const QUERY_GRAMIAN_COLUMNS_MAX: usize = 1024;
+
 /// Blocks of a part: as many as a slow node reads within a deadline.
 pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 
@@ -84,9 +88,9 @@ pub struct QueryTable {
     pub numeric: Vec<Option<bool>>,
     /// Where the first row begins, bytes.
     pub rows_from: u64,
-    /// The columns to keep, by index.
+    /// The columns to keep, by index; one may be there twice. `QUERY_FIELDS_MAX` at most.
     pub columns: Vec<u16>,
-    /// Products of columns are wanted.
+    /// Products of columns are wanted, of `QUERY_GRAMIAN_COLUMNS_MAX` at most.
     pub gramian: bool,
 }
 
@@ -97,7 +101,7 @@ pub struct QueryColumn {
     pub file: ViewPath,
     /// The version, as the asked node has it.
     pub generation: Generation,
-    /// Its rows, with one column to keep.
+    /// Its rows, with all columns that decide which rows are good. The values of the first are wanted.
     pub table: QueryTable,
     /// The first block.
     pub first: u64,
@@ -145,7 +149,9 @@ impl QueryMessage {
         }
     }
 
-    pub(crate) fn is_within_limits(&self) -> bool {
+    /// Whether no count is larger than it may be: what a node decodes is, and what it is asked by its own host must be.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
         let are_blocks =
             |first: u64, blocks: u32| (1..=QUERY_PART_BLOCKS_MAX).contains(&blocks) && first <= u64::from(u32::MAX);
         match self {
@@ -159,7 +165,7 @@ impl QueryMessage {
                 let is_head_within = |draft: &QueryDraft| draft.head.len() <= QUERY_HEAD_BYTES_MAX;
                 are_blocks(column.first, column.blocks)
                     && column.table.is_within_limits()
-                    && column.table.columns.len() == 1
+                    && !column.table.columns.is_empty()
                     && column.draft.as_ref().is_none_or(is_head_within)
             }
             Self::EndDraft { .. } => true,
@@ -169,9 +175,10 @@ impl QueryMessage {
 
 impl QueryTable {
     fn is_within_limits(&self) -> bool {
-        let fields = self.numeric.len();
+        let (fields, columns) = (self.numeric.len(), self.columns.len());
+        let columns_max = if self.gramian { QUERY_GRAMIAN_COLUMNS_MAX } else { QUERY_FIELDS_MAX };
         let is_column = |column: &u16| usize::from(*column) < fields;
-        fields <= QUERY_FIELDS_MAX && self.columns.len() <= fields && self.columns.iter().all(is_column)
+        fields <= QUERY_FIELDS_MAX && columns <= columns_max && self.columns.iter().all(is_column)
     }
 }
 
@@ -189,7 +196,7 @@ mod tests {
             numeric: vec![Some(true); QUERY_FIELDS_MAX],
             rows_from: u64::MAX,
             columns: (0..QUERY_FIELDS_MAX as u16).collect(),
-            gramian: true,
+            gramian: false,
         };
         QueryPart {
             file: ViewPath::new(["a"; 2048].join("/").as_bytes()).unwrap(),
@@ -232,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_one_and_its_head_has_a_limit() {
+    fn a_column_has_a_first_one_and_its_head_has_a_limit() {
         let of = |columns, head| {
             let QueryPart { file, generation, table, first, blocks, .. } = part();
             let table = QueryTable { columns, ..table.unwrap() };
@@ -245,7 +252,7 @@ mod tests {
         assert!(of(vec![4095], QUERY_HEAD_BYTES_MAX).is_some());
         assert!(of(vec![4095], QUERY_HEAD_BYTES_MAX + 1).is_none());
         assert!(of(vec![], 0).is_none());
-        assert!(of(vec![1, 2], 0).is_none());
+        assert!(of(vec![2, 1], 0).is_some(), "another column may make a row bad");
     }
 
     #[test]
@@ -256,8 +263,16 @@ mod tests {
         assert!(sent(QueryPart { first: 1 << 33, ..part() }).is_none());
         let no_such_column = QueryTable { columns: vec![4096], ..table() };
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
-        let twice = QueryTable { columns: vec![0; 2], numeric: vec![None], ..table() };
-        assert!(sent(QueryPart { table: Some(twice), ..part() }).is_none());
+        let twice = |columns: usize, gramian: bool| {
+            let table = QueryTable { columns: vec![0; columns], numeric: vec![None], gramian, ..table() };
+            sent(QueryPart { table: Some(table), ..part() })
+        };
+        assert!(twice(2, true).is_some(), "a column may be requested twice");
+        assert!(twice(QUERY_FIELDS_MAX + 1, false).is_none());
+        assert!(twice(QUERY_GRAMIAN_COLUMNS_MAX, true).is_some());
+        assert!(twice(QUERY_GRAMIAN_COLUMNS_MAX + 1, true).is_none());
+        let gramian = QueryTable { gramian: true, ..table() };
+        assert!(sent(QueryPart { table: Some(gramian), ..part() }).is_none(), "a Gramian of all fields of a record");
         let too_many = QueryTable { numeric: vec![None; QUERY_FIELDS_MAX + 1], ..table() };
         assert!(sent(QueryPart { table: Some(too_many), ..part() }).is_none());
     }

@@ -207,6 +207,10 @@ impl JobQueries {
         if from.0 as usize >= self.node.options.nodes.len() {
             return Err(format!("the job has no node {from}"));
         }
+        // A message to another node is checked where that decodes it.
+        if !message.is_within_limits() {
+            return Err("the request is beyond the limits of a query, such as 1,024 columns of a Gramian".to_owned());
+        }
         if from == self.node.rank() {
             // Whoever waits no longer drops this, which gives it up.
             let is_given_up = Arc::new(AtomicBool::new(false));

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use forebay_query::{Collected, Dialect, Part, PartState, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
+use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
 use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
@@ -35,6 +37,9 @@ const THREADS_MAX: usize = 16;
 
 /// Parts that may wait for each that is made.
 const WAITING_EACH: usize = 8;
+
+// What a message may ask for is what the core takes.
+const _: () = assert!(QUERY_GRAMIAN_COLUMNS_MAX == GRAMIAN_COLUMNS_MAX && QUERY_FIELDS_MAX == FIELDS_MAX);
 
 /// Of a file's bytes, how many a node must keep to be taken for one that holds it: the rest comes over the trees.
 const KEPT_SHARE: f64 = 0.9;
@@ -367,8 +372,10 @@ impl QueryParts {
         let held = self.held(&file, generation, &is_given_up)?;
         let (schema, columns) = schema(table)?;
         let (mean, deviation) = (f64::from_bits(mean_bits), f64::from_bits(deviation_bits));
-        let column = columns.first().copied().ok_or(Errno::EINVAL)?;
-        let column = NormalisedColumn { schema: &schema, column, mean, deviation };
+        if columns.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let column = NormalisedColumn { schema: &schema, columns: &columns, mean, deviation };
         let run = Run { first, end: first + u64::from(blocks), begins_quoted };
         let collected = Collected { bytes: false, columns: true, gramian: false };
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };

@@ -18,8 +18,8 @@ use super::source::{FileSource, block_count};
 pub struct NormalisedColumn<'a> {
     /// The schema of the file.
     pub schema: &'a Schema,
-    /// The column, from 0 on.
-    pub column: usize,
+    /// The column, from 0 on, and behind it the others that decide which rows are good: those of the first pass.
+    pub columns: &'a [usize],
     /// Its mean.
     pub mean: f64,
     /// Its deviation, which is not 0.
@@ -42,7 +42,7 @@ impl NormalisedColumn<'_> {
     #[must_use]
     pub fn head(&self) -> String {
         match self.schema.has_header {
-            true => format!("{}\n", quoted(&self.schema.names[self.column])),
+            true => format!("{}\n", quoted(&self.schema.names[self.columns[0]])),
             false => String::new(),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn each_values<T>(
     let Run { first, end, begins_quoted } = run;
     anyhow::ensure!(end <= block_count(source.bytes()), "the file is shorter than the blocks");
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
-    let begin = || Pass::new(column.schema.clone(), &[column.column], collected);
+    let begin = || Pass::new(column.schema.clone(), column.columns, collected);
     let work = |pass: &mut Pass, block: forebay_query::Block<'_>| {
         let mut values = Values { values: Vec::new(), mean: column.mean, deviation: column.deviation };
         pass.rows(block, &mut values);
@@ -134,7 +134,7 @@ struct Values {
 
 impl BatchSink for Values {
     fn take(&mut self, columns: &[&[f64]], _may_miss: bool) {
-        let fields = columns.iter().flat_map(|column| column.iter());
+        let fields = columns.first().into_iter().flat_map(|column| column.iter());
         self.values.extend(fields.map(|value| (value - self.mean) / self.deviation));
     }
 }

@@ -39,7 +39,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let collected = Collected::of(&operators);
     let began = Instant::now();
     let sources = arguments.files.iter().map(|file| FileSource::open(file)).collect::<anyhow::Result<Vec<_>>>()?;
-    let table = collected.columns.then(|| Table::of(&sources, arguments, collected)).transpose()?;
+    let table = collected.columns.then(|| Table::of(&sources, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
         true => outputs(arguments)?,
         false => vec![],

@@ -163,12 +163,12 @@ impl Reread {
     }
 
     fn ask(&self, holder: &Holder, asked: &Asked<'_>, run: Run, draft: Option<AskedDraft>) -> anyhow::Result<Vec<u8>> {
-        let NormalisedColumn { schema, column, mean, deviation } = *asked.column;
+        let NormalisedColumn { schema, columns, mean, deviation } = *asked.column;
         let question = AskedColumn {
             rank: holder.rank,
             path: self.makers.path.clone(),
             generation: holder.generation,
-            table: rows_of(schema, &[column], false),
+            table: rows_of(schema, columns, false),
             first: run.first,
             // A run is one request's.
             blocks: (run.end - run.first) as u32,

@@ -70,7 +70,8 @@ pub fn normalise(
     }
     let mut all = vec![];
     for (((source, output), schema), answered) in sources.iter().zip(outputs).zip(&table.schemas).zip(answered) {
-        let column = NormalisedColumn { schema, column, mean: summary.mean, deviation: summary.deviation };
+        let columns = &table.columns;
+        let column = NormalisedColumn { schema, columns, mean: summary.mean, deviation: summary.deviation };
         let rows = answered.state.rows.as_ref().map_or(0, |rows| rows.good);
         let written = match &answered.reread {
             Some(reread) => reread.write(source, &column, output, rows, options)?,

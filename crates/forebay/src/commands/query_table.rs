@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use forebay_daemon::query::FileSource;
-use forebay_query::{Collected, Schema, columns_of, same_columns};
+use forebay_query::{Collected, Operator, Schema, columns_of, same_columns};
 
 use crate::cli::QueryArguments;
 
@@ -19,7 +19,8 @@ impl Table {
     ///
     /// # Errors
     /// They have not, a file is no table, or the columns that were asked for are not there.
-    pub fn of(sources: &[FileSource], arguments: &QueryArguments, collected: Collected) -> anyhow::Result<Self> {
+    pub fn of(sources: &[FileSource], arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
+        let collected = Collected::of(operators);
         let schema = |source: &FileSource| source.schema(arguments.delimiter, arguments.header.into());
         let mut schemas = sources.iter().map(schema).collect::<anyhow::Result<Vec<_>>>()?;
         let name = |index: usize| arguments.files[index].display().to_string();
@@ -30,7 +31,11 @@ impl Table {
         let kind = |column: usize| schemas.iter().find_map(|schema| schema.numeric[column]);
         let numeric: Vec<Option<bool>> = (0..schemas[0].numeric.len()).map(kind).collect();
         schemas.iter_mut().for_each(|schema| schema.numeric.clone_from(&numeric));
-        let columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
+        let mut columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
+        if !operators.iter().any(|operator| matches!(operator, Operator::Stats | Operator::Gramian)) {
+            // `normalise` alone is about its column: others make no row bad.
+            columns.truncate(1);
+        }
         Ok(Self { schemas, columns })
     }
 

@@ -113,6 +113,34 @@ fn a_normalised_column_is_written_whole() {
 }
 
 #[test]
+fn a_column_requested_twice_has_its_numbers_twice() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "x,y\n1,10\n3,20\n").unwrap();
+    let said = ask(&place, &["stats,gramian", "--columns", "y,x,2", text(&file)]);
+    let sums = || said["columns"].as_array().unwrap().iter().map(|column| column["sum"].as_f64().unwrap());
+    assert_eq!(sums().collect::<Vec<_>>(), [30.0, 4.0, 30.0], "{said}");
+    assert_eq!(said["gramian"], json!([[500.0, 70.0, 500.0], [70.0, 10.0, 70.0], [500.0, 70.0, 500.0]]));
+}
+
+#[test]
+fn a_column_that_is_not_requested_makes_no_row_bad() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "x,y,z\n1,2,3\n3,N/A,4\n5,6,7\n").unwrap();
+    let said = ask(&place, &["stats", "--columns", "x,z", text(&file)]);
+    assert_eq!((&said["rows"], &said["bad_rows"]), (&json!(3), &json!(0)), "{said}");
+    assert_eq!(said["columns"][0]["sum"], 9.0);
+    // `normalise` alone is about its column; with `stats`, the rows of both passes are those that all columns let count.
+    let output = place.path("t.normalised.csv");
+    ask(&place, &["normalise", text(&file)]);
+    assert_eq!(fs::read_to_string(&output).unwrap().lines().count(), 4);
+    let said = ask(&place, &["stats,normalise", "--on-error", "skip", text(&file)]);
+    assert_eq!((&said["rows"], &said["bad_rows"]), (&json!(2), &json!(1)), "{said}");
+    assert_eq!(fs::read_to_string(&output).unwrap(), "x\n-1.0\n1.0\n");
+}
+
+#[test]
 fn a_plot_has_what_was_asked() {
     let place = Place::new();
     let file = place.path("t.csv");

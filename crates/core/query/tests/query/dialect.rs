@@ -1,5 +1,6 @@
 //! What is a row, a number, missing or bad; against a plain reading of the same text.
 
+use forebay_query::limits::FIELDS_MAX;
 use forebay_query::{Fault, Header, Operator, QueryError, Rows};
 use proptest::prelude::*;
 
@@ -121,9 +122,33 @@ fn columns_that_were_asked_for() {
     for name in ["d", "0", "4", "-1", ""] {
         assert_eq!(asked(&[name]), Err(QueryError::NoSuchColumn { asked: name.into(), has: "a,b,c".into() }));
     }
-    // A row is bad by all numeric columns, whichever were asked for.
-    let one = Asked { columns: &["a"], operators: &[Operator::Stats], ..EVERYTHING };
-    assert_eq!(whole(b"a,b\n1,2\n3,x\n", 100, one).unwrap().rows.unwrap().bad, 1);
+}
+
+#[test]
+fn a_column_requested_twice_has_its_numbers_twice() {
+    let text = b"a,b,c\n1,x,2\n3,y,4\n\"5\",z,\n";
+    let found = |columns: &[&str]| whole(text, 100, Asked { columns, ..EVERYTHING }).unwrap().rows.unwrap();
+    let (once, twice) = (found(&["a", "c"]), found(&["a", "c", "a", "1", "c"]));
+    let both = [0, 1, 0, 0, 1].map(|column: usize| once.columns[column].clone());
+    assert_eq!(twice.columns, both);
+    let (small, large) = (once.gramian.unwrap().matrix(), twice.gramian.unwrap().matrix());
+    assert_eq!(large[2], [0, 1, 0, 0, 1].map(|column: usize| small[0][column]));
+    let many = vec!["a"; FIELDS_MAX + 1];
+    let refused = whole(text, 100, Asked { columns: &many, operators: &[Operator::Stats], ..EVERYTHING });
+    assert_eq!(refused.unwrap_err(), QueryError::TooManyColumns(FIELDS_MAX + 1));
+}
+
+#[test]
+fn only_requested_columns_make_a_row_bad() {
+    let text = b"a,b,c\n1,2,3\n4,x,5\n6,\"1,000\",\"7\"\n8,9,y\n10,\n";
+    let found = |columns: &[&str]| {
+        let rows = whole(text, 100, Asked { columns, ..EVERYTHING }).unwrap().rows.unwrap();
+        (rows.good, rows.bad, rows.columns[0].summary().sum)
+    };
+    assert_eq!(found(&["a"]), (4, 1, 19.0), "a row of two fields is bad for every column");
+    assert_eq!(found(&["c"]), (3, 2, 15.0));
+    assert_eq!(found(&["a", "c"]), (3, 2, 11.0));
+    assert_eq!(found(&[]), (1, 4, 1.0), "all numeric columns are requested");
 }
 
 #[test]
