@@ -102,6 +102,20 @@ pub fn quoted_table(rows: u32) -> String {
     text
 }
 
+/// A table of some blocks in which quotes stand where none may, in odd numbers here and there: what is within quotes changes with each.
+pub fn stray_table(rows: u32) -> String {
+    let mut text = "a,note,b\n".to_owned();
+    for index in 0..rows {
+        let note = match index % 997 {
+            0 => "5\" pipe".to_owned(),
+            1..200 => format!("\"said \"\"so\"\",\nand {}\"", "x".repeat(index as usize % 300)),
+            _ => "plain words".to_owned(),
+        };
+        writeln!(text, "{}.{:03},{note},{}", index % 97, index % 1000, f64::from(index).sqrt()).unwrap();
+    }
+    text
+}
+
 /// A table of plain numbers.
 pub fn plain_table(rows: u32) -> String {
     let row = |text: &mut String, index: u32| {

@@ -14,6 +14,21 @@ pub enum QueryError {
     /// Too many fields.
     #[error("a record has more than {FIELDS_MAX} fields; is the delimiter right?")]
     TooManyFields,
+    /// The quotes of the first record, in a field from 1 on.
+    #[error(
+        "its first record has a quote inside an unquoted field, or text behind a closing quote, in field {0}; a quote within a \
+         field is doubled, and the field stands in quotes"
+    )]
+    MisplacedQuote(usize),
+    /// No end of the first record's quotes.
+    #[error("its first record has a quote that is never closed")]
+    OpenQuote,
+    /// Lines without newlines.
+    #[error(
+        "its lines end with carriage returns alone, or an unquoted field of its first record contains one; convert it first \
+         (tr '\\r' '\\n' < FILE)"
+    )]
+    CarriageReturns,
     /// A file without a record.
     #[error("it is empty: it has no columns")]
     Empty,
@@ -27,6 +42,14 @@ pub enum QueryError {
         asked: String,
         /// What there is.
         has: String,
+    },
+    /// A name that several columns have.
+    #[error("it has several columns named {asked:?}; give the number of one: {numbers}")]
+    SeveralColumns {
+        /// As asked.
+        asked: String,
+        /// Of the columns, from 1 on.
+        numbers: String,
     },
     /// A column that was asked for holds text.
     #[error("column {0:?} is not numeric: its first non-missing field is not a number")]

@@ -57,5 +57,5 @@ pub use parts::{Part, Parts, Side};
 pub use pass::{Block, Pass};
 pub use record::{Dialect, end as record_end, turns_quoting};
 pub use schema::{Header, Probe, Schema};
-pub use selection::{columns_of, same_columns};
+pub use selection::{columns_of, same_columns, shown_name};
 pub use state::{BadRow, Fault, Rows, State};

@@ -9,11 +9,11 @@ use crate::batch::{Batch, BatchSink};
 use crate::byte_counts::ByteCounter;
 use crate::column::Column;
 use crate::gramian::Gramian;
-use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::number::{Field, field, leading};
 use crate::operator::Collected;
 use crate::record::{self, Dialect};
-use crate::schema::Schema;
+use crate::schema::{Schema, shown_text};
 use crate::state::{BadRow, Fault, Rows, State};
 
 /// A block as it was read.
@@ -81,16 +81,14 @@ impl Pass {
     /// A pass that looks at no rows.
     pub fn of_bytes(collected: Collected) -> Self {
         let dialect = Dialect { delimiter: b',' };
-        let schema = Schema { dialect, names: vec![], has_header: false, numeric: vec![], rows_from: 0 };
-        Self::new(schema, &[], Collected { columns: false, ..collected })
+        Self::new(Schema::of_rows(dialect, vec![], 0), &[], Collected { columns: false, ..collected })
     }
 
     /// The state of a block.
     pub fn block(&mut self, block: Block<'_>) -> State {
         let own = &block.bytes[..block.len];
         let byte_counts = self.collected.bytes.then(|| self.counter.count(own));
-        let newlines = || memchr_iter(b'\n', own).count() as u64;
-        let lines = byte_counts.as_ref().map_or_else(newlines, |counts| counts.count(b'\n'));
+        let lines = byte_counts.as_ref().map_or_else(|| newlines(own), |counts| counts.count(b'\n'));
         let rows = self.collected.columns.then(|| {
             let mut sums = Sums {
                 columns: vec![Column::default(); self.columns],
@@ -105,16 +103,19 @@ impl Pass {
     /// Hands the kept columns of a block's good rows to `sink`, batch by batch; says how many rows there were.
     pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
         let mut rows = Rows::default();
-        let mut at = block.first_row(self.schema.rows_from);
-        let (mut lines, mut counted_to) = (0, 0);
+        let first = block.first_row(self.schema.rows_from);
+        let lines_before = newlines(&block.bytes[..first]);
+        let (mut at, mut lines, mut bad_lines, mut bad_bytes) = (first, lines_before, 0, 0);
         while at < block.len {
             if let Some(next) = self.fast_row(block.bytes, at) {
                 at = next;
+                lines += 1;
                 rows.good += 1;
                 self.batch.end_row(sink);
                 continue;
             }
             let (len, outcome) = self.slow_row(block, at);
+            let ends = newlines(&block.bytes[at..at + len]);
             match outcome {
                 Ok(false) => {}
                 Ok(true) => {
@@ -123,16 +124,18 @@ impl Pass {
                 }
                 Err(fault) => {
                     rows.bad += 1;
+                    (bad_lines, bad_bytes) = (bad_lines + ends, bad_bytes + len as u64);
                     if rows.named.len() < BAD_ROWS_NAMED_MAX {
-                        lines += memchr_iter(b'\n', &block.bytes[counted_to..at]).count() as u64;
-                        counted_to = at;
-                        rows.named.push(BadRow { lines_before: lines, fault });
+                        rows.named.push(bad_row(lines, &block.bytes[at..at + len], ends, fault));
                     }
                 }
             }
             at += len;
+            lines += ends;
         }
         self.batch.end_block(sink);
+        rows.kept_bytes = (at - first) as u64 - bad_bytes;
+        rows.kept_lines = lines - lines_before - bad_lines;
         rows
     }
 
@@ -188,6 +191,9 @@ impl Pass {
         if record.is_empty() {
             return (record.len, Ok(false));
         }
+        if let Some(field) = record.misplaced_quote {
+            return (record.len, Err(Fault::MisplacedQuote { column: field as u32 }));
+        }
         if record.fields.len() != self.uses.len() || record.has_too_many_fields {
             let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
             return (
@@ -210,10 +216,22 @@ impl Pass {
     }
 }
 
+fn newlines(bytes: &[u8]) -> u64 {
+    memchr_iter(b'\n', bytes).count() as u64
+}
+
+/// A row that has so many newlines, behind so many.
+fn bad_row(lines_before: u64, row: &[u8], newlines: u64, fault: Fault) -> BadRow {
+    if fault == Fault::TooLong {
+        return BadRow { lines_before, lines: 0, bytes: 0, fault };
+    }
+    let lines = newlines + u64::from(!row.ends_with(b"\n"));
+    BadRow { lines_before, lines, bytes: row.len() as u64, fault }
+}
+
 impl Fault {
     fn text(column: usize, text: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(&text[..text.len().min(FAULT_TEXT_BYTES_MAX)]).into_owned();
-        Self::Text { column: column as u32, text }
+        Self::Text { column: column as u32, text: shown_text(text) }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Records of CSV (RFC 4180): where one ends and where its fields are.
 //!
 //! Every quote turns quoting on or off, wherever it stands. So whether a place is quoted follows from the number of quotes
-//! before it alone, and a file can be cut anywhere.
+//! before it alone, and a file can be cut anywhere. Readers differ about a quote within a field that does not begin with one: a
+//! record that has one has an end, but no fields that can be relied on.
+
+use std::ops::Range;
 
 use memchr::{memchr_iter, memchr2};
 
@@ -22,6 +25,8 @@ pub struct Record<'a> {
     pub len: usize,
     /// A newline ends it, not the end of the bytes.
     pub is_ended: bool,
+    /// The first field with a quote that neither opens it, nor closes it, nor is one of two that stand for one.
+    pub misplaced_quote: Option<usize>,
 }
 
 /// Where the record that contains the beginning of `bytes` ends: the place behind its newline. None if not in them.
@@ -61,25 +66,49 @@ impl Dialect {
         let text = &bytes[..len];
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let mut fields = Vec::new();
-        let (mut from, mut is_quoted) = (0, false);
+        let mut record = Record { fields: vec![], has_too_many_fields: false, len, is_ended, misplaced_quote: None };
+        let (mut from, mut is_quoted, mut last_quote) = (0, false, None);
         for at in memchr::memchr2_iter(b'"', self.delimiter, text) {
             if text[at] == b'"' {
                 is_quoted = !is_quoted;
+                let is_doubled = last_quote.is_some_and(|last| last + 1 == at);
+                if is_quoted && !is_doubled && (last_quote.is_some() || !is_blank(&text[from..at])) {
+                    record.misplace_quote();
+                }
+                last_quote = Some(at);
             } else if !is_quoted {
-                fields.push(&text[from..at]);
-                from = at + 1;
-                if fields.len() == fields_max {
-                    return Record { fields, has_too_many_fields: true, len, is_ended };
+                record.end_field(text, from..at, last_quote);
+                (from, last_quote) = (at + 1, None);
+                if record.fields.len() == fields_max {
+                    record.has_too_many_fields = true;
+                    return record;
                 }
             }
         }
-        fields.push(&text[from..]);
-        Record { fields, has_too_many_fields: false, len, is_ended }
+        record.end_field(text, from..text.len(), last_quote.filter(|_| !is_quoted));
+        record
     }
 }
 
-impl Record<'_> {
+fn is_blank(text: &[u8]) -> bool {
+    text.trim_ascii_start().is_empty()
+}
+
+impl<'a> Record<'a> {
+    /// The field under way ends; its last quote closes it.
+    #[inline]
+    fn end_field(&mut self, text: &'a [u8], field: Range<usize>, last_quote: Option<usize>) {
+        if last_quote.is_some_and(|last| !is_blank(&text[last + 1..field.end])) {
+            self.misplace_quote();
+        }
+        self.fields.push(&text[field]);
+    }
+
+    /// The field under way has a quote where none may be.
+    fn misplace_quote(&mut self) {
+        self.misplaced_quote.get_or_insert(self.fields.len());
+    }
+
     /// An empty line, which is no row.
     pub fn is_empty(&self) -> bool {
         self.fields.len() == 1 && self.fields[0].is_empty()

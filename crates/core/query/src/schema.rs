@@ -3,15 +3,19 @@
 //! A column is numeric if its first field that is not missing is a number, so the search goes on until every column has
 //! one; usually that is one record.
 
+use std::collections::BTreeMap;
+
+use memchr::{memchr_iter, memchr2_iter};
+
 use crate::error::QueryError;
-use crate::limits::{FIELDS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{FAULT_TEXT_BYTES_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::number::{Field, bare, field};
-use crate::record::Dialect;
+use crate::record::{Dialect, Record, turns_quoting};
 
 /// Whether the first record has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// It has if none of its fields that are not empty is a number.
+    /// It has if none of its fields that are not empty is a number; a word such as `inf` is none here.
     Auto,
     /// It has.
     Yes,
@@ -28,13 +32,26 @@ pub struct Schema {
     pub names: Vec<String>,
     /// Whether the file has a header.
     pub has_header: bool,
+    /// Whether the first record may be the other thing, and nobody said which: it has text and numbers, or words that are numbers.
+    pub is_header_in_doubt: bool,
     /// Of each column whether it is numeric; None while all its fields were missing.
     pub numeric: Vec<Option<bool>>,
+    /// Of columns that are not, the first value: the reason.
+    pub first_texts: BTreeMap<usize, String>,
     /// Where the first row begins, bytes.
     pub rows_from: u64,
+    /// Newlines before that.
+    pub lines_before_rows: u64,
 }
 
 impl Schema {
+    /// As much of one as a pass over rows needs.
+    pub fn of_rows(dialect: Dialect, numeric: Vec<Option<bool>>, rows_from: u64) -> Self {
+        let (names, first_texts) = (vec![], BTreeMap::new());
+        let (has_header, is_header_in_doubt, lines_before_rows) = (false, false, 0);
+        Self { dialect, names, has_header, is_header_in_doubt, numeric, first_texts, rows_from, lines_before_rows }
+    }
+
     /// The numeric columns, by index.
     pub fn numeric_columns(&self) -> Vec<usize> {
         self.numeric.iter().enumerate().filter(|(_, numeric)| **numeric == Some(true)).map(|(index, _)| index).collect()
@@ -48,6 +65,8 @@ pub struct Probe {
     offset: u64,
     /// Behind the byte order mark.
     begin: u64,
+    /// Newlines up to the end of the first record, while that is looked for.
+    lines: u64,
     schema: Option<Schema>,
 }
 
@@ -56,7 +75,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 impl Probe {
     /// A search that begins.
     pub fn new(dialect: Dialect, header: Header) -> Self {
-        Self { dialect, header, offset: 0, begin: 0, schema: None }
+        Self { dialect, header, offset: 0, begin: 0, lines: 0, schema: None }
     }
 
     /// Where the bytes are that it wants to see.
@@ -75,6 +94,9 @@ impl Probe {
         while at < window.len() {
             let rest = &window[at..];
             let record = self.dialect.record(rest, FIELDS_MAX);
+            if self.schema.is_none() && has_lone_return(&rest[..record.len]) {
+                return Err(QueryError::CarriageReturns);
+            }
             if !record.is_ended && !is_end {
                 if record.len as u64 > RECORD_BYTES_MAX {
                     return Err(QueryError::FirstRecordTooLong);
@@ -82,13 +104,17 @@ impl Probe {
                 break;
             }
             at += record.len;
+            let is_open = !record.is_ended && turns_quoting(rest);
+            if self.schema.is_none() {
+                self.lines += memchr_iter(b'\n', &rest[..record.len]).count() as u64;
+            }
             if record.is_empty() {
                 continue;
             }
             if record.has_too_many_fields {
                 return Err(QueryError::TooManyFields);
             }
-            self.take(&record.fields, self.offset + at as u64)?;
+            self.take(&record, is_open, self.offset + at as u64)?;
             if self.is_known() {
                 self.offset += at as u64;
                 return Ok(true);
@@ -107,16 +133,20 @@ impl Probe {
         self.schema.as_ref().is_some_and(|schema| schema.numeric.iter().all(Option::is_some))
     }
 
-    /// Takes a record that ends at `end`.
-    fn take(&mut self, fields: &[&[u8]], end: u64) -> Result<(), QueryError> {
+    /// Takes a record that ends at `end`, perhaps with its quotes open.
+    fn take(&mut self, record: &Record<'_>, is_open: bool, end: u64) -> Result<(), QueryError> {
         let Some(schema) = &mut self.schema else {
-            self.schema = Some(self.first(fields, end)?);
+            match record.misplaced_quote {
+                _ if is_open => return Err(QueryError::OpenQuote),
+                Some(field) => return Err(QueryError::MisplacedQuote(field + 1)),
+                None => self.schema = Some(self.first(&record.fields, end)?),
+            }
             return Ok(());
         };
-        if fields.len() != schema.numeric.len() {
-            return Ok(());
+        // A bad row says nothing about columns.
+        if record.fields.len() == schema.numeric.len() && record.misplaced_quote.is_none() && !is_open {
+            learn(schema, &record.fields);
         }
-        learn(&mut schema.numeric, fields);
         Ok(())
     }
 
@@ -124,11 +154,13 @@ impl Probe {
         if fields.iter().any(|field| field.contains(&0)) {
             return Err(QueryError::NotText);
         }
-        let is_number = |text: &&[u8]| matches!(field(text), Field::Number(_));
-        let has_header = match self.header {
-            Header::Auto => !fields.iter().any(is_number) && fields.iter().any(|text| !bare(text).is_empty()),
-            Header::Yes => true,
-            Header::No => false,
+        let evidence: Vec<Evidence> = fields.iter().map(|text| Evidence::of(text)).collect();
+        let has = |kind| evidence.contains(&kind);
+        let (has_header, is_header_in_doubt) = match self.header {
+            Header::Auto if has(Evidence::Number) => (false, has(Evidence::Text)),
+            Header::Auto => (has(Evidence::Text) || has(Evidence::Word), has(Evidence::Word)),
+            Header::Yes => (true, false),
+            Header::No => (false, false),
         };
         let number = |index: usize| (index + 1).to_string();
         let name = |(index, text): (usize, &&[u8])| match bare(text) {
@@ -137,21 +169,67 @@ impl Probe {
             _ => number(index),
         };
         let names = fields.iter().enumerate().map(name).collect();
-        let mut numeric = vec![None; fields.len()];
+        let (rows_from, lines_before_rows) = if has_header { (end, self.lines) } else { (self.begin, 0) };
+        let rows = Schema::of_rows(self.dialect, vec![None; fields.len()], rows_from);
+        let mut schema = Schema { names, has_header, is_header_in_doubt, lines_before_rows, ..rows };
         if !has_header {
-            learn(&mut numeric, fields);
+            learn(&mut schema, fields);
         }
-        let rows_from = if has_header { end } else { self.begin };
-        Ok(Schema { dialect: self.dialect, names, has_header, numeric, rows_from })
+        Ok(schema)
     }
 }
 
-fn learn(numeric: &mut [Option<bool>], fields: &[&[u8]]) {
-    for (numeric, text) in numeric.iter_mut().zip(fields).filter(|(numeric, _)| numeric.is_none()) {
-        *numeric = match field(text) {
-            Field::Missing => None,
-            Field::Number(_) => Some(true),
-            Field::Text => Some(false),
-        };
+/// What a field of the first record says of whether that has names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evidence {
+    /// Nothing.
+    Empty,
+    /// It is no name.
+    Number,
+    /// `inf` or `nan`: a number, and perhaps a name.
+    Word,
+    /// It is no number.
+    Text,
+}
+
+impl Evidence {
+    fn of(text: &[u8]) -> Self {
+        let bare = bare(text);
+        match field(text) {
+            _ if bare.is_empty() => Self::Empty,
+            Field::Text => Self::Text,
+            Field::Number(_) if bare.iter().any(u8::is_ascii_digit) => Self::Number,
+            Field::Number(_) | Field::Missing => Self::Word,
+        }
     }
+}
+
+fn learn(schema: &mut Schema, fields: &[&[u8]]) {
+    let Schema { numeric, first_texts, .. } = schema;
+    let unknown = numeric.iter_mut().zip(fields).enumerate().filter(|(_, (numeric, _))| numeric.is_none());
+    for (index, (numeric, text)) in unknown {
+        match field(text) {
+            Field::Missing => {}
+            Field::Number(_) => *numeric = Some(true),
+            Field::Text => {
+                *numeric = Some(false);
+                first_texts.insert(index, shown_text(bare(text)));
+            }
+        }
+    }
+}
+
+/// The beginning of a field, for a message.
+pub fn shown_text(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(FAULT_TEXT_BYTES_MAX)]).into_owned()
+}
+
+/// Whether a record contains a carriage return that stands neither within quotes nor at its end: it is many lines.
+fn has_lone_return(record: &[u8]) -> bool {
+    let end = record.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+    let mut is_quoted = false;
+    memchr2_iter(b'"', b'\r', &record[..end]).any(|at| {
+        is_quoted ^= record[at] == b'"';
+        record[at] == b'\r' && !is_quoted
+    })
 }

@@ -33,7 +33,13 @@ pub fn same_columns(first: &Schema, here: &Schema) -> Result<(), QueryError> {
 }
 
 fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
-    let by_name = schema.names.iter().position(|name| name == asked);
+    let mut named = (0..schema.names.len()).filter(|index| schema.names[*index] == asked);
+    let (by_name, second) = (named.next(), named.next());
+    if let (Some(first), Some(second)) = (by_name, second) {
+        let all = [first, second].into_iter().chain(named).map(|index| (index + 1).to_string());
+        let numbers = all.collect::<Vec<_>>().join(", ");
+        return Err(QueryError::SeveralColumns { asked: asked.to_owned(), numbers });
+    }
     let by_number = || asked.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < schema.names.len());
     let Some(index) = by_name.or_else(by_number) else {
         return Err(QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) });
@@ -44,11 +50,30 @@ fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
     }
 }
 
+/// A name as people see it: control characters would move the cursor of a terminal, or worse, and a name may be as long as a
+/// record.
+pub fn shown_name(name: &str) -> String {
+    /// As a column of a table has room for.
+    const LETTERS_MAX: usize = 60;
+    let mut letters = name.chars();
+    let mut shown = String::new();
+    for letter in letters.by_ref().take(LETTERS_MAX) {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    if letters.next().is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
 /// The columns as a message shows them.
 fn listed(schema: &Schema) -> String {
     /// As many as a line has room for.
     const SHOWN_MAX: usize = 12;
-    let names = schema.names.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(",");
+    let names = schema.names.iter().take(SHOWN_MAX).map(|name| shown_name(name)).collect::<Vec<_>>().join(",");
     match schema.names.len().checked_sub(SHOWN_MAX) {
         Some(more) if more > 0 => format!("{names} and {more} more"),
         _ => names,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::byte_counts::ByteCounts;
 use crate::column::Column;
 use crate::gramian::Gramian;
-use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX};
+use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::schema::Schema;
 
 /// The state of neighbouring blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub struct Rows {
     pub columns: Vec<Column>,
     /// Their Gramian, if asked for.
     pub gramian: Option<Gramian>,
+    /// Bytes of good rows and empty lines: all others behind the header are those of bad rows.
+    pub kept_bytes: u64,
+    /// Newlines among them.
+    pub kept_lines: u64,
 }
 
 /// A row that is left out.
@@ -40,6 +45,10 @@ pub struct Rows {
 pub struct BadRow {
     /// Newlines before it, from where its state begins.
     pub lines_before: u64,
+    /// Lines that it covers; 0 where its end is not known (`Fault::TooLong`).
+    pub lines: u64,
+    /// Bytes that it has; 0 likewise.
+    pub bytes: u64,
     /// What is wrong.
     pub fault: Fault,
 }
@@ -65,6 +74,11 @@ pub enum Fault {
     TooLong,
     /// The file ends within quotes.
     OpenQuote,
+    /// A quote inside an unquoted field, or text behind a closing quote.
+    MisplacedQuote {
+        /// The field, from 0 on.
+        column: u32,
+    },
 }
 
 impl Fault {
@@ -78,6 +92,16 @@ impl Fault {
 }
 
 impl State {
+    /// Newlines and bytes that bad rows cover, if this is the state of a whole file with that schema.
+    pub fn bad_extent(&self, schema: &Schema) -> (u64, u64) {
+        let Some(rows) = &self.rows else { return (0, 0) };
+        let rest = |all: u64, before: u64, kept: u64| all.saturating_sub(before).saturating_sub(kept);
+        (
+            rest(self.lines, schema.lines_before_rows, rows.kept_lines),
+            rest(self.bytes, schema.rows_from, rows.kept_bytes),
+        )
+    }
+
     /// This and what comes after it in the file.
     pub fn merge(mut self, after: &Self) -> Self {
         if let (Some(rows), Some(more)) = (&mut self.rows, &after.rows) {
@@ -123,11 +147,15 @@ impl Rows {
     /// Whether they can be of so many bytes and lines: each row begins at a byte of its own.
     fn are_sound(&self, bytes: u64, lines: u64) -> bool {
         let all = self.good.checked_add(self.bad);
+        // Each good row begins at a byte of its own, and ends behind these bytes perhaps.
+        let kept = self.kept_lines <= self.kept_bytes && self.kept_bytes <= bytes.saturating_mul(RECORD_BYTES_MAX);
+        let is_row = |row: &BadRow| row.lines_before <= lines && row.bytes <= RECORD_BYTES_MAX && row.lines <= row.bytes + 1;
         let named = self.named.len() <= BAD_ROWS_NAMED_MAX && self.named.len() as u64 <= self.bad;
         let gramian = |gramian: &Gramian| gramian.has_columns(self.columns.len()) && gramian.rows() <= self.good;
         all.is_some_and(|all| all <= bytes)
             && named
-            && self.named.iter().all(|row| row.lines_before <= lines && row.fault.is_short())
+            && kept
+            && self.named.iter().all(|row| is_row(row) && row.fault.is_short())
             && self.columns.iter().all(|column| column.is_of(self.good))
             && self.gramian.as_ref().is_none_or(gramian)
     }
@@ -135,6 +163,8 @@ impl Rows {
     fn merge(&mut self, after: &Self, lines: u64) {
         self.good += after.good;
         self.bad += after.bad;
+        self.kept_bytes = self.kept_bytes.saturating_add(after.kept_bytes);
+        self.kept_lines = self.kept_lines.saturating_add(after.kept_lines);
         let room = BAD_ROWS_NAMED_MAX.saturating_sub(self.named.len());
         let moved = |row: &BadRow| BadRow { lines_before: row.lines_before + lines, ..row.clone() };
         self.named.extend(after.named.iter().take(room).map(moved));

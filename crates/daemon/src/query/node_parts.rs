@@ -438,6 +438,5 @@ fn attributes(exports: &dyn Exports, file: &ViewPath) -> Option<Attributes> {
 fn schema(table: QueryTable) -> Result<(Schema, Vec<usize>), Errno> {
     let QueryTable { delimiter, numeric, rows_from, columns, gramian: _ } = table;
     let dialect = Dialect::new(delimiter).ok_or(Errno::EINVAL)?;
-    let schema = Schema { dialect, names: vec![], has_header: false, numeric, rows_from };
-    Ok((schema, columns.into_iter().map(usize::from).collect()))
+    Ok((Schema::of_rows(dialect, numeric, rows_from), columns.into_iter().map(usize::from).collect()))
 }

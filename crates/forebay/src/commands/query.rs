@@ -62,11 +62,13 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         _ => vec![],
     };
     drop(progress);
+    let bad_extent = table.as_ref().map_or((0, 0), |table| table.bad_extent(&answered));
     let names = table.map_or_else(Vec::new, |table| table.names());
     let answer = Answer {
         operators,
         files: sources.len(),
         state,
+        bad_extent,
         names,
         normalised: outputs.into_iter().zip(written).collect(),
         makings,

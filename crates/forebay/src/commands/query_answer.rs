@@ -15,6 +15,8 @@ pub struct Answer {
     pub files: usize,
     /// Of all files.
     pub state: State,
+    /// Lines and bytes that bad rows cover.
+    pub bad_extent: (u64, u64),
     /// Of the columns that were asked for.
     pub names: Vec<String>,
     /// Outputs, if a column was normalised, and who wrote them.

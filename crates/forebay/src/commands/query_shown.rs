@@ -23,6 +23,8 @@ pub fn in_json(answer: &Answer) -> Value {
     if let Some(rows) = &state.rows {
         say("rows", json!(rows.good));
         say("bad_rows", json!(rows.bad));
+        say("bad_lines", json!(answer.bad_extent.0));
+        say("bad_bytes", json!(answer.bad_extent.1));
         let columns = || answer.names.iter().zip(rows.columns.iter().map(forebay_query::Column::summary));
         if answer.has(Operator::Stats) {
             say("columns", columns().map(|(name, summary)| column(name, &summary)).collect());
@@ -126,7 +128,10 @@ pub fn print(answer: &Answer) {
     if let Some(rows) = &state.rows {
         facts.push(format!("{} rows", columns::count(rows.good)));
         if rows.bad > 0 {
-            facts.push(format!("{} bad rows left out", columns::count(rows.bad)));
+            // The last line of a file may have no newline.
+            let lines = answer.bad_extent.0.max(rows.bad);
+            let (bad, bytes) = (counted(rows.bad, "bad row"), counted(answer.bad_extent.1, "byte"));
+            facts.push(format!("{bad} left out ({}, {bytes})", counted(lines, "line")));
         }
     }
     say!("{}", facts.join(", "));
@@ -160,6 +165,10 @@ pub fn print(answer: &Answer) {
         let by = written.by.map_or_else(String::new, |node| format!(" (written by node {node})"));
         say!("\nnormalised column {}: {}{by}", answer.names[0], output.display());
     }
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", columns::count(number), if number == 1 { "" } else { "s" })
 }
 
 /// Who read, and what it was predicted to take.

@@ -5,6 +5,7 @@ use forebay_daemon::query::FileSource;
 use forebay_query::{Collected, Operator, Schema, columns_of, same_columns};
 
 use crate::cli::QueryArguments;
+use crate::commands::query_column::Answered;
 
 /// The columns of all files.
 pub struct Table {
@@ -37,6 +38,12 @@ impl Table {
             columns.truncate(1);
         }
         Ok(Self { schemas, columns })
+    }
+
+    /// Lines and bytes that bad rows cover, over all files.
+    pub fn bad_extent(&self, answered: &[Answered]) -> (u64, u64) {
+        let extents = answered.iter().zip(&self.schemas).map(|(answered, schema)| answered.state.bad_extent(schema));
+        extents.fold((0, 0), |(lines, bytes), (more_lines, more_bytes)| (lines + more_lines, bytes + more_bytes))
     }
 
     /// The names of the columns that were asked for.

@@ -35,7 +35,7 @@ fn all_operators_are_one_answer() {
     assert!(entropy > 3.0 && entropy < 4.5, "{entropy}");
     let third = 8.0f64 / 3.0;
     let expected = json!({
-        "files": 2, "bytes": 51, "lines": 7, "rows": 3, "bad_rows": 1, "where": "host",
+        "files": 2, "bytes": 51, "lines": 7, "rows": 3, "bad_rows": 1, "bad_lines": 1, "bad_bytes": 10, "where": "host",
         "columns": [
             {"name": "a", "count": 3, "missing": 0, "sum": 9.0, "mean": 3.0, "min": 1.0, "max": 5.0,
              "variance": third, "deviation": third.sqrt()},
@@ -138,6 +138,27 @@ fn a_column_that_is_not_requested_makes_no_row_bad() {
     let said = ask(&place, &["stats,normalise", "--on-error", "skip", text(&file)]);
     assert_eq!((&said["rows"], &said["bad_rows"]), (&json!(2), &json!(1)), "{said}");
     assert_eq!(fs::read_to_string(&output).unwrap(), "x\n-1.0\n1.0\n");
+}
+
+#[test]
+fn two_lone_quotes_swallow_no_rows_in_silence() {
+    let place = Place::new();
+    let file = place.path("pipes.csv");
+    let row = |index: u32| match index {
+        100 | 900 => format!("{index},5\" pipe\n"),
+        index => format!("{index},pipe\n"),
+    };
+    fs::write(&file, format!("x,note\n{}", (0..1000).map(row).collect::<String>())).unwrap();
+    let said = place.fails(1, &["query", "stats", text(&file)]);
+    let words = ["1 row is bad", "pipes.csv line 102: a quote inside an unquoted field", "\"note\"", "covers 801 lines"];
+    words.iter().for_each(|word| assert!(said.contains(word), "{said}"));
+    let skip = ["stats", "--on-error", "skip", text(&file)];
+    let said = ask(&place, &skip);
+    let bytes = (100..=900).map(row).map(|row| row.len()).sum::<usize>();
+    assert_eq!((&said["rows"], &said["bad_rows"]), (&json!(199), &json!(1)), "{said}");
+    assert_eq!((&said["bad_lines"], &said["bad_bytes"]), (&json!(801), &json!(bytes)), "{said}");
+    let shown = place.succeeds(&[&["query"], &skip[..]].concat());
+    assert!(shown.contains("199 rows, 1 bad row left out (801 lines, 7,215 bytes)"), "{shown}");
 }
 
 #[test]

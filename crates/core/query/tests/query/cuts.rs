@@ -1,10 +1,10 @@
 //! Bit for bit the same, however a file is cut and in whatever order its parts merge.
 
-use forebay_query::{MergeError, Partials, State};
+use forebay_query::{Header, MergeError, Partials, State};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::reference::{EVERYTHING, states, whole};
+use crate::reference::{Asked, Blocks, EVERYTHING, good_rows, records, schema, states, whole};
 
 /// A table with whatever CSV allows: quotes, newlines in quotes, both line ends, missing and bad fields.
 fn text() -> impl Strategy<Value = String> {
@@ -68,6 +68,65 @@ proptest! {
                 (summary.count, summary.missing, summary.min.to_bits(), summary.max.to_bits())
             };
             prop_assert_eq!(key(cut), key(one));
+        }
+    }
+}
+
+/// A table in which quotes stand anywhere.
+fn stray_quotes() -> impl Strategy<Value = String> {
+    let field = prop_oneof![
+        6 => "-?[0-9]{1,3}(\\.[0-9]{1,3})?",
+        2 => "\"[0-9]{1,2}\"",
+        1 => "\"([0-9,\n]|\"\"){0,5}\"",
+        1 => "[0-9 x\"]{0,4}",
+        1 => Just("\"".to_owned()),
+    ];
+    let end = prop_oneof![6 => Just("\n"), 1 => Just("\r\n"), 1 => Just("\n\n"), 1 => Just(",\n"), 1 => Just("")];
+    let note = prop_oneof![3 => "[a-z]{0,3}", 2 => "\"([a-z,\n]|\"\"){0,6}\"", 2 => "[a-z \"]{0,5}"];
+    let row = (field.clone(), note, field, end).prop_map(|(a, note, b, end)| format!("{a},{note},{b}{end}"));
+    prop::collection::vec(row, 0..40).prop_map(|rows| format!("1,n,2\n{}", rows.concat()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// Whoever makes which part, and not knowing how it begins: the rows are those of a reader that goes from the beginning to the
+    /// end, and the bits those of one node.
+    #[test]
+    fn stray_quotes_mean_the_same_in_any_cut(text in stray_quotes(), block_len in 1..60usize, parts in prop::collection::vec(1..6usize, 1..20)) {
+        let asked = Asked { header: Header::No, columns: &["1", "3"], ..EVERYTHING };
+        let bytes = text.as_bytes();
+        let blocks = Blocks::new(bytes, block_len, asked).unwrap();
+        let count = bytes.len().div_ceil(block_len);
+        let (mut all, mut first, mut is_quoted) = (Partials::default(), 0, false);
+        for len in parts.iter().cycle() {
+            let end = count.min(first + len);
+            let part = blocks.part(first, end);
+            let turns = part.quotes.turn();
+            all.merge(part.chosen(is_quoted).unwrap()).unwrap();
+            (first, is_quoted) = (end, is_quoted != turns);
+            if first == count {
+                break;
+            }
+        }
+        let state = all.finish(count as u64).unwrap();
+        prop_assert_eq!(bits(&state), bits(&whole(bytes, block_len, asked).unwrap()));
+        let (good, bad_lines, bad_bytes) = good_rows(&text, 3, &[0, 2]);
+        let schema = schema(bytes, Header::No).unwrap();
+        prop_assert_eq!(state.bad_extent(&schema), (bad_lines, bad_bytes));
+        let rows = state.rows.unwrap();
+        prop_assert_eq!((rows.good, rows.good + rows.bad), (good.len() as u64, records(&text).len() as u64));
+        let named: Vec<_> = records(&text)
+            .iter()
+            .filter(|record| good_rows(&record.text, 3, &[0, 2]).0.is_empty())
+            .map(|record| record.text.len() as u64)
+            .collect();
+        prop_assert!(rows.named.iter().map(|row| row.bytes).eq(named.into_iter().take(8)), "{:?}", rows.named);
+        for column in 0..2 {
+            let values = || good.iter().map(|row| row[column]).filter(|value| !value.is_nan());
+            let summary = rows.columns[column].summary();
+            prop_assert_eq!(summary.count, values().count() as u64);
+            prop_assert!(summary.count == 0 || (summary.sum - values().sum::<f64>()).abs() < 1e-6);
         }
     }
 }

@@ -4,7 +4,7 @@ use forebay_query::limits::FIELDS_MAX;
 use forebay_query::{Fault, Header, Operator, QueryError, Rows};
 use proptest::prelude::*;
 
-use crate::reference::{Asked, EVERYTHING, records, schema, whole};
+use crate::reference::{Asked, EVERYTHING, good_rows, records, schema, whole};
 
 fn rows(text: &str) -> Rows {
     let all = whole(text.as_bytes(), text.len(), EVERYTHING).unwrap().rows.unwrap();
@@ -53,6 +53,68 @@ fn headers() {
     assert_eq!((state.good, state.columns.len()), (2, 1));
 }
 
+/// Whether a first record has names, and whether it might as well be the other.
+#[test]
+fn a_first_record_of_text_and_numbers_is_taken_for_data_and_known_to_be_in_doubt() {
+    let taken = |text: &str, header| {
+        let schema = schema(text.as_bytes(), header).unwrap();
+        (schema.has_header, schema.is_header_in_doubt)
+    };
+    for (text, has_header, is_in_doubt) in [
+        ("state,2021\nx,5\n", false, true),
+        ("x,5\ny,6\n", false, true),
+        ("a,b\n1,2\n", true, false),
+        ("1,2\n3,4\n", false, false),
+        ("1,\n3,4\n", false, false),
+        ("1,inf\n3,nan\n", false, false),
+        ("a,inf\n1,2\n", true, true),
+        ("inf,-Infinity\n1,2\n", true, true),
+        ("nan,b\n1,2\n", true, true),
+        ("1e999,a\n1,2\n", false, true),
+    ] {
+        assert_eq!(taken(text, Header::Auto), (has_header, is_in_doubt), "{text:?}");
+        assert_eq!(taken(text, Header::Yes), (true, false), "{text:?}");
+        assert_eq!(taken(text, Header::No), (false, false), "{text:?}");
+    }
+}
+
+#[test]
+fn the_first_value_of_a_column_that_is_not_numeric_is_known() {
+    let found = schema(b"a,b,c,d\n,1,,x\nN/A,2,nan,y\n3,4,,z\n", Header::Auto).unwrap();
+    assert_eq!(found.numeric, [Some(false), Some(true), None, Some(false)]);
+    assert_eq!(found.first_texts, [(0, "N/A".to_owned()), (3, "x".to_owned())].into());
+}
+
+#[test]
+fn carriage_returns_alone_are_no_line_ends() {
+    let error = |text: &[u8]| schema(text, Header::Auto).unwrap_err();
+    let long = [&b"a,b\r"[..], &b"1,2\r".repeat(3000)].concat();
+    for text in [&b"a,b\r1,2\r3,4\r"[..], b"a\r1\r2", b"\"a\",\"b\"\r\"1\",\"2\"\r", b"a,b\r1,2\n", &long] {
+        assert_eq!(error(text), QueryError::CarriageReturns);
+    }
+    for text in [&b"a,b\r\n1,2\r\n"[..], b"a,b\r\r\n1,2\r\r\n", b"\"a\rb\",c\r1,2\n"] {
+        let is_one = schema(text, Header::Auto).is_ok();
+        assert_eq!(is_one, !text.contains(&b'c'), "{text:?}");
+    }
+    assert!(schema(b"\"a\rb\",c\r\n1,2\r\n", Header::Auto).is_ok(), "within quotes it is text");
+}
+
+#[test]
+fn a_name_that_several_columns_have_is_refused() {
+    let found = |columns: &[&str]| whole(b"a,b,a\n1,2,4\n", 100, Asked { columns, ..EVERYTHING });
+    let numbers = "1, 3".to_owned();
+    assert_eq!(found(&["b", "a"]).unwrap_err(), QueryError::SeveralColumns { asked: "a".to_owned(), numbers });
+    assert_eq!(found(&["3"]).unwrap().rows.unwrap().columns[0].summary().sum, 4.0);
+}
+
+#[test]
+fn names_in_messages_are_short_and_have_no_control_characters() {
+    let long = format!("x\x1b[31m,{}", "y".repeat(70_000));
+    let error = whole(format!("{long}\n1,2\n").as_bytes(), 1000, Asked { columns: &["z"], ..EVERYTHING }).unwrap_err();
+    let said = error.to_string();
+    assert!(said.len() < 300 && said.contains("x\\u{1b}[31m,yyy"), "{said}");
+}
+
 #[test]
 fn missing_and_infinite() {
     let text = "a,b\n,1\nnan,2\n  ,3\n4,inf\n5,\n6,1\n";
@@ -98,6 +160,55 @@ fn bad_rows_are_named_by_their_lines() {
     let open = rows("a,b\n1,2\n3,\"4\n5,6\n");
     assert_eq!((open.good, open.bad, &open.named[0].fault), (1, 1, &Fault::OpenQuote));
     assert_eq!(open.named[0].lines_before, 2);
+}
+
+#[test]
+fn a_quote_that_opens_no_field_makes_a_row_bad() {
+    let fault = |text: &str| {
+        let found = rows(&format!("a,b\n1,2\n{text}3,4\n"));
+        assert_eq!((found.good, found.bad), (2, 1), "{text:?}");
+        found.named[0].clone()
+    };
+    for (text, column) in [
+        ("5,6\" pipe \"\n", 1),
+        ("5,6\"\"\n", 1),
+        ("x\"y\",6\n", 0),
+        ("\"5\"x,6\n", 0),
+        ("5,\"6\"\"\" \"7\"\n", 1),
+        ("5,\"6\" \"\"\r\n", 1),
+    ] {
+        let found = fault(text);
+        assert_eq!(found.fault, Fault::MisplacedQuote { column }, "{text:?}");
+        assert_eq!((found.lines_before, found.lines, found.bytes), (2, 1, text.len() as u64), "{text:?}");
+    }
+    // Two lone quotes: all between them is one record, and the answer says how much that is.
+    let swallowed = format!("5,6\" pipe\n{}7,8\" pipe\n", "9,10\n".repeat(800));
+    let found = fault(&swallowed);
+    assert_eq!((found.fault, found.lines, found.bytes), (Fault::MisplacedQuote { column: 1 }, 802, swallowed.len() as u64));
+    // Blanks around quotes, doubled quotes and empty fields are as they were.
+    assert_eq!(sums("a,b\n \"1\"\t,\"\"\n\" 3 \",\"4\"\r\n\"\", \"\"\n"), [(2, 1, 4.0), (1, 2, 4.0)]);
+    assert_eq!(rows("a,b\n1,2\n1,\"\"\"\"\n").named[0].fault, Fault::Text { column: 1, text: "\"\"\"\"".to_owned() });
+}
+
+#[test]
+fn a_first_record_whose_quotes_are_misplaced_is_no_table() {
+    let error = |text: &str| schema(text.as_bytes(), Header::Auto).unwrap_err();
+    assert_eq!(error("a,5\" pipe\n1,2\n3,4\" pipe\n5,6\n"), QueryError::MisplacedQuote(2));
+    assert_eq!(error("\"a\"b,c\n1,2\n"), QueryError::MisplacedQuote(1));
+    assert_eq!(error("\"a,b\n1,2\n"), QueryError::OpenQuote);
+    // What a bad row holds says nothing about columns.
+    assert_eq!(schema(b"a,b\n,x\"y\"\n,3\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
+    assert_eq!(schema(b"a,b\n,3\n,\"x\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
+}
+
+#[test]
+fn bad_rows_cover_what_good_rows_and_the_header_leave() {
+    let text = "\n\"a\n\",b\n\n1,2\n3\n4,\"5\n\n\"\r\n6,\"7\n8\n\",9\n\n10,11";
+    let schema = schema(text.as_bytes(), Header::Auto).unwrap();
+    let state = whole(text.as_bytes(), 3, EVERYTHING).unwrap();
+    assert_eq!(state.bad_extent(&schema), (4, 2 + 11), "3 and 6");
+    let open = whole(b"a\n1\n\"2\n3\n", 100, EVERYTHING).unwrap();
+    assert_eq!(open.bad_extent(&crate::reference::schema(b"a\n1\n\"2\n3\n", Header::Auto).unwrap()), (2, 5));
 }
 
 #[test]
@@ -179,22 +290,9 @@ proptest! {
     #[test]
     fn any_text_is_read_as_it_stands(text in "1,2\r?\n([0-9]{1,2},?|-?[0-9]{1,20}\\.?[0-9]{0,4},|\"|\n|\r|x|,){0,60}", block_len in 1..80usize) {
         let found = whole(text.as_bytes(), block_len, Asked { header: Header::No, ..EVERYTHING }).unwrap().rows.unwrap();
-        let number = |field: &String| {
-            let bare = field.trim_ascii();
-            let bare = bare.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(bare).trim_ascii();
-            if bare.is_empty() { Some(f64::NAN) } else { bare.parse::<f64>().ok() }
-        };
-        let is_open = text.matches('"').count() % 2 == 1;
-        let records = records(&text);
-        let last = records.len() - 1;
-        let good: Vec<Vec<f64>> = records
-            .iter()
-            .enumerate()
-            .filter(|(index, record)| record.len() == 2 && !(is_open && *index == last))
-            .filter_map(|(_, record)| record.iter().map(number).collect())
-            .collect();
+        let (good, ..) = good_rows(&text, 2, &[0, 1]);
         prop_assert_eq!(found.good, good.len() as u64);
-        prop_assert_eq!(found.bad, (records.len() - good.len()) as u64);
+        prop_assert_eq!(found.bad, (records(&text).len() - good.len()) as u64);
         for column in 0..2 {
             let values = || good.iter().map(|row| row[column]).filter(|value| !value.is_nan());
             let summary = found.columns[column].summary();

@@ -1,8 +1,8 @@
 //! How the tests run the core, and what they compare it with.
 
 use forebay_query::{
-    Block, Collected, Dialect, Header, Operator, Partials, Pass, Probe, QueryError, Schema, State, columns_of,
-    record_end, turns_quoting,
+    Block, Collected, Dialect, Header, Operator, PartState, Partials, Pass, Probe, QueryError, Quotes, Schema, State,
+    columns_of, record_end, turns_quoting,
 };
 
 /// What is asked of a text.
@@ -31,15 +31,36 @@ pub fn schema(text: &[u8], header: Header) -> Result<Schema, QueryError> {
 
 /// The states of a text's blocks, each with nothing but its own bytes, its row's end and what holds before it.
 pub fn states(text: &[u8], block_len: usize, asked: Asked<'_>) -> Result<Vec<State>, QueryError> {
-    let schema = schema(text, asked.header)?;
-    let collected = Collected::of(asked.operators);
-    let names: Vec<String> = asked.columns.iter().map(|name| name.to_string()).collect();
-    let columns = columns_of(&schema, &names, collected)?;
-    let state = |from: usize| {
-        let end = text.len().min(from + block_len);
-        let is_quoted = turns_quoting(&text[..from]);
-        let tail = record_end(&text[end..], turns_quoting(&text[..end])).unwrap_or(text.len() - end);
-        Pass::new(schema.clone(), &columns, collected).block(Block {
+    let blocks = Blocks::new(text, block_len, asked)?;
+    let state = |from: usize| blocks.state(from, turns_quoting(&text[..from]));
+    Ok((0..text.len()).step_by(block_len).map(state).collect())
+}
+
+/// A text in blocks, each of which is parsed by itself.
+pub struct Blocks<'a> {
+    text: &'a [u8],
+    block_len: usize,
+    schema: Schema,
+    columns: Vec<usize>,
+    collected: Collected,
+}
+
+impl<'a> Blocks<'a> {
+    pub fn new(text: &'a [u8], block_len: usize, asked: Asked<'_>) -> Result<Self, QueryError> {
+        let schema = schema(text, asked.header)?;
+        let collected = Collected::of(asked.operators);
+        let names: Vec<String> = asked.columns.iter().map(|name| name.to_string()).collect();
+        let columns = columns_of(&schema, &names, collected)?;
+        Ok(Self { text, block_len, schema, columns, collected })
+    }
+
+    /// What the block from `from` on comes to, if it begins within quotes or not.
+    fn state(&self, from: usize, is_quoted: bool) -> State {
+        let text = self.text;
+        let end = text.len().min(from + self.block_len);
+        let is_quoted_behind = is_quoted != turns_quoting(&text[from..end]);
+        let tail = record_end(&text[end..], is_quoted_behind).unwrap_or(text.len() - end);
+        Pass::new(self.schema.clone(), &self.columns, self.collected).block(Block {
             bytes: &text[from..end + tail],
             len: end - from,
             offset: from as u64,
@@ -47,8 +68,23 @@ pub fn states(text: &[u8], block_len: usize, asked: Asked<'_>) -> Result<Vec<Sta
             follows_newline: from == 0 || text[from - 1] == b'\n',
             is_end: end + tail == text.len(),
         })
-    };
-    Ok((0..text.len()).step_by(block_len).map(state).collect())
+    }
+
+    /// A part of some blocks, as a node makes one that does not know what comes before it.
+    pub fn part(&self, first: usize, end: usize) -> PartState {
+        let bytes = &self.text[first * self.block_len..self.text.len().min(end * self.block_len)];
+        let made = |begins_quoted: bool| {
+            let (mut partials, mut is_quoted) = (Partials::default(), begins_quoted);
+            for block in first..end {
+                let from = block * self.block_len;
+                partials.add(block as u64, self.state(from, is_quoted)).unwrap();
+                is_quoted ^= turns_quoting(&self.text[from..self.text.len().min(from + self.block_len)]);
+            }
+            partials
+        };
+        let quotes = Quotes::of(bytes);
+        PartState { quotes, unquoted: Some(made(false)), quoted: (quotes != Quotes::None).then(|| made(true)) }
+    }
 }
 
 /// The state of a text.
@@ -62,30 +98,96 @@ pub fn whole(text: &[u8], block_len: usize, asked: Asked<'_>) -> Result<State, Q
     Ok(partials.finish(blocks).unwrap())
 }
 
-/// A text's records by the plainest reading: character by character, every quote turns quoting.
-pub fn records(text: &str) -> Vec<Vec<String>> {
-    let (mut records, mut record, mut field) = (vec![], vec![], String::new());
-    let mut is_quoted = false;
-    let mut end = |record: &mut Vec<String>, field: &mut String| {
-        let last = std::mem::take(field);
-        record.push(last.strip_suffix('\r').unwrap_or(&last).to_owned());
-        let record = std::mem::take(record);
-        if record != [""] {
-            records.push(record);
-        }
-    };
+/// A record by the plainest reading.
+#[derive(Default)]
+pub struct Plain {
+    pub fields: Vec<String>,
+    /// As it stands, its line end included.
+    pub text: String,
+    /// Every quote opens a field, closes one, or is doubled.
+    pub is_well_quoted: bool,
+}
+
+/// Where a reader stands in a field.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// Nothing but blanks so far.
+    Begin,
+    /// Within a field without quotes.
+    Bare,
+    /// Within quotes.
+    Quoted,
+    /// Right behind a quote that may close the field, or double the next.
+    Closed,
+    /// Behind the field's end.
+    Behind,
+}
+
+/// A text's records by the plainest reading: character by character, from the beginning, every quote turns quoting. Empty lines are
+/// none.
+pub fn records(text: &str) -> Vec<Plain> {
+    let begin = || Plain { is_well_quoted: true, ..Plain::default() };
+    let (mut records, mut record, mut field, mut at) = (vec![], begin(), String::new(), At::Begin);
     for c in text.chars() {
-        match c {
-            '\n' if !is_quoted => end(&mut record, &mut field),
-            ',' if !is_quoted => record.push(std::mem::take(&mut field)),
-            c => {
-                is_quoted ^= c == '"';
-                field.push(c);
+        record.text.push(c);
+        if at != At::Quoted && (c == ',' || c == '\n') {
+            let text = std::mem::take(&mut field);
+            let is_end = c == '\n';
+            record.fields.push(text.strip_suffix('\r').filter(|_| is_end).unwrap_or(&text).to_owned());
+            if is_end {
+                records.push(std::mem::replace(&mut record, begin()));
+            }
+            at = At::Begin;
+            continue;
+        }
+        field.push(c);
+        at = match (at, c) {
+            (At::Begin | At::Closed, '"') => At::Quoted,
+            (At::Quoted, '"') => At::Closed,
+            (At::Quoted, _) => At::Quoted,
+            (At::Bare | At::Behind, '"') => {
+                record.is_well_quoted = false;
+                At::Quoted
+            }
+            (At::Begin, c) if c.is_ascii_whitespace() => At::Begin,
+            (At::Closed | At::Behind, c) if c.is_ascii_whitespace() => At::Behind,
+            (At::Begin | At::Bare, _) => At::Bare,
+            (At::Closed | At::Behind, _) => {
+                record.is_well_quoted = false;
+                At::Behind
+            }
+        };
+    }
+    if !record.text.is_empty() {
+        record.is_well_quoted &= at != At::Quoted;
+        record.fields.push(field.strip_suffix('\r').unwrap_or(&field).to_owned());
+        records.push(record);
+    }
+    records.retain(|record| record.fields != [""]);
+    records
+}
+
+/// The number that a field holds, NaN where it holds none; nothing for text.
+pub fn number(field: &str) -> Option<f64> {
+    let bare = field.trim_ascii();
+    let bare = bare.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(bare).trim_ascii();
+    if bare.is_empty() { Some(f64::NAN) } else { bare.parse::<f64>().ok() }
+}
+
+/// The numbers of some columns, in those of a text's records that are good rows of so many fields; and the lines and bytes of all
+/// others.
+pub fn good_rows(text: &str, width: usize, columns: &[usize]) -> (Vec<Vec<f64>>, u64, u64) {
+    let (mut good, mut lines, mut bytes) = (vec![], 0, 0);
+    for record in records(text) {
+        let is_row = record.fields.len() == width && record.is_well_quoted;
+        let numbers = || columns.iter().map(|column| number(&record.fields[*column])).collect();
+        match is_row.then(numbers) {
+            Some(Some(numbers)) => good.push(numbers),
+            _ => {
+                lines += record.text.matches('\n').count() as u64;
+                bytes += record.text.len() as u64;
             }
         }
     }
-    if !text.is_empty() && !text.ends_with('\n') || is_quoted {
-        end(&mut record, &mut field);
-    }
-    records
+    (good, lines, bytes)
 }
