@@ -66,6 +66,7 @@ fn a_device_writes_the_column_beside_its_file() {
         assert_eq!(made.iter().map(|by| by["bytes"].as_u64().unwrap()).sum::<u64>(), bytes, "{said}");
         assert!(place == "split" || *made == [json!({"node": 2, "bytes": bytes})], "{said}");
         assert!(fs::read(&elsewhere).unwrap() == wanted, "{place}: other bytes than on the host");
+        assert_eq!(fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o640, "{place}: as its file");
     }
     bed.job.down();
 }
@@ -75,6 +76,7 @@ fn nodes_that_read_for_others_make_the_values_and_leave_out_bad_rows() {
     let bed = Bed::of_nodes(4, 4);
     let file = bed.job.sandbox.source().join("log.csv");
     fs::write(&file, format!("{}1,x\n\"\n,\",oops\n{}", plain_table(800_000), plain_table(800_000))).unwrap();
+    // A value that is no number counts where its column is requested, in both passes.
     let skip = ["--on-error", "skip", "--columns", "2"];
     let wanted = bed.job.sandbox.base().join("wanted.csv");
     let output = |path: &Path| path.to_str().unwrap().to_owned();

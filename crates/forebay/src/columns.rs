@@ -1,11 +1,13 @@
 //! Tables for people: columns as wide as their widest cell, numbers to the right.
 
-/// Lines of a table whose first row is its head. A column whose cells all begin with a digit or are `-` is aligned to
-/// the right.
+/// Lines of a table whose first row is its head. A column whose cells are all numbers, or `-` for none, is aligned to the right.
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let is_number = |cell: &String| cell == "-" || cell.starts_with(|first: char| first.is_ascii_digit());
+    let is_number = |cell: &String| {
+        let magnitude = cell.strip_prefix('-').unwrap_or(cell);
+        cell == "-" || magnitude == "inf" || magnitude.starts_with(|first: char| first.is_ascii_digit())
+    };
     let shapes: Vec<(usize, bool)> = (0..columns)
         .map(|column| {
             let right = rows.iter().skip(1).filter_map(|row| row.get(column)).all(is_number);
@@ -13,9 +15,10 @@ pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
         })
         .collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&shapes).map(|(cell, (width, right))| match right {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
+        let cells = row.iter().zip(&shapes).map(|(cell, (width, right))| {
+            // Formats take no widths above 65,535.
+            let blanks = " ".repeat(width - cell.chars().count());
+            if *right { format!("{blanks}{cell}") } else { format!("{cell}{blanks}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -45,6 +48,12 @@ mod tests {
             [["node", "bytes"], ["a", "1"], ["bcdef", "1,000"]].map(|row| row.map(str::to_owned).to_vec()).to_vec();
         assert_eq!(lines(&rows), ["node   bytes", "a          1", "bcdef  1,000"]);
         assert!(lines(&[]).is_empty());
+        let rows: Vec<Vec<String>> = [["name", "value"], ["a", "-1.5"], ["b", "-inf"], ["c", "12"], ["d", "-"]]
+            .map(|row| row.map(str::to_owned).to_vec())
+            .to_vec();
+        assert_eq!(lines(&rows), ["name  value", "a      -1.5", "b      -inf", "c        12", "d         -"]);
+        let wide = vec![vec!["x".repeat(70_000), "head".to_owned()], vec!["a".to_owned(), "1".to_owned()]];
+        assert_eq!(lines(&wide)[1].len(), 70_006);
     }
 
     #[test]

@@ -52,7 +52,8 @@ fn main() -> ExitCode {
     match commands::run(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("forebay: {}", output::causes(&error).join("\n  because: "));
+            let causes = output::causes(&error).join("\n  because: ");
+            eprintln!("forebay: {}", output::without_controls(&causes));
             ExitCode::from(match error.is::<UsageError>() {
                 _ if is_run => RUN_FAILED,
                 true => WRONG_USAGE,

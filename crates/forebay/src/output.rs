@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 /// Prints a line of a result, formatted.
 macro_rules! say {
@@ -31,10 +32,30 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
     causes
 }
 
+/// A message that may have control characters of a file's or a column's name: they would direct a terminal. Lines stay lines.
+pub fn without_controls(message: &str) -> String {
+    escaped(message, |c| c.is_control() && c != '\n' && c != '\t')
+}
+
+/// A path in a result, whose name may have control characters.
+pub fn shown_path(path: &Path) -> String {
+    escaped(&path.display().to_string(), char::is_control)
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    text.chars().map(|c| if is_escaped(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::anyhow;
+
+    #[test]
+    fn controls_do_not_reach_a_terminal() {
+        assert_eq!(without_controls("a\x1b[2J\r\u{9b}\n\t\u{e4}"), "a\\u{1b}[2J\\r\\u{9b}\n\t\u{e4}");
+        assert_eq!(shown_path(Path::new("a\n\x07")), "a\\n\\u{7}");
+    }
 
     #[test]
     fn a_cause_is_told_once() {

@@ -12,7 +12,7 @@ use crate::gramian::Gramian;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::number::{Field, field, leading};
 use crate::operator::Collected;
-use crate::record::{self, Dialect};
+use crate::record::{self, Dialect, Record};
 use crate::schema::{Schema, shown_text};
 use crate::state::{BadRow, Fault, Rows, State};
 
@@ -114,8 +114,7 @@ impl Pass {
                 self.batch.end_row(sink);
                 continue;
             }
-            let (len, outcome) = self.slow_row(block, at);
-            let ends = newlines(&block.bytes[at..at + len]);
+            let SlowRow { len, newlines: ends, outcome } = self.slow_row(block, at);
             match outcome {
                 Ok(false) => {}
                 Ok(true) => {
@@ -178,42 +177,52 @@ impl Pass {
         None
     }
 
-    /// The length of the row at `at`, and whether it is one (an empty line is none).
-    fn slow_row(&mut self, block: Block<'_>, at: usize) -> (usize, Result<bool, Fault>) {
+    /// The row at `at`, the slow way.
+    fn slow_row(&mut self, block: Block<'_>, at: usize) -> SlowRow {
         let bytes = &block.bytes[at..];
         let record = self.schema.dialect.record(bytes, FIELDS_MAX);
-        if record.len as u64 > RECORD_BYTES_MAX || (!record.is_ended && !block.is_end) {
-            return (record.len, Err(Fault::TooLong));
-        }
-        if !record.is_ended && record::turns_quoting(bytes) {
-            return (record.len, Err(Fault::OpenQuote));
-        }
+        let newlines = if record.may_have_quotes { newlines(&bytes[..record.len]) } else { u64::from(record.is_ended) };
+        let outcome = if record.len as u64 > RECORD_BYTES_MAX || (!record.is_ended && !block.is_end) {
+            Err(Fault::TooLong)
+        } else if !record.is_ended && record::turns_quoting(bytes) {
+            Err(Fault::OpenQuote)
+        } else {
+            self.fields(&record)
+        };
+        SlowRow { len: record.len, newlines, outcome }
+    }
+
+    /// Puts the kept fields of a record into the batch, if it is a row (an empty line is none).
+    fn fields(&mut self, record: &Record<'_>) -> Result<bool, Fault> {
         if record.is_empty() {
-            return (record.len, Ok(false));
+            return Ok(false);
         }
         if let Some(field) = record.misplaced_quote {
-            return (record.len, Err(Fault::MisplacedQuote { column: field as u32 }));
+            return Err(Fault::MisplacedQuote { column: field as u32 });
         }
         if record.fields.len() != self.uses.len() || record.has_too_many_fields {
             let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-            return (
-                record.len,
-                Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.uses.len()) }),
-            );
+            return Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.uses.len()) });
         }
         for (index, (field_use, text)) in self.uses.iter().zip(&record.fields).enumerate() {
-            let number = match (field_use, field(text)) {
-                (Use::Text, _) => continue,
-                (_, Field::Number(number)) => number,
-                (_, Field::Missing) => f64::NAN,
-                (_, Field::Text) => return (record.len, Err(Fault::text(index, text))),
+            let Use::Kept(column) = field_use else { continue };
+            let number = match field(text) {
+                Field::Number(number) => number,
+                Field::Missing => f64::NAN,
+                Field::Text => return Err(Fault::text(index, text)),
             };
-            if let Use::Kept(column) = field_use {
-                self.batch.put(*column, number, number.is_nan());
-            }
+            self.batch.put(*column, number, number.is_nan());
         }
-        (record.len, Ok(true))
+        Ok(true)
     }
+}
+
+/// A row that was split.
+struct SlowRow {
+    len: usize,
+    newlines: u64,
+    /// Whether it is one.
+    outcome: Result<bool, Fault>,
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

@@ -4,8 +4,6 @@
 //! before it alone, and a file can be cut anywhere. Readers differ about a quote within a field that does not begin with one: a
 //! record that has one has an end, but no fields that can be relied on.
 
-use std::ops::Range;
-
 use memchr::{memchr_iter, memchr2};
 
 /// How fields and records are told apart.
@@ -14,6 +12,9 @@ pub struct Dialect {
     /// What stands between fields.
     pub(crate) delimiter: u8,
 }
+
+/// Fields that there is room for from the beginning.
+const USUAL_FIELDS: usize = 16;
 
 /// One record.
 pub struct Record<'a> {
@@ -25,6 +26,8 @@ pub struct Record<'a> {
     pub len: usize,
     /// A newline ends it, not the end of the bytes.
     pub is_ended: bool,
+    /// Without quotes it has no newline but the one at its end.
+    pub may_have_quotes: bool,
     /// The first field with a quote that neither opens it, nor closes it, nor is one of two that stand for one.
     pub misplaced_quote: Option<usize>,
 }
@@ -66,27 +69,43 @@ impl Dialect {
         let text = &bytes[..len];
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let mut record = Record { fields: vec![], has_too_many_fields: false, len, is_ended, misplaced_quote: None };
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        let (mut may_have_quotes, mut misplaced_quote, mut has_too_many_fields) = (false, None, false);
         let (mut from, mut is_quoted, mut last_quote) = (0, false, None);
         for at in memchr::memchr2_iter(b'"', self.delimiter, text) {
             if text[at] == b'"' {
-                is_quoted = !is_quoted;
-                let is_doubled = last_quote.is_some_and(|last| last + 1 == at);
-                if is_quoted && !is_doubled && (last_quote.is_some() || !is_blank(&text[from..at])) {
-                    record.misplace_quote();
+                (may_have_quotes, is_quoted) = (true, !is_quoted);
+                if is_quoted && !may_open(text, from, last_quote, at) {
+                    misplaced_quote.get_or_insert(fields.len());
                 }
                 last_quote = Some(at);
             } else if !is_quoted {
-                record.end_field(text, from..at, last_quote);
+                if last_quote.is_some_and(|last| !is_blank(&text[last + 1..at])) {
+                    misplaced_quote.get_or_insert(fields.len());
+                }
+                fields.push(&text[from..at]);
                 (from, last_quote) = (at + 1, None);
-                if record.fields.len() == fields_max {
-                    record.has_too_many_fields = true;
-                    return record;
+                if fields.len() == fields_max {
+                    (has_too_many_fields, may_have_quotes) = (true, true);
+                    break;
                 }
             }
         }
-        record.end_field(text, from..text.len(), last_quote.filter(|_| !is_quoted));
-        record
+        if !has_too_many_fields {
+            if last_quote.is_some_and(|last| !is_quoted && !is_blank(&text[last + 1..])) {
+                misplaced_quote.get_or_insert(fields.len());
+            }
+            fields.push(&text[from..]);
+        }
+        Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, misplaced_quote }
+    }
+}
+
+/// Whether a quote at `at` may open quotes, in a field that begins at `from`: it opens the field, or doubles the quote before it.
+fn may_open(text: &[u8], from: usize, last_quote: Option<usize>, at: usize) -> bool {
+    match last_quote {
+        None => is_blank(&text[from..at]),
+        Some(last) => last + 1 == at,
     }
 }
 
@@ -94,21 +113,7 @@ fn is_blank(text: &[u8]) -> bool {
     text.trim_ascii_start().is_empty()
 }
 
-impl<'a> Record<'a> {
-    /// The field under way ends; its last quote closes it.
-    #[inline]
-    fn end_field(&mut self, text: &'a [u8], field: Range<usize>, last_quote: Option<usize>) {
-        if last_quote.is_some_and(|last| !is_blank(&text[last + 1..field.end])) {
-            self.misplace_quote();
-        }
-        self.fields.push(&text[field]);
-    }
-
-    /// The field under way has a quote where none may be.
-    fn misplace_quote(&mut self) {
-        self.misplaced_quote.get_or_insert(self.fields.len());
-    }
-
+impl Record<'_> {
     /// An empty line, which is no row.
     pub fn is_empty(&self) -> bool {
         self.fields.len() == 1 && self.fields[0].is_empty()

@@ -149,7 +149,8 @@ impl Rows {
         let all = self.good.checked_add(self.bad);
         // Each good row begins at a byte of its own, and ends behind these bytes perhaps.
         let kept = self.kept_lines <= self.kept_bytes && self.kept_bytes <= bytes.saturating_mul(RECORD_BYTES_MAX);
-        let is_row = |row: &BadRow| row.lines_before <= lines && row.bytes <= RECORD_BYTES_MAX && row.lines <= row.bytes + 1;
+        let is_row =
+            |row: &BadRow| row.lines_before <= lines && row.bytes <= RECORD_BYTES_MAX && row.lines <= row.bytes + 1;
         let named = self.named.len() <= BAD_ROWS_NAMED_MAX && self.named.len() as u64 <= self.bad;
         let gramian = |gramian: &Gramian| gramian.has_columns(self.columns.len()) && gramian.rows() <= self.good;
         all.is_some_and(|all| all <= bytes)

@@ -17,7 +17,7 @@ use forebay_wire::QueryDraft;
 
 use super::collect::PassOptions;
 use super::contents::Contents;
-use super::normalised::{NormalisedColumn, Run, each_values, lines};
+use super::normalised::{NormalisedColumn, Run, column_mode, each_values, lines};
 
 /// Drafts at once: one a query.
 const DRAFTS_MAX: usize = 16;
@@ -94,8 +94,7 @@ impl Drafts {
             return Err(Errno::EBUSY);
         }
         let draft = LandingPlace::open(directory)?.draft(&output, NUMBERS_FROM + u128::from(asked.number))?;
-        // Who may not read the column's file may not read the column.
-        let made = draft.file().set_permissions(Permissions::from_mode(mode & 0o666 | 0o600));
+        let made = draft.file().set_permissions(Permissions::from_mode(column_mode(mode)));
         made.and_then(|()| draft.file().write_all(&asked.head)).map_err(|error| Errno::of(&error))?;
         Ok(OpenDraft { draft, output, generation, next: 0, rows: 0 })
     }

@@ -24,7 +24,9 @@ pub use contents::Contents;
 pub use drafts::draft_path;
 pub use node_parts::{Holder, Holds, bytes_of, decode_part};
 pub(crate) use node_parts::{QueryParts, collected, text_of};
-pub use normalised::{NormalisedColumn, Run, Unfinished, encoded_values, lines_of_encoded, write_normalised};
+pub use normalised::{
+    NormalisedColumn, Run, Unfinished, column_mode, encoded_values, lines_of_encoded, write_normalised,
+};
 pub use processors::cores_for;
 pub use program::sql_program;
 pub use source::{FileSource, block_count};

@@ -1,9 +1,9 @@
 //! The values of a column, normalised, and the file that they make: by a temporary name and a rename, so that whoever finds it
 //! finds all of it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -118,7 +118,7 @@ pub fn write_normalised(
     output: &Path,
     options: PassOptions<'_>,
 ) -> anyhow::Result<()> {
-    let mut file = Unfinished::create(output)?;
+    let mut file = Unfinished::create(output, Some(column_mode(source.mode())))?;
     file.write(column.head().as_bytes())?;
     let run = Run { first: 0, end: block_count(source.bytes()), begins_quoted: false };
     each_values(source, column, run, options, |values| lines(values.into_iter()), |text| file.write(&text))?;
@@ -145,23 +145,33 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
+/// The mode of a column's file, for that of the file that the column is of: who may not read that may not read the column.
+#[must_use]
+pub fn column_mode(source_mode: u32) -> u32 {
+    source_mode & 0o666 | 0o600
+}
+
 /// A file under its temporary name, which goes with it unless it is finished.
-pub struct Unfinished<'a> {
-    output: &'a Path,
+pub struct Unfinished {
+    output: PathBuf,
     path: PathBuf,
     file: File,
 }
 
-impl<'a> Unfinished<'a> {
-    /// One that is to be `output`.
+impl Unfinished {
+    /// One that is to be `output`, of this mode, whatever the umask; without one as the umask has it.
     ///
     /// # Errors
     /// It cannot be made there.
-    pub fn create(output: &'a Path) -> anyhow::Result<Self> {
+    pub fn create(output: &Path, mode: Option<u32>) -> anyhow::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         let path = output.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&path);
-        Ok(Self { output, path, file: file.with_context(|| not_written(output))? })
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&path);
+        let unfinished = Self { output: output.to_owned(), path, file: file.with_context(|| not_written(output))? };
+        if let Some(mode) = mode {
+            unfinished.file.set_permissions(Permissions::from_mode(mode)).with_context(|| not_written(output))?;
+        }
+        Ok(unfinished)
     }
 
     /// Appends to it.
@@ -169,7 +179,7 @@ impl<'a> Unfinished<'a> {
     /// # Errors
     /// It cannot be written.
     pub fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
-        self.file.write_all(text).with_context(|| not_written(self.output))
+        self.file.write_all(text).with_context(|| not_written(&self.output))
     }
 
     /// Gives it its name, durably.
@@ -179,7 +189,7 @@ impl<'a> Unfinished<'a> {
     pub fn finish(self) -> anyhow::Result<()> {
         let finished = || {
             self.file.sync_all()?;
-            fs::rename(&self.path, self.output)?;
+            fs::rename(&self.path, &self.output)?;
             let directory = self.output.parent().filter(|parent| !parent.as_os_str().is_empty());
             match File::open(directory.unwrap_or(Path::new(".")))?.sync_all() {
                 // A file system that cannot make names durable does it anyway, or never.
@@ -187,7 +197,7 @@ impl<'a> Unfinished<'a> {
                 synced => synced,
             }
         };
-        finished().with_context(|| not_written(self.output))
+        finished().with_context(|| not_written(&self.output))
     }
 }
 
@@ -195,7 +205,7 @@ fn not_written(output: &Path) -> String {
     format!("{} cannot be written", output.display())
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
         // After the rename there is nothing of this name.
         let _ = fs::remove_file(&self.path);

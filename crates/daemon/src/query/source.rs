@@ -1,6 +1,7 @@
 //! A file that is asked about, in the generation that it was opened in.
 
 use std::fs::{File, Metadata};
+use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -13,11 +14,17 @@ use super::contents::Contents;
 /// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
 const WINDOW_BYTES: usize = 256 << 10;
 
+/// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
+const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+
 /// An open file.
 pub struct FileSource {
     path: PathBuf,
     file: File,
     generation: Generation,
+    mode: u32,
+    /// All of a file that has bytes though its size is 0.
+    held: Option<Vec<u8>>,
 }
 
 /// What changes when a file does.
@@ -52,8 +59,23 @@ impl FileSource {
             bail!("{} is not a regular file", path.display());
         }
         let file = File::open(path).with_context(context)?;
-        let generation = Generation::of(&file.metadata().with_context(context)?);
-        Ok(Self { path: path.to_owned(), file, generation })
+        let metadata = file.metadata().with_context(context)?;
+        let generation = Generation::of(&metadata);
+        let held = if generation.bytes == 0 { read_to_end(&file).with_context(context)? } else { vec![] };
+        if held.len() as u64 > UNSIZED_BYTES_MAX {
+            bail!(
+                "{} has more than {} MiB, though its size is 0; copy it first, and query the copy",
+                path.display(),
+                UNSIZED_BYTES_MAX >> 20
+            );
+        }
+        let held = (!held.is_empty()).then_some(held);
+        Ok(Self { path: path.to_owned(), file, generation, mode: metadata.mode(), held })
+    }
+
+    /// Its mode, as `stat` has it.
+    pub fn mode(&self) -> u32 {
+        self.mode
     }
 
     /// As it was opened.
@@ -84,19 +106,35 @@ impl FileSource {
         }
     }
 
-    /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen.
+    /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen. Files that make their
+    /// contents up when they are read are not.
     pub fn is_version(&self, other: &forebay_types::Generation) -> bool {
+        if self.held.is_some() {
+            return false;
+        }
         let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
         (other.size_bytes, modified) == (self.generation.bytes, self.generation.modified)
     }
 }
 
+/// What a file has, up to a byte more than may be held.
+fn read_to_end(file: &File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    file.take(UNSIZED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl Contents for FileSource {
     fn bytes(&self) -> u64 {
-        self.generation.bytes
+        self.held.as_ref().map_or(self.generation.bytes, |held| held.len() as u64)
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        if let Some(held) = &self.held {
+            // What lies within the file's size lies within what is held.
+            buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
+            return Ok(());
+        }
         let mut at = 0;
         while at < buffer.len() {
             match self.file.read_at(&mut buffer[at..], offset + at as u64) {

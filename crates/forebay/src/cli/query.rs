@@ -11,7 +11,7 @@ use crate::settings::GivenForJob;
 /// `query`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "OP: count-lines, stats (count, sum, mean, min, max, variance, deviation), gramian (A^T A), digits, entropy, \
+    after_help = "OP: count-lines, stats (count, sum, mean, min, max; variance and deviation, which divide by the count), gramian (A^T A), digits, entropy, \
                   normalise. Several run in one pass: stats,entropy. A column is numeric if its first non-missing \
                   field is a number; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
                   1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
@@ -31,7 +31,7 @@ pub struct QueryArguments {
     /// Columns, by name, or by number from 1 [default: all numeric columns]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub columns: Vec<String>,
-    /// Whether the first record has the column names; auto: it does if it has no number
+    /// Whether the first record has the column names; auto: it does if it has no number (inf and nan are none here)
     #[arg(long, value_enum, default_value = "auto")]
     pub header: HeaderChoice,
     /// Field separator: one character, or tab

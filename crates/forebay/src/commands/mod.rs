@@ -31,6 +31,7 @@ mod query_dealing;
 mod query_near;
 mod query_normalise;
 mod query_plot;
+mod query_plot_file;
 mod query_png;
 mod query_progress;
 mod query_shown;

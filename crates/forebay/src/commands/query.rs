@@ -3,23 +3,21 @@
 //! The core parses and sums (`forebay_query`), `forebay_daemon::query` reads; here is decided which files make one table,
 //! what bad rows mean, and what is shown.
 
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use forebay_daemon::query::{Contents, FileSource, PassOptions};
 use forebay_query::{Collected, Operator, State};
 
 use crate::cli::{OnError, QueryArguments};
-use crate::commands::query_answer::Answer;
+use crate::commands::query_answer::{Answer, FirstRecord};
 use crate::commands::query_bad_rows::named;
 use crate::commands::query_column::Answered;
 use crate::commands::query_normalise::{normalise, outputs};
-use crate::commands::query_plot::plot;
+use crate::commands::query_plot_file::PlotFile;
 use crate::commands::query_progress::Progress;
 use crate::commands::query_shown::{in_json, print};
 use crate::commands::query_sql::{become_sql, is_sql};
@@ -44,9 +42,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         true => outputs(arguments)?,
         false => vec![],
     };
-    let plotted = arguments.plot.as_ref().map(|path| (path, fs::File::create(path)));
-    let plotted = plotted.map(|(path, file)| Ok::<_, anyhow::Error>((path, file.with_context(|| not_plotted(path))?)));
-    let plotted = plotted.transpose()?;
+    let plotted = arguments.plot.as_ref().map(|path| PlotFile::begin(path, &sources, &outputs)).transpose()?;
     let passes = if outputs.is_empty() { 1 } else { 2 };
     let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
     let progress = Progress::begin(all_bytes);
@@ -63,12 +59,16 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     let bad_extent = table.as_ref().map_or((0, 0), |table| table.bad_extent(&answered));
+    let left_out = table.as_ref().and_then(|table| table.left_out(arguments, &operators));
+    let first_records = table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect();
     let names = table.map_or_else(Vec::new, |table| table.names());
     let answer = Answer {
         operators,
         files: sources.len(),
         state,
         bad_extent,
+        first_records,
+        left_out,
         names,
         normalised: outputs.into_iter().zip(written).collect(),
         makings,
@@ -80,14 +80,10 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     } else {
         print(&answer);
     }
-    if let Some((path, mut file)) = plotted {
-        std::io::Write::write_all(&mut file, &plot(&answer, path)).with_context(|| not_plotted(path))?;
+    if let Some(file) = plotted {
+        file.finish(&answer)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn not_plotted(path: &Path) -> String {
-    format!("the plot cannot be written to {}", path.display())
 }
 
 fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {

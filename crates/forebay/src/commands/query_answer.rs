@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_query::{Operator, State};
+use forebay_query::{Operator, Schema, State};
 
 use crate::commands::query_column::Written;
 use crate::commands::query_where::Makings;
@@ -17,6 +17,10 @@ pub struct Answer {
     pub state: State,
     /// Lines and bytes that bad rows cover.
     pub bad_extent: (u64, u64),
+    /// What the first record of each file was taken for.
+    pub first_records: Vec<FirstRecord>,
+    /// Columns that are not numeric, with their first values; None if columns were named, or none is shown.
+    pub left_out: Option<Vec<(String, Option<String>)>>,
     /// Of the columns that were asked for.
     pub names: Vec<String>,
     /// Outputs, if a column was normalised, and who wrote them.
@@ -25,6 +29,22 @@ pub struct Answer {
     /// Whether it is to be shown who read, and why.
     pub explains: bool,
     pub took: Duration,
+}
+
+/// A file's first record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FirstRecord {
+    /// It has the names of the columns; else it is a row.
+    pub has_names: bool,
+    /// It may be the other thing.
+    pub is_in_doubt: bool,
+}
+
+impl FirstRecord {
+    /// That of a file.
+    pub fn of(schema: &Schema) -> Self {
+        Self { has_names: schema.has_header, is_in_doubt: schema.is_header_in_doubt }
+    }
 }
 
 impl Answer {

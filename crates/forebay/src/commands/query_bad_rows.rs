@@ -17,9 +17,8 @@ pub fn named(sources: &[FileSource], states: &[&State], names: &[String]) -> Opt
     let of_file = |(source, state): (&FileSource, &&State)| {
         let file = source.path().display().to_string();
         let rows = state.rows.iter().flat_map(|rows| rows.named.clone()).collect::<Vec<_>>();
-        rows.into_iter().map(move |row| {
-            format!("{file} line {}: {}{}", row.lines_before + 1, fault(&row, names), covered(&row))
-        })
+        rows.into_iter()
+            .map(move |row| format!("{file} line {}: {}{}", row.lines_before + 1, fault(&row, names), covered(&row)))
     };
     let mut lines: Vec<String> = sources.iter().zip(states).flat_map(of_file).take(NAMED_MAX).collect();
     let more = bad - lines.len() as u64;

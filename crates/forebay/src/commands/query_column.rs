@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow, ensure};
 use forebay_daemon::query::{
     Contents, FileSource, Holder, Holds, NormalisedColumn, PassOptions, Run, Unfinished, block_count, bytes_of,
-    draft_path, encoded_values, lines_of_encoded,
+    column_mode, draft_path, encoded_values, lines_of_encoded,
 };
 use forebay_daemon::{AskedColumn, AskedDraft};
 use forebay_query::limits::BLOCK_BYTES;
@@ -133,7 +133,7 @@ impl Reread {
     /// Has the nodes make the values, and writes them.
     fn write_here(&self, holders: &[Holder], asked: &Asked<'_>) -> anyhow::Result<Made> {
         let Asked { source, column, output, rows, options } = *asked;
-        let mut file = Unfinished::create(output)?;
+        let mut file = Unfinished::create(output, Some(column_mode(source.mode())))?;
         file.write(column.head().as_bytes())?;
         let threads = holders.iter().map(|holder| holder.threads).sum::<usize>() + options.threads;
         let lines = InOrder::new(block_count(source.bytes()), (threads * WINDOW_EACH) as u64);
@@ -204,7 +204,7 @@ fn give_up(dealing: &Dealing<'_, ColumnPieces>) {
 }
 
 /// Writes lines in the order of the blocks; how many there are.
-fn write_in_order(dealing: &Dealing<'_, ColumnPieces>, file: &mut Unfinished<'_>) -> anyhow::Result<u64> {
+fn write_in_order(dealing: &Dealing<'_, ColumnPieces>, file: &mut Unfinished) -> anyhow::Result<u64> {
     let mut written = 0;
     loop {
         let next = dealing.wait(|pieces| match pieces.lines.deliver() {

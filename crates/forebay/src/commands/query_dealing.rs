@@ -21,6 +21,7 @@ use forebay_query::{InOrder, Pace, Part, PartState, Parts, Side};
 use serde_json::Value;
 
 use crate::control;
+use crate::output::without_controls;
 
 /// Pieces that are asked of a node at once beyond those that it makes: the next is there when one is done.
 const AHEAD: usize = 1;
@@ -156,7 +157,7 @@ impl Made {
     /// Says which nodes were lost.
     pub fn note_lost(&self) {
         for lost in &self.lost {
-            eprintln!("forebay: note: {lost}; other nodes computed its parts");
+            eprintln!("forebay: note: {}; other nodes computed its parts", without_controls(lost));
         }
     }
 }

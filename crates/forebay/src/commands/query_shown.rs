@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use forebay_query::{Choice, ColumnSummary, Operator, Prediction};
+use forebay_query::{Choice, ColumnSummary, Operator, Prediction, shown_name};
 use serde_json::{Map, Value, json};
 
 use crate::columns;
-use crate::commands::query_answer::Answer;
+use crate::commands::query_answer::{Answer, FirstRecord};
 use crate::commands::query_where::Makings;
-use crate::output::say;
+use crate::output::{say, shown_path};
 
 /// The answer as JSON. JSON has no infinities: they are strings, and what is no number is null.
 pub fn in_json(answer: &Answer) -> Value {
@@ -20,7 +20,12 @@ pub fn in_json(answer: &Answer) -> Value {
     if answer.has(Operator::CountLines) {
         say("lines", json!(state.lines));
     }
+    if let Some(left_out) = &answer.left_out {
+        let column = |(name, value): &(String, Option<String>)| json!({"name": name, "first_value": value});
+        say("left_out", left_out.iter().map(column).collect());
+    }
     if let Some(rows) = &state.rows {
+        say("first_record", first_record(&answer.first_records));
         say("rows", json!(rows.good));
         say("bad_rows", json!(rows.bad));
         say("bad_lines", json!(answer.bad_extent.0));
@@ -76,6 +81,13 @@ fn normalised(answer: &Answer, column: &forebay_query::Column) -> Value {
         said["made_by"] = made_by(&answer.values_made_by());
     }
     said
+}
+
+/// What the first record was taken for, in one word if it is the same of all files.
+fn first_record(records: &[FirstRecord]) -> Value {
+    let words = || records.iter().map(|record| json!(if record.has_names { "header" } else { "data" }));
+    let is_one = records.iter().all(|record| Some(record.has_names) == records.first().map(|first| first.has_names));
+    if is_one { words().next().unwrap_or_default() } else { words().collect() }
 }
 
 /// The only one, or all of them.
@@ -135,18 +147,21 @@ pub fn print(answer: &Answer) {
         }
     }
     say!("{}", facts.join(", "));
+    doubts(answer).iter().for_each(|doubt| say!("{doubt}"));
+    let names: Vec<String> = answer.names.iter().map(|name| shown_name(name)).collect();
     if let Some(rows) = &state.rows {
         if answer.has(Operator::Stats) {
             let head = ["column", "count", "missing", "sum", "mean", "min", "max", "variance", "deviation"];
             let row = |(name, column): (&String, &forebay_query::Column)| stats_row(name, &column.summary());
-            table(head.map(str::to_owned).to_vec(), answer.names.iter().zip(&rows.columns).map(row).collect());
+            table(head.map(str::to_owned).to_vec(), names.iter().zip(&rows.columns).map(row).collect());
+            say!("variance and deviation divide by the count, not by the count - 1");
         }
         if let Some(gramian) = &rows.gramian {
-            let head = std::iter::once("A^T A".to_owned()).chain(answer.names.iter().cloned()).collect();
+            let head = std::iter::once("A^T A".to_owned()).chain(names.iter().cloned()).collect();
             let row = |(name, values): (&String, Vec<f64>)| {
                 std::iter::once(name.clone()).chain(values.into_iter().map(short)).collect()
             };
-            table(head, answer.names.iter().zip(gramian.matrix()).map(row).collect());
+            table(head, names.iter().zip(gramian.matrix()).map(row).collect());
         }
     }
     if let Some(counts) = &state.byte_counts {
@@ -163,8 +178,42 @@ pub fn print(answer: &Answer) {
     }
     for (output, written) in &answer.normalised {
         let by = written.by.map_or_else(String::new, |node| format!(" (written by node {node})"));
-        say!("\nnormalised column {}: {}{by}", answer.names[0], output.display());
+        say!("\nnormalised column {}: {}{by}", names[0], shown_path(output));
     }
+}
+
+/// What somebody might take otherwise: the first record, and columns that are not there.
+fn doubts(answer: &Answer) -> Vec<String> {
+    /// Columns that are named: as many as a person reads.
+    const NAMED_MAX: usize = 8;
+    let mut said = vec![];
+    let in_doubt: Vec<_> = answer.first_records.iter().filter(|record| record.is_in_doubt).collect();
+    for (has_names, taken) in [
+        (
+            false,
+            "first record: data, though it has text and numbers; --header yes takes it for the names of the columns",
+        ),
+        (true, "first record: names of the columns, though inf and nan are numbers; --header no takes it for data"),
+    ] {
+        match in_doubt.iter().filter(|record| record.has_names == has_names).count() {
+            0 => {}
+            _ if answer.files == 1 => said.push(taken.to_owned()),
+            files => said.push(format!("{taken} ({files} of {} files)", answer.files)),
+        }
+    }
+    if let Some(left_out) = answer.left_out.as_ref().filter(|left_out| !left_out.is_empty()) {
+        let reason = |(name, value): &(String, Option<String>)| match value {
+            Some(value) => format!("{}: first value is {value:?}", shown_name(name)),
+            None => format!("{}: no value", shown_name(name)),
+        };
+        let mut parts = vec![format!("{} of {} columns", answer.names.len(), answer.names.len() + left_out.len())];
+        parts.extend(left_out.iter().take(NAMED_MAX).map(reason));
+        if left_out.len() > NAMED_MAX {
+            parts.push(format!("and {} more", left_out.len() - NAMED_MAX));
+        }
+        said.push(parts.join("; "));
+    }
+    said
 }
 
 fn counted(number: u64, noun: &str) -> String {

@@ -1,6 +1,7 @@
 //! `query` on one host: what it says, and what it writes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ fn all_operators_are_one_answer() {
     let third = 8.0f64 / 3.0;
     let expected = json!({
         "files": 2, "bytes": 51, "lines": 7, "rows": 3, "bad_rows": 1, "bad_lines": 1, "bad_bytes": 10, "where": "host",
+        "first_record": "header", "left_out": [{"name": "note", "first_value": "x,\ny"}],
         "columns": [
             {"name": "a", "count": 3, "missing": 0, "sum": 9.0, "mean": 3.0, "min": 1.0, "max": 5.0,
              "variance": third, "deviation": third.sqrt()},
@@ -50,7 +52,7 @@ fn all_operators_are_one_answer() {
     let lines = timeless(ask(&place, &["count-lines", text(&one)]));
     assert_eq!(lines, json!({"files": 1, "bytes": 24, "lines": 4, "where": "host"}));
     let shown = place.succeeds(&["query", "stats,gramian,digits,entropy", text(&one)]);
-    for part in ["24 bytes, 2 rows", "A^T A", "digit 9", "entropy: 3.", "deviation"] {
+    for part in ["24 bytes, 2 rows", "A^T A", "divide by the count", "digit 9", "entropy: 3.", "deviation"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }
@@ -150,7 +152,8 @@ fn two_lone_quotes_swallow_no_rows_in_silence() {
     };
     fs::write(&file, format!("x,note\n{}", (0..1000).map(row).collect::<String>())).unwrap();
     let said = place.fails(1, &["query", "stats", text(&file)]);
-    let words = ["1 row is bad", "pipes.csv line 102: a quote inside an unquoted field", "\"note\"", "covers 801 lines"];
+    let words =
+        ["1 row is bad", "pipes.csv line 102: a quote inside an unquoted field", "\"note\"", "covers 801 lines"];
     words.iter().for_each(|word| assert!(said.contains(word), "{said}"));
     let skip = ["stats", "--on-error", "skip", text(&file)];
     let said = ask(&place, &skip);
@@ -159,6 +162,129 @@ fn two_lone_quotes_swallow_no_rows_in_silence() {
     assert_eq!((&said["bad_lines"], &said["bad_bytes"]), (&json!(801), &json!(bytes)), "{said}");
     let shown = place.succeeds(&[&["query"], &skip[..]].concat());
     assert!(shown.contains("199 rows, 1 bad row left out (801 lines, 7,215 bytes)"), "{shown}");
+}
+
+#[test]
+fn a_first_record_in_doubt_is_said_to_be_data_or_names() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    let about = |contents: &str, more: &[&str]| {
+        fs::write(&file, contents).unwrap();
+        let arguments = [&["stats", text(&file)], more].concat();
+        (ask(&place, &arguments), place.succeeds(&[&["query"], &arguments[..]].concat()))
+    };
+    let (said, shown) = about("state,2021\nx,5\ny,6\n", &[]);
+    assert_eq!((&said["first_record"], &said["rows"]), (&json!("data"), &json!(3)), "{said}");
+    assert!(shown.contains("first record: data") && shown.contains("--header yes"), "{shown}");
+    let (said, shown) = about("state,2021\nx,5\ny,6\n", &["--header", "yes"]);
+    assert_eq!((&said["first_record"], &said["columns"][0]["sum"]), (&json!("header"), &json!(11.0)), "{said}");
+    assert!(!shown.contains("first record"), "{shown}");
+    let (said, shown) = about("a,inf\n1,2\n", &[]);
+    assert_eq!((&said["first_record"], &said["columns"][1]["name"]), (&json!("header"), &json!("inf")), "{said}");
+    assert!(shown.contains("first record: names") && shown.contains("--header no"), "{shown}");
+    let other = place.path("u.csv");
+    fs::write(&other, "3,4\n").unwrap();
+    let (said, shown) = about("a,inf\n1,2\n", &[text(&other)]);
+    assert_eq!(said["first_record"], json!(["header", "data"]));
+    assert!(shown.contains("(1 of 2 files)"), "{shown}");
+}
+
+#[test]
+fn columns_that_are_left_out_are_named() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "a,b,c\nNA,1,\n2,3,\n").unwrap();
+    let shown = place.succeeds(&["query", "stats", text(&file)]);
+    assert!(shown.contains("\n1 of 3 columns; a: first value is \"NA\"; c: no value\n"), "{shown}");
+    let left_out = json!([{"name": "a", "first_value": "NA"}, {"name": "c", "first_value": null}]);
+    assert_eq!(ask(&place, &["stats", text(&file)])["left_out"], left_out);
+    assert_eq!(ask(&place, &["stats", text(&file), "--columns", "b"])["left_out"], Value::Null, "nothing is");
+    // Of several files, the first that has a value decides.
+    let other = place.path("u.csv");
+    fs::write(&other, "a,b,c\n4,5,x\n").unwrap();
+    let said = ask(&place, &["stats", text(&file), text(&other)]);
+    assert_eq!(said["left_out"], json!([{"name": "a", "first_value": "NA"}, {"name": "c", "first_value": "x"}]));
+    let many = place.path("many.csv");
+    fs::write(&many, format!("{}1\n", "x,".repeat(40))).unwrap();
+    let shown = place.succeeds(&["query", "stats", text(&many)]);
+    assert!(shown.contains("1 of 41 columns; 1: first") && shown.contains("; and 32 more\n"), "{shown}");
+}
+
+#[test]
+fn carriage_returns_alone_are_refused() {
+    let place = Place::new();
+    let file = place.path("mac.csv");
+    fs::write(&file, "a,b\r1,2\r3,4\r").unwrap();
+    let said = place.fails(1, &["query", "stats", text(&file)]);
+    assert!(said.contains("mac.csv") && said.contains("carriage returns alone") && said.contains("tr '\\r'"), "{said}");
+}
+
+/// Their size is 0, whatever they have.
+#[test]
+fn files_of_proc_are_read_to_their_end() {
+    let place = Place::new();
+    let contents = fs::read("/proc/version").unwrap();
+    assert_eq!((fs::metadata("/proc/version").unwrap().len(), contents.last()), (0, Some(&b'\n')));
+    let said = ask(&place, &["count-lines,entropy", "/proc/version"]);
+    assert_eq!((&said["bytes"], &said["lines"]), (&json!(contents.len()), &json!(1)), "{said}");
+    let said = ask(&place, &["stats", "--delimiter", " ", "/proc/uptime"]);
+    assert!(said["rows"] == 1 && said["columns"][0]["sum"].as_f64() > Some(0.0), "{said}");
+    let empty = place.path("empty");
+    fs::write(&empty, "").unwrap();
+    assert_eq!(ask(&place, &["count-lines", text(&empty)])["bytes"], 0);
+}
+
+#[test]
+fn names_are_shown_short_and_without_control_characters() {
+    let place = Place::new();
+    let file = place.path("red\x1b[31m.csv");
+    let long = "n".repeat(70_000);
+    fs::write(&file, format!("\x1b]0;x\x07,{long}\n-1,2\n3,5\n")).unwrap();
+    let shown = place.succeeds(&["query", "stats,gramian,normalise", text(&file)]);
+    assert!(!shown.contains('\x1b') && !shown.contains('\x07'), "{shown}");
+    assert!(shown.contains("\\u{1b}]0;x\\u{7}") && shown.contains("nnn...") && shown.len() < 4000, "{shown}");
+    let said = ask(&place, &["stats", text(&file)]);
+    assert_eq!((&said["columns"][0]["name"], &said["columns"][1]["name"]), (&json!("\x1b]0;x\x07"), &json!(long)));
+    fs::write(&file, "a,\x1b[2J\n1,2\n1,x\n").unwrap();
+    for arguments in [&["stats"][..], &["stats", "--columns", "c"]] {
+        let said = place.fails(1, &[&["query"], arguments, &[text(&file)]].concat());
+        assert!(!said.contains('\x1b') && said.contains("red\\u{1b}[31m.csv"), "{said}");
+    }
+}
+
+#[test]
+fn a_column_has_the_mode_of_its_file() {
+    let place = Place::new();
+    let (file, output) = (place.path("t.csv"), place.path("t.normalised.csv"));
+    fs::write(&file, "x\n1\n2\n").unwrap();
+    for (mode, wanted) in [(0o600, 0o600), (0o640, 0o640), (0o755, 0o644), (0o400, 0o600), (0o666, 0o666)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        ask(&place, &["normalise", text(&file)]);
+        assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, wanted, "of {mode:o}");
+    }
+}
+
+#[test]
+fn a_plot_replaces_a_picture_only_when_it_is_there() {
+    let place = Place::new();
+    let (file, plot, link) = (place.path("t.csv"), place.path("p.svg"), place.path("link.svg"));
+    fs::write(&file, "x\n1\n2\nword\n").unwrap();
+    fs::write(&plot, "an old picture").unwrap();
+    fs::set_permissions(&plot, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&plot, &link).unwrap();
+    let said = place.fails(1, &["query", "gramian", text(&file), "--plot", text(&link)]);
+    assert!(said.contains("1 row is bad"), "{said}");
+    assert_eq!(fs::read_to_string(&plot).unwrap(), "an old picture");
+    let onto_itself = place.fails(1, &["query", "digits", text(&file), "--plot", text(&file)]);
+    assert!(onto_itself.contains("is read or written by this query"), "{onto_itself}");
+    assert!(fs::read_to_string(&file).unwrap().ends_with("word\n"));
+    place.succeeds(&["query", "gramian", "--on-error", "skip", text(&file), "--plot", text(&link)]);
+    assert!(fs::read_to_string(&plot).unwrap().starts_with("<svg ") && link.is_symlink());
+    assert_eq!(fs::metadata(&plot).unwrap().permissions().mode() & 0o777, 0o600);
+    let said = place.succeeds(&["query", "digits", "--json", text(&file), "--plot", "/dev/null"]);
+    assert!(said.contains("digits"));
+    let names = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.ends_with(".part")).count(), 0);
 }
 
 #[test]

@@ -184,7 +184,10 @@ fn a_quote_that_opens_no_field_makes_a_row_bad() {
     // Two lone quotes: all between them is one record, and the answer says how much that is.
     let swallowed = format!("5,6\" pipe\n{}7,8\" pipe\n", "9,10\n".repeat(800));
     let found = fault(&swallowed);
-    assert_eq!((found.fault, found.lines, found.bytes), (Fault::MisplacedQuote { column: 1 }, 802, swallowed.len() as u64));
+    assert_eq!(
+        (found.fault, found.lines, found.bytes),
+        (Fault::MisplacedQuote { column: 1 }, 802, swallowed.len() as u64)
+    );
     // Blanks around quotes, doubled quotes and empty fields are as they were.
     assert_eq!(sums("a,b\n \"1\"\t,\"\"\n\" 3 \",\"4\"\r\n\"\", \"\"\n"), [(2, 1, 4.0), (1, 2, 4.0)]);
     assert_eq!(rows("a,b\n1,2\n1,\"\"\"\"\n").named[0].fault, Fault::Text { column: 1, text: "\"\"\"\"".to_owned() });
