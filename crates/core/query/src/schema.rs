@@ -68,6 +68,8 @@ pub struct Probe {
     /// Newlines up to the end of the first record, while that is looked for.
     lines: u64,
     schema: Option<Schema>,
+    /// The same by what badly quoted rows hold: for a table that has no others, so that these are named.
+    doubtful: Option<Schema>,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -75,7 +77,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 impl Probe {
     /// A search that begins.
     pub fn new(dialect: Dialect, header: Header) -> Self {
-        Self { dialect, header, offset: 0, begin: 0, lines: 0, schema: None }
+        Self { dialect, header, offset: 0, begin: 0, lines: 0, schema: None, doubtful: None }
     }
 
     /// Where the bytes are that it wants to see.
@@ -95,7 +97,8 @@ impl Probe {
             let rest = &window[at..];
             let record = self.dialect.record(rest, FIELDS_MAX);
             if self.schema.is_none() && has_lone_return(&rest[..record.len]) {
-                return Err(QueryError::CarriageReturns);
+                let is_text = !rest[..record.len].contains(&0);
+                return Err(if is_text { QueryError::CarriageReturns } else { QueryError::NotText });
             }
             if !record.is_ended && !is_end {
                 if record.len as u64 > RECORD_BYTES_MAX {
@@ -126,7 +129,11 @@ impl Probe {
 
     /// The schema; None if there was no record.
     pub fn finish(self) -> Option<Schema> {
-        self.schema
+        let is_unknown = |schema: &Schema| schema.numeric.iter().all(Option::is_none);
+        match self.schema {
+            Some(schema) if is_unknown(&schema) => self.doubtful.or(Some(schema)),
+            schema => schema,
+        }
     }
 
     fn is_known(&self) -> bool {
@@ -143,9 +150,11 @@ impl Probe {
             }
             return Ok(());
         };
-        // A bad row says nothing about columns.
-        if record.fields.len() == schema.numeric.len() && record.misplaced_quote.is_none() && !is_open {
-            learn(schema, &record.fields);
+        // Other bad rows say nothing about columns.
+        if record.fields.len() == schema.numeric.len() {
+            let is_bad = record.misplaced_quote.is_some() || is_open;
+            let doubtful = is_bad.then(|| self.doubtful.get_or_insert_with(|| schema.clone()));
+            learn(doubtful.unwrap_or(schema), &record.fields);
         }
         Ok(())
     }

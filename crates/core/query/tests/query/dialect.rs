@@ -199,9 +199,16 @@ fn a_first_record_whose_quotes_are_misplaced_is_no_table() {
     assert_eq!(error("a,5\" pipe\n1,2\n3,4\" pipe\n5,6\n"), QueryError::MisplacedQuote(2));
     assert_eq!(error("\"a\"b,c\n1,2\n"), QueryError::MisplacedQuote(1));
     assert_eq!(error("\"a,b\n1,2\n"), QueryError::OpenQuote);
-    // What a bad row holds says nothing about columns.
+    // What a bad row holds says nothing about columns of which others have values.
     assert_eq!(schema(b"a,b\n,x\"y\"\n,3\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
     assert_eq!(schema(b"a,b\n,3\n,\"x\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
+    // Where there are no others, it is named.
+    for (text, fault) in
+        [("a,b\n1,\"2\n3,4\n", Fault::OpenQuote), ("a,b\n1,2\" pipe \"\n", Fault::MisplacedQuote { column: 1 })]
+    {
+        let found = whole(text.as_bytes(), 100, EVERYTHING).unwrap().rows.unwrap();
+        assert_eq!((found.good, found.bad, &found.named[0].fault), (0, 1, &fault), "{text:?}");
+    }
 }
 
 #[test]
@@ -271,6 +278,7 @@ fn what_is_no_table() {
     assert_eq!(error(b""), QueryError::Empty);
     assert_eq!(error(b"\n\n"), QueryError::Empty);
     assert_eq!(error(b"\x7fELF\0\0\0,1\n"), QueryError::NotText);
+    assert_eq!(error(b"\x7fELF\r\0\0,1\n"), QueryError::NotText);
     assert_eq!(error(b"some words\nmore words\n"), QueryError::NoNumericColumn);
     assert_eq!(error(&[b','; 5000]), QueryError::TooManyFields);
     // Operators on bytes need no table.
