@@ -49,13 +49,13 @@ fn names_that_are_no_job_names() {
 
 #[test]
 fn jobs_that_are_not_there() {
-    for command in ["status", "down"] {
-        let sandbox = Sandbox::new();
-        let done = call(&sandbox, &[command, "--job", &sandbox.name]);
-        fails(&sandbox, &done, FAILED, &[&sandbox.name]);
-        let done = call(&sandbox, &["explain", "--job", &sandbox.name, "/usr"]);
+    let sandbox = Sandbox::new();
+    for words in [&["status"][..], &["explain", "/usr"]] {
+        let done = call(&sandbox, &[words, &["--job", &sandbox.name]].concat());
         fails(&sandbox, &done, FAILED, &[&sandbox.name]);
     }
+    let done = call(&sandbox, &["down", "--job", &sandbox.name]).good();
+    assert!(done.text().contains(&format!("nothing to end: no job {}", sandbox.name)), "{}", done.text());
 }
 
 #[test]

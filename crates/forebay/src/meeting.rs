@@ -122,7 +122,7 @@ impl Place {
     fn make(shown: PathBuf) -> anyhow::Result<Self> {
         match DirBuilder::new().mode(0o700).create(&shown) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("cannot make {}", shown.display()));
+                Err(error).with_context(|| format!("cannot make {}", shown.display()))
             }
             _ => Self::open(shown),
         }
