@@ -69,6 +69,7 @@ fn land(
     leave(paths, &landing, &job);
     let shown = |path: &PathBuf| place.map_or_else(|| path.clone(), |place| place.shown_path(path));
     let stores: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).map(shown).collect();
+    let others: Vec<PathBuf> = others.iter().map(shown).collect();
     if arguments.json {
         say!(
             "{}",
@@ -91,7 +92,7 @@ fn land(
             say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
         }
         for store in stores {
-            let is_other = others.contains(store);
+            let is_other = others.contains(&store);
             let why =
                 if is_other { ": it is of another run of the job, whose names are not in these stores" } else { "" };
             say!("  {} stays{why}", store.display());
