@@ -220,6 +220,25 @@ fn a_later_collective_call_wins_over_other_ranks() {
     }
 }
 
+/// The other call has no way to return it.
+#[test]
+fn an_error_before_another_mpi_call_is_that_of_the_next_collective_one() {
+    let (_file, path) = that_cannot_grow(500);
+    let heard = on_ranks(2, |rank| {
+        let number = rank.number() as u64;
+        let hints = [("forebay_hold", "automatic"), ("forebay_aggregation", "enable")];
+        let mut file = open(rank, &path, &hints, BOTH);
+        let held = file.write_collective(number * 1000, Some(&row(&mut [1; 100]))).is_ok();
+        let own = file.write_own().is_ok();
+        file.interrupted();
+        let next = file.write_collective(number * 100, Some(&row(&mut [2; 100])));
+        let next = next.map_err(|error| matches!(error, Error::Rank { rank: 1, errno: Errno::PERM }));
+        file.close().unwrap();
+        (held, own == (number == 0), next)
+    });
+    assert_eq!(heard, [(true, true, Err(true)); 2]);
+}
+
 /// Also the mark of a run that died while it held bytes.
 #[test]
 fn bytes_that_mpi_writes_count_for_a_mark() {
