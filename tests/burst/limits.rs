@@ -52,3 +52,21 @@ fn everything_lands_before_the_time_is_over() {
     drop(open);
     bed.job.down();
 }
+
+/// What it took to land one small file was believed of every byte: a minute became hours, and all was sent long before the end.
+#[test]
+fn a_small_file_does_not_say_how_long_a_large_one_takes() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--time-limit", "20min"]);
+    let _ = bed.shell("echo small > small").good();
+    bed.drain();
+    let _ = bed.shell("dd if=/dev/zero of=large bs=1M count=500 status=none").good();
+    let told = bed.job.status()["nodes"][0]["burst"].clone();
+    let left_ms = told["time_left_ms"].as_u64().unwrap_or_else(|| panic!("{told}"));
+    assert!(left_ms < 60_000 && told["is_in_time"] == true, "{told}");
+    bed.drain();
+    let told = bed.job.status()["nodes"][0]["burst"].clone();
+    assert!(told["drain_bytes_per_s"].as_u64().unwrap() > 10 << 20, "the rate is what was large: {told}");
+    assert_eq!((&told["time_left_ms"], &told["landed_bytes"]), (&0.into(), &(6 + (500 << 20)).into()));
+    bed.job.down();
+}

@@ -11,6 +11,7 @@
 
 mod ages;
 mod council;
+mod drain_rate;
 pub mod extents;
 mod history;
 pub mod hold;
@@ -30,6 +31,7 @@ mod unconfirmed;
 
 pub use ages::Ages;
 pub use council::{council, second_home};
+pub use drain_rate::DrainRate;
 pub use extents::Extents;
 pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};

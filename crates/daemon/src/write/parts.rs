@@ -36,7 +36,7 @@ use super::programs::requests::{Line, UnderWay};
 use super::programs::room::Room;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
-use super::time_limit::Alarm;
+use super::time_limit::{Alarm, left_of};
 use super::tree::checkpoint;
 use super::tree::council::Council;
 use super::tree::owner::{Life, Owner};
@@ -276,8 +276,9 @@ impl WriteParts {
                 parts.join();
                 if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {
                     let left = move || {
-                        let bytes = owner.tree().written().map(|extent| extent.len).sum();
-                        (bytes, meter.bytes_per_s(), ends_at.saturating_sub(owner.local.unix_time()))
+                        let left = left_of(&owner.tree());
+                        let takes = meter.time_for(left, owner.nodes.now()).0;
+                        (left.0, takes, ends_at.saturating_sub(owner.local.unix_time()))
                     };
                     let parts = &parts;
                     scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));

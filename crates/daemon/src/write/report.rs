@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::copying::Copying;
 use super::drain::landing::Progress;
 use super::parts::WriteParts;
-use super::time_limit::takes;
+use super::time_limit::left_of;
 use super::tree::owner::{Asker, Owner, backing_path};
 
 /// How long nodes that may have written to a file are asked what.
@@ -69,7 +69,7 @@ struct LandingStatus {
     landed_bytes: u64,
     /// How fast that went lately; 0 where nothing was sent.
     drain_bytes_per_s: u64,
-    /// How long what is committed takes at that rate, milliseconds; `null` where no rate is known.
+    /// How long what is committed takes, as it went lately, milliseconds; `null` where nothing was sent.
     time_left_ms: Option<u64>,
     /// What only nodes have that do not answer.
     lost_bytes: u64,
@@ -77,7 +77,7 @@ struct LandingStatus {
     second_home_behind: Option<u64>,
     /// How long the job has by its time limit; `null` without one.
     ends_in_ms: Option<u64>,
-    /// Whether all lands until then, at the rate of lately.
+    /// Whether all lands until then, as it went lately.
     is_in_time: Option<bool>,
 }
 
@@ -122,26 +122,22 @@ impl WriteParts {
         let (owner, meter) = (self.owner()?, self.meter()?);
         let (left, lost_bytes) = {
             let tree = owner.tree();
-            let left: u64 = tree.written().map(|extent| extent.len).sum();
             let lost = tree.written().filter(|extent| tree.is_lost_extent(extent));
-            (left, lost.map(|extent| extent.len).sum())
+            (left_of(&tree), lost.map(|extent| extent.len).sum())
         };
-        let rate = meter.bytes_per_s();
+        let now = owner.nodes.now();
+        let (takes, is_known) = meter.time_for(left, now);
         let ends_in = self.ends_at.map(|ends_at| ends_at.saturating_sub(self.local.unix_time()));
-        let time_left_ms = match (left, rate) {
-            (0, _) => Some(0),
-            (_, 0) => None,
-            _ => u64::try_from(u128::from(left) * 1000 / u128::from(rate)).ok(),
-        };
+        let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Some(LandingStatus {
             draining_bytes: meter.under_way_bytes(),
             landed_bytes: meter.sent_bytes(),
-            drain_bytes_per_s: rate,
-            time_left_ms,
+            drain_bytes_per_s: meter.bytes_per_s(now),
+            time_left_ms: if left.0 == 0 { Some(0) } else { is_known.then(|| in_ms(takes)) },
             lost_bytes,
             second_home_behind: owner.safe.second_home_behind(),
-            ends_in_ms: ends_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-            is_in_time: ends_in.map(|ends_in| takes(left, rate) <= ends_in),
+            ends_in_ms: ends_in.map(in_ms),
+            is_in_time: ends_in.map(|ends_in| takes <= ends_in),
         })
     }
 

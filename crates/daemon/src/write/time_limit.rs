@@ -6,11 +6,10 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use forebay_write::Tree;
+
 /// How often is looked.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// What is believed of a backing file system that nothing was sent to yet.
-const RATE_UNKNOWN: u64 = 100_000_000;
 
 /// What the last seconds are for: names, the end of the daemons, a clock that is behind.
 const SPARE: Duration = Duration::from_secs(30);
@@ -32,36 +31,35 @@ impl Alarm {
         self.over.notify_all();
     }
 
-    /// Looks until `end`, and drains when it is time. `left` tells how many bytes have not landed, how many a second land, and
+    /// Looks until `end`, and drains when it is time. `left` tells how many bytes have not landed, how long they take, and
     /// how much time there is.
-    pub fn watch(&self, left: impl Fn() -> (u64, u64, Duration), drain: impl Fn()) {
+    pub fn watch(&self, left: impl Fn() -> (u64, Duration, Duration), drain: impl Fn()) {
         let mut has_begun = false;
         loop {
             let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
             if *self.over.wait_timeout(is_over, EVERY).unwrap_or_else(PoisonError::into_inner).0 {
                 return;
             }
-            let (bytes, rate, time) = left();
-            if !is_time(bytes, rate, time) {
+            let (bytes, takes, time) = left();
+            if !is_time(takes, time) {
                 continue;
             }
             if !std::mem::replace(&mut has_begun, true) {
-                tracing::warn!(bytes, bytes_per_s = rate, ?time, "the time limit is near: everything is landed now");
+                tracing::warn!(bytes, ?takes, ?time, "the time limit is near: everything is landed now");
             }
             drain();
         }
     }
 }
 
-/// How long what is left takes.
-pub fn takes(bytes: u64, bytes_per_s: u64) -> Duration {
-    let rate = if bytes_per_s == 0 { RATE_UNKNOWN } else { bytes_per_s };
-    Duration::from_secs_f64(bytes as f64 / rate as f64)
+/// What has not landed: bytes, and steps of the tree.
+pub fn left_of(tree: &Tree) -> (u64, usize) {
+    (tree.written().map(|extent| extent.len).sum(), tree.steps_to_land())
 }
 
-/// Whether so many bytes are to be sent now to be there in time.
-fn is_time(bytes: u64, bytes_per_s: u64, left: Duration) -> bool {
-    takes(bytes, bytes_per_s).saturating_mul(CARE) + SPARE >= left
+/// Whether what takes so long is to be sent now to be there in time.
+fn is_time(takes: Duration, left: Duration) -> bool {
+    takes.saturating_mul(CARE).saturating_add(SPARE) >= left
 }
 
 #[cfg(test)]
@@ -71,10 +69,10 @@ mod tests {
     #[test]
     fn it_is_time_when_what_is_left_takes_as_long_as_there_is() {
         let minutes = |count: u64| Duration::from_secs(count * 60);
-        assert!(!is_time(0, 0, minutes(1)) && is_time(0, 0, Duration::from_secs(30)));
-        // 60 GB at 1 GB/s: one minute, and one to be careful.
-        assert!(!is_time(60_000_000_000, 1_000_000_000, minutes(3)));
-        assert!(is_time(60_000_000_000, 1_000_000_000, minutes(2)));
-        assert!(is_time(1, 0, Duration::ZERO));
+        assert!(!is_time(Duration::ZERO, minutes(1)) && is_time(Duration::ZERO, Duration::from_secs(30)));
+        // One minute, and one to be careful.
+        assert!(!is_time(minutes(1), minutes(3)));
+        assert!(is_time(minutes(1), minutes(2)));
+        assert!(is_time(Duration::MAX, minutes(2)) && is_time(Duration::ZERO, Duration::ZERO));
     }
 }

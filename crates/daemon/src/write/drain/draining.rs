@@ -1,7 +1,7 @@
 //! Sending ahead what open files have in stores that fill, and what of them is old (`forebay_write::Drain`).
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::Errno;
 use forebay_wire::write::{Drained, Operation, Source};
@@ -41,7 +41,9 @@ impl Draining {
     pub fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
         let Some((drain, is_kept)) = self.next_drain(is_to_land)? else { return Ok(false) };
         let prepared = self.prepare(&drain);
-        let sent = prepared.and_then(|is_ready| if is_ready { self.drain(&drain, is_kept) } else { Ok(()) });
+        let now = || self.owner.nodes.now();
+        let send = || self.meter.measure(now, || self.drain(&drain, is_kept));
+        let sent = prepared.and_then(|is_ready| if is_ready { send() } else { Ok(()) });
         let sent = sent.map_err(|errno| {
             let path =
                 self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
@@ -118,7 +120,6 @@ impl Draining {
         // No loss of power takes back what is sent, perhaps to a file that is there already.
         let is_durable = self.owner.make_durable();
         is_durable.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-        let began = Instant::now();
         let backed = if !is_there && !self.owner.tree().has_part(*file) {
             let number = self.owner.tree().draft_number(*file);
             let draft = calls.land(|| place.draft(&path, number))?;
@@ -137,7 +138,6 @@ impl Draining {
             written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
             calls.land(|| place.backed(&path))?
         };
-        self.meter.note_rate(snapshot.bytes(), began.elapsed());
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
         self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)

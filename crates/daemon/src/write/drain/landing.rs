@@ -132,7 +132,7 @@ impl Landings {
             let allowed = self.allowed.load(Ordering::Relaxed);
             let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
             turns.retain(|turn| turn.step < allowed);
-            let taken = self.take(&turns);
+            let taken = self.meter.measure(|| self.owner.nodes.now(), || self.take(&turns));
             // What fails is found by itself.
             count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
             let sent = taken.and_then(|()| match self.policy {
@@ -260,7 +260,9 @@ impl Landings {
 
     fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = Operation::Landed { step, outcome };
-        self.owner.carry_out_own(landed).map(drop).map_err(|errno| format!("recording what has landed: {errno}"))
+        self.owner.carry_out_own(landed).map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.meter.step();
+        Ok(())
     }
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
@@ -461,11 +463,9 @@ impl Landings {
     fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
-        let began = Instant::now();
         snapshot.write_in_place(&self.reader, &self.meter, file, &open)?;
         calls.land(|| held.set_attributes(&snapshot.attributes))?;
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
-        self.meter.note_rate(snapshot.bytes(), began.elapsed());
         Ok(())
     }
 

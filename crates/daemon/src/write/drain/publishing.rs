@@ -4,7 +4,6 @@
 //! when the daemon ends is done again: the next one knows what has appeared by its inode.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, ViewPath};
@@ -57,7 +56,6 @@ impl Publisher {
     /// # Errors
     /// Where it is not known how far it came: what the backing file system says, or the store.
     pub fn publish(&self, turns: &[Turn]) -> Result<Publication, Errno> {
-        let began = Instant::now();
         let mut failed = None;
         let drafted = at_once(turns, |turn| match &turn.action {
             Action::Publish { file, places, .. } => self.draft(*file, places),
@@ -76,7 +74,6 @@ impl Publisher {
         }
         self.owner.make_durable()?;
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
         let (drafts, published): (Vec<_>, Vec<_>) = drafted
             .into_iter()
             .map(|WholeDraft { file, backed, snapshot, draft, paths, replaces }| {
@@ -104,7 +101,6 @@ impl Publisher {
             }
             landed.push(LandedContents { version: snapshot.version, backed });
         }
-        self.meter.note_rate(bytes, began.elapsed());
         Ok(Publication { landed, failed })
     }
 

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Attributes, Errno, FileId};
+use forebay_types::{Attributes, Errno, FileId, Time};
 use forebay_wire::write::{Piece, Source};
+use forebay_write::DrainRate;
 use rustix::fs::SeekFrom;
 
 use crate::write::contents::Reader;
@@ -23,12 +25,12 @@ const READ_FIRST_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// How much is sent, for who asks.
+/// How much is sent, and how fast, for who asks.
 #[derive(Default)]
 pub struct Meter {
     under_way_bytes: AtomicU64,
     sent_bytes: AtomicU64,
-    bytes_per_s: AtomicU64,
+    rate: Mutex<DrainRate>,
 }
 
 impl Meter {
@@ -43,8 +45,27 @@ impl Meter {
     }
 
     /// How fast it went lately, verified and durable; 0 where nothing was sent.
-    pub fn bytes_per_s(&self) -> u64 {
-        self.bytes_per_s.load(Ordering::Relaxed)
+    pub fn bytes_per_s(&self, now: Time) -> u64 {
+        self.rate().bytes_per_s(now, self.under_way_bytes()).unwrap_or(0)
+    }
+
+    /// How long so many bytes and steps take, and whether that was measured or is assumed.
+    pub fn time_for(&self, (bytes, steps): (u64, usize), now: Time) -> (Duration, bool) {
+        let rate = self.rate();
+        (rate.time_for(bytes, steps as u64, now, self.under_way_bytes()), rate.is_known())
+    }
+
+    /// What `send` lands counts, and the time that it takes.
+    pub fn measure<T>(&self, now: impl Fn() -> Time, send: impl FnOnce() -> T) -> T {
+        self.rate().begin(now());
+        let sent = send();
+        self.rate().end(now());
+        sent
+    }
+
+    /// A step of the tree is done.
+    pub fn step(&self) {
+        self.rate().step();
     }
 
     /// So much is to be sent.
@@ -58,19 +79,14 @@ impl Meter {
     }
 
     /// So much of it is there.
-    pub fn verified(&self, bytes: u64) {
+    pub fn verified(&self, bytes: u64, now: Time) {
         self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.rate().landed(now, bytes);
     }
 
-    /// So much was sent in a time.
-    pub fn note_rate(&self, bytes: u64, took: Duration) {
-        let now = u128::from(bytes) * 1_000_000 / took.as_micros().max(1);
-        let (now, before) = (u64::try_from(now).unwrap_or(u64::MAX), self.bytes_per_s());
-        // The newest weighs a quarter. What is small says more of latency than of the rate.
-        if bytes >= STRIPE_BYTES || before == 0 {
-            self.bytes_per_s.store(if before == 0 { now } else { before / 4 * 3 + now / 4 }, Ordering::Relaxed);
-        }
+    fn rate(&self) -> MutexGuard<'_, DrainRate> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -196,7 +212,7 @@ impl Snapshot {
                                                                 written");
                 return Err(Errno::EIO);
             }
-            meter.verified(stripe.len);
+            meter.verified(stripe.len, reader.nodes.now());
             *left -= stripe.len;
         }
         Ok(())

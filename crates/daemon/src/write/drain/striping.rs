@@ -187,7 +187,7 @@ impl Sending<'_> {
                 Ok(()) => {
                     progress.stripes.verified(stripe);
                     progress.left_bytes -= bytes;
-                    self.with.meter.verified(bytes);
+                    self.with.meter.verified(bytes, self.with.owner.nodes.now());
                 }
                 Err(NotWritten { is_late: true, .. }) => {
                     progress.late.insert(node);
