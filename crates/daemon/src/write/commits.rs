@@ -53,13 +53,13 @@ impl Commits {
         Self { local: Arc::clone(local), files: Arc::clone(files), refused: Refused::default(), tree, session, numbers }
     }
 
-    /// Has a file's pending extents committed.
+    /// Has a file's pending extents committed, for those who have written them.
     ///
     /// # Errors
     /// What the owner says; what was not committed stays pending. EIO where it is refused, and pending no more.
-    pub fn commit(&self, open: &OpenFile, caller: &Caller) -> Result<(), Errno> {
+    pub fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
         let _noting = self.files.noting();
-        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents)))
+        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.send(open, extents)))
     }
 
     /// The same before this node has a file anew: nothing of before is pending afterwards, committed or refused.
@@ -67,7 +67,7 @@ impl Commits {
     /// # Errors
     /// Why it is.
     pub fn clear(&self, open: &OpenFile) -> Result<(), Errno> {
-        let committed = self.commit(open, &Caller::default());
+        let committed = self.commit(open);
         if open.is_dirty() { committed } else { Ok(()) }
     }
 
@@ -120,7 +120,7 @@ impl Commits {
     /// # Errors
     /// The first that could not be committed; the others are.
     pub fn commit_all(&self) -> Result<(), Errno> {
-        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.commit(open, &Caller::default())).collect();
+        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.commit(open)).collect();
         outcomes.into_iter().collect()
     }
 
@@ -135,7 +135,7 @@ impl Commits {
             let since = open.pending_since();
             since.is_some_and(|since| now.seconds.saturating_sub(since.seconds) >= PENDING_SECONDS_MAX)
         });
-        let outcomes: Vec<_> = old.map(|open| self.commit(open, &Caller::default())).collect();
+        let outcomes: Vec<_> = old.map(|open| self.commit(open)).collect();
         outcomes.into_iter().collect()
     }
 
@@ -152,8 +152,8 @@ impl Commits {
         outcome
     }
 
-    fn send(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
-        let outcome = self.send_once(open, caller, extents.clone());
+    fn send(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+        let outcome = self.send_once(open, extents.clone());
         self.note_refused(outcome, open.file, &extents);
         outcome
     }
@@ -164,16 +164,17 @@ impl Commits {
         }
     }
 
-    fn send_once(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+    fn send_once(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+        let caller = open.writer();
         let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
         // The file's time is that of its last write, whoever has it committed and when.
         let now = open.written_at().unwrap_or_else(|| self.local.now());
         if let Some(owner) = self.tree.here() {
-            return gone_is_done(owner.carry_out_own_at(caller, operation, now).map(drop));
+            return gone_is_done(owner.carry_out_own_at(&caller, operation, now).map(drop));
         }
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
-        let change = Change { id, oldest, caller: caller.clone(), now, operation };
+        let change = Change { id, oldest, caller, now, operation };
         if let Err(error) = self.local.log.append_note(&Note::own(&change)) {
             self.end(serial);
             return Err(error.errno());

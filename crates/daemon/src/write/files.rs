@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use forebay_fuse::Request;
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
-use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
+use forebay_wire::write::{COMMIT_EXTENTS_MAX, Caller, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::Extents;
 use forebay_write::hold::REFUSED;
 
@@ -62,6 +62,8 @@ struct State {
     unanswered: VecDeque<Change>,
     /// What is on its way to the file's end.
     appending: Vec<WrittenExtent>,
+    /// Who has written any of it that ends the rights which the file lends.
+    ends_lent_rights: Option<Caller>,
     /// When the last of it was written.
     written_at: Option<Timestamp>,
     /// When the first of it was, or the last that was pending with it and is not any more.
@@ -234,9 +236,11 @@ impl Files {
 }
 
 impl OpenFile {
-    /// Notes what was written. Whether so much is pending that it is to be committed.
-    pub fn note(&self, extent: WrittenExtent, now: Timestamp) -> bool {
+    /// Notes what was written, and by whom if that ends the rights which the file lends. Whether so much is pending that it is to be
+    /// committed.
+    pub fn note(&self, extent: WrittenExtent, now: Timestamp, ends_lent_rights: Option<Caller>) -> bool {
         let mut state = self.state();
+        state.ends_lent_rights = ends_lent_rights.or(state.ends_lent_rights.take());
         // Freed when the commit has been made: until then the log's order says what counts.
         state.pending.insert(extent, &mut vec![]);
         state.written.push_back(extent);
@@ -283,6 +287,12 @@ impl OpenFile {
     /// Since when something is pending, if anything is.
     pub fn pending_since(&self) -> Option<Timestamp> {
         self.state().pending_since
+    }
+
+    /// For whom what is pending is committed, whoever has it committed: for a user whose writes end the rights which the file lends, if one of
+    /// those who wrote is such a user.
+    pub fn writer(&self) -> Caller {
+        self.state().ends_lent_rights.clone().unwrap_or_default()
     }
 
     /// Whether anything is pending.
@@ -378,6 +388,7 @@ impl State {
         }
         if self.written.is_empty() {
             self.written_at = None;
+            self.ends_lent_rights = None;
         }
         self.pending_since = self.written_at;
     }

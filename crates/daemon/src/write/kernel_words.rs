@@ -1,8 +1,8 @@
 //! How the kernel names files, and what its flags mean.
 
-use forebay_fuse::{NewTime, open_flag};
+use forebay_fuse::{NewTime, Request, open_flag};
 use forebay_types::{Errno, FileId, Name, NodeRank, Timestamp};
-use forebay_wire::write::{Done, Place, TimeChange};
+use forebay_wire::write::{Caller, Done, Place, TimeChange};
 
 const O_ACCMODE: u32 = 0o3;
 const O_RDONLY: u32 = 0;
@@ -18,6 +18,9 @@ const EXECUTE: u32 = 1;
 
 /// The kernel opens a program that is to run.
 const FMODE_EXEC: u32 = 0x20;
+
+/// The user and the group without rights, `nobody`.
+const NOBODY: u32 = 65_534;
 
 /// In the kernel's number of a file on the burst mount: that it is below a prefix of `--private`, as far as the way goes on which the
 /// kernel has come there. Files have numbers below it (`NODES_MAX` nodes with 2^40 files each).
@@ -51,6 +54,18 @@ pub fn mode_of(done: &Done) -> u32 {
         Done::File(state) => state.attributes.mode,
         Done::Nothing => 0,
     }
+}
+
+/// Who writes, if the kernel says that the rights which the file lends end with it: the process may not keep them (`CAP_FSETID`), even if
+/// it is root's.
+pub fn without_rights(request: &Request<'_>) -> Caller {
+    let uid = if request.uid == 0 { NOBODY } else { request.uid };
+    Caller { uid, gid: request.gid, groups: vec![] }
+}
+
+/// Somebody who has written what an earlier daemon has left. The log does not say who, so the rights which the file lends end.
+pub fn unknown_writer() -> Caller {
+    Caller { uid: NOBODY, gid: NOBODY, groups: vec![] }
 }
 
 /// What of a file an open with these flags needs.

@@ -21,6 +21,7 @@ use forebay_write::{Copies, Released, Tree, Uncopied};
 use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::files::Files;
+use super::kernel_words::unknown_writer;
 use super::local::{APPENDED, Local, landing_place, without_mark};
 use super::notes::Note;
 use super::partner::copied_from;
@@ -271,13 +272,13 @@ impl Found {
             if let Operation::Commit { file, extents, .. } = &change.operation {
                 let open = files.entry(*file);
                 for extent in extents {
-                    open.note(*extent, change.now);
+                    open.note(*extent, change.now, Some(unknown_writer()));
                 }
                 open.note_unanswered(change.clone());
             }
         }
         for (file, extent) in std::mem::take(&mut self.uncommitted).into_values() {
-            files.entry(file).note(extent, local.now());
+            files.entry(file).note(extent, local.now(), Some(unknown_writer()));
         }
         (files, sent.into_iter().map(|change| change.id).collect())
     }

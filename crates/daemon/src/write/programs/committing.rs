@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use forebay_fuse::Request;
 use forebay_types::{Errno, FileId};
-use forebay_wire::write::Caller;
 
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
@@ -20,9 +19,8 @@ pub struct Committing {
 
 impl Committing {
     /// Lets everybody see what this node has written to a file.
-    pub fn commit(&self, request: &Request<'_>, file: FileId) -> Result<(), Errno> {
-        let Some(open) = self.files.find(file) else { return Ok(()) };
-        self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
+    pub fn commit(&self, file: FileId) -> Result<(), Errno> {
+        self.files.find(file).map_or(Ok(()), |open| self.commits.commit(&open))
     }
 
     /// A program closes a file once.
@@ -30,7 +28,7 @@ impl Committing {
     /// # Errors
     /// Why what was written cannot be seen by others, or could not be written.
     pub fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
-        let committed = self.commit(request, file_of(request.node));
+        let committed = self.commit(file_of(request.node));
         let told = if is_writer { self.files.tell_failed(file_of(request.node)) } else { Ok(()) };
         committed.and(told)
     }
@@ -40,7 +38,7 @@ impl Committing {
         let file = file_of(request.node);
         // What it could not send before, the kernel has told by itself.
         self.files.forget_failed(file);
-        self.commit(request, file)?;
+        self.commit(file)?;
         self.make_durable(Some(file))
     }
 

@@ -24,6 +24,7 @@ use crate::write::files::{Files, OpenFile};
 use crate::write::joining::Joined;
 use crate::write::kernel_words::{
     O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted,
+    without_rights,
 };
 use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
@@ -386,24 +387,25 @@ impl Kernel {
     ) -> Result<(), Errno> {
         let file = file_of(request.node);
         let open = self.files.entry(file);
+        let writer = ends_lent_rights.then(|| without_rights(request));
         if flags & O_APPEND != 0 {
-            return self.append(request, &open, data);
+            return self.append(request, &open, data, writer);
         }
         let is_copied = open.is_copied(|| self.committing.is_copied(file));
         let is_much = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append((file, is_copied), offset, offset, data)?;
-            Ok(open.note(extent, self.reader.local.now()))
+            Ok(open.note(extent, self.reader.local.now(), writer.clone()))
         })?;
         // The commit ends the rights that the file lends.
         let is_seen_at_once = ends_lent_rights && open.lends_rights();
-        if is_much || is_seen_at_once { self.committing.commit(request, file) } else { Ok(()) }
+        if is_much || is_seen_at_once { self.committing.commit(file) } else { Ok(()) }
     }
 
     /// Who gets a lock sees what was written under it, and who gives it back shows what he has written.
     fn lock(&self, request: &Request<'_>, lock: &Lock) -> Result<(), Errno> {
         let (file, asked) = (file_of(request.node), request_of(lock)?);
-        self.committing.commit(request, file)?;
+        self.committing.commit(file)?;
         self.carry_out(request, Operation::Lock { file, request: asked })?;
         self.locking.note(file, &asked);
         Ok(())
@@ -411,7 +413,7 @@ impl Kernel {
 
     fn lock_waiting(&self, request: &Request<'_>, lock: &Lock, reply: Reply) {
         let file = file_of(request.node);
-        match self.committing.commit(request, file).and_then(|()| request_of(lock)) {
+        match self.committing.commit(file).and_then(|()| request_of(lock)) {
             Ok(asked) => self.locking.wait(request.unique, file, asked, reply),
             Err(errno) => reply.error(errno),
         }
@@ -427,8 +429,8 @@ impl Kernel {
     }
 
     /// Where the end is, the owner says when the write is committed.
-    fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8]) -> Result<(), Errno> {
-        self.committing.commit(request, open.file)?;
+    fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8], writer: Option<Caller>) -> Result<(), Errno> {
+        self.committing.commit(open.file)?;
         let is_copied = open.is_copied(|| self.committing.is_copied(open.file));
         let extent = self.room.wait_for(|| {
             let _noting = self.files.noting();
@@ -437,13 +439,14 @@ impl Kernel {
             Ok(extent)
         })?;
         let operation = Operation::Commit { file: open.file, extents: vec![extent], at: CommitAt::End };
-        open.append(extent, || self.carry_out(request, operation)).map(drop)
+        let number = self.under_way.begin(request);
+        open.append(extent, || self.carry_out_as(&number, writer.unwrap_or_default(), operation)).map(drop)
     }
 
     pub fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = file_of(request.node);
         // A truncation comes after what was written before it.
-        self.committing.commit(request, file)?;
+        self.committing.commit(file)?;
         let changes = AttributeChanges {
             mode: new.mode,
             uid: new.uid,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use forebay_fuse::{Operation as Op, Reply, Request};
 use forebay_types::{Errno, FileId};
-use forebay_wire::write::{Caller, Change, Operation};
+use forebay_wire::write::{Change, Operation};
 
 use super::locks::Locking;
 use super::requests::{Number, caller};
@@ -55,7 +55,6 @@ struct State {
 struct Close {
     file: FileId,
     flock_owner: Option<u64>,
-    committer: Caller,
     change: Change,
     /// As long as it may be told again, the owner remembers it.
     _number: Number,
@@ -85,10 +84,9 @@ impl Owed {
     ) -> Result<(), Errno> {
         let (file, local) = (file_of(request.node), &self.local);
         let change = number.change(local.rank, local.now(), caller(request), Operation::Close { file });
-        let committer = Caller { uid: request.uid, gid: request.gid, groups: vec![] };
         let is_writer = matches!(request.operation, Op::Release { handle, .. } if may_write(handle as u32));
         self.files.close(file, is_writer);
-        let close = Close { file, flock_owner, committer, change, _number: number };
+        let close = Close { file, flock_owner, change, _number: number };
         // Where others are owed, the owner is known to be away.
         let outcome = if self.state().is_running { Err(Errno::EIO) } else { self.tell(&close) };
         match outcome {
@@ -103,7 +101,7 @@ impl Owed {
     /// Tells the owner. EIO where it has to be told again.
     fn tell(&self, close: &Close) -> Result<(), Errno> {
         let open = self.files.find(close.file);
-        let committed = open.map_or(Ok(()), |open| self.commits.commit(&open, &close.committer));
+        let committed = open.map_or(Ok(()), |open| self.commits.commit(&open));
         owed(committed)?;
         let released = self.locking.release_owed(close.file);
         let of_file = |owner| self.locking.release(close.file, owner, true);
