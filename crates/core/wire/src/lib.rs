@@ -17,6 +17,7 @@ pub mod report;
 pub mod request;
 mod stripe;
 pub mod write;
+mod write_limits;
 pub mod write_message;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};

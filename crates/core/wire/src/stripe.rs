@@ -12,10 +12,8 @@ pub const STRIPE_EXTENTS_MAX: usize = 1 << 10;
 pub(crate) fn is_stripe(extents: &[WrittenExtent]) -> bool {
     let mut at = Some(0);
     for extent in extents {
-        let of_record = u64::from(extent.skip).checked_add(extent.len);
-        let is_of_record = of_record.is_some_and(|end| u32::try_from(end).is_ok());
-        let follows = at.is_some_and(|at| at <= extent.offset) && is_of_record;
-        at = extent.offset.checked_add(extent.len).filter(|end| follows && i64::try_from(*end).is_ok());
+        let follows = at.is_some_and(|at| at <= extent.offset) && extent.is_within_limits();
+        at = extent.offset.checked_add(extent.len).filter(|_| follows);
     }
     // What overflows has more than that.
     let bytes = extents.iter().fold(0_u64, |bytes, extent| bytes.saturating_add(extent.len));

@@ -6,11 +6,10 @@
 
 use std::ops::Range;
 
-use forebay_types::{Attributes, Backed, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
+use forebay_types::{Attributes, Backed, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use crate::lock::{HeldLock, LockKind, LockRequest};
-use crate::message::Checked;
 
 /// The root of a burst tree.
 pub const BURST_ROOT: FileId = FileId { creator: NodeRank(0), serial: 0 };
@@ -441,36 +440,7 @@ impl Piece {
     }
 }
 
-impl Operation {
-    /// Whether what travels keeps to the limits.
-    #[must_use]
-    pub fn is_within_limits(&self) -> bool {
-        match self {
-            Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
-            Self::Commit { extents, .. } => extents.len() <= COMMIT_EXTENTS_MAX,
-            Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
-            Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
-            Self::Drained { drained, .. } => drained.extents.len() <= COMMIT_EXTENTS_MAX,
-            Self::Verified { stripes, stripe_bytes, .. } => *stripe_bytes > 0 && stripes.len() <= VERIFIED_MAX,
-            Self::Adopt { entries, .. } => {
-                entries.len() <= ADOPTED_ENTRIES_MAX
-                    && entries.iter().all(|entry| entry.target.len() <= limits::TARGET_BYTES_MAX)
-            }
-            _ => true,
-        }
-    }
-}
-
-impl Change {
-    /// Whether what travels keeps to the limits.
-    #[must_use]
-    pub fn is_within_limits(&self) -> bool {
-        self.caller.groups.len() <= GROUPS_MAX && self.operation.is_within_limits()
-    }
-}
-
-impl Checked for Change {
-    fn is_within_limits(&self) -> bool {
-        Self::is_within_limits(self)
-    }
+/// Whether a file can have `len` bytes at `offset`: the kernel counts them so (`loff_t`).
+pub(crate) fn is_in_file(offset: u64, len: u64) -> bool {
+    offset.checked_add(len).is_some_and(|end| i64::try_from(end).is_ok())
 }

@@ -13,7 +13,7 @@ use crate::message::Checked;
 use crate::stripe::is_stripe;
 pub use crate::stripe::{STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX};
 use crate::write::{
-    Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place, WrittenExtent,
+    Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place, WrittenExtent, is_in_file,
 };
 
 /// Parts of one request for contents.
@@ -404,9 +404,10 @@ impl WriteMessage {
     pub(crate) fn is_within_limits(&self) -> bool {
         let is_counted = match self {
             Self::Change(change) => change.is_within_limits(),
-            Self::Question { caller, .. } => caller.groups.len() <= GROUPS_MAX,
+            Self::Question { caller, question, .. } => caller.groups.len() <= GROUPS_MAX && question.is_within_limits(),
             Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
+            Self::Unlinked { offset, len, .. } => is_in_file(*offset, *len),
             Self::Stripe(stripe) => is_stripe(&stripe.extents),
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,
@@ -483,12 +484,6 @@ impl Checked for Result<bool, Errno> {
     }
 }
 
-impl Checked for Vec<(u64, u64)> {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
 impl Checked for Followed {
     fn is_within_limits(&self) -> bool {
         // The owner's, which sends what it has.
@@ -501,6 +496,7 @@ impl Checked for Result<Told, Errno> {
         match self {
             Ok(Told::Entries(entries)) => entries.entries.len() <= limits::LISTING_ENTRIES_MAX,
             Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
+            Ok(Told::Contents(contents)) => contents.pieces.iter().all(Piece::is_within_limits),
             _ => true,
         }
     }

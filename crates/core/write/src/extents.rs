@@ -183,9 +183,9 @@ impl Extents {
     }
 }
 
-/// The first byte behind an extent. Extents end below `FILE_BYTES_MAX`.
+/// The first byte behind an extent. Extents end below `FILE_BYTES_MAX` (`WrittenExtent::is_within_limits`).
 fn end(extent: &WrittenExtent) -> u64 {
-    extent.offset + extent.len
+    extent.offset.saturating_add(extent.len)
 }
 
 /// The part of `extent` that is `range` of the file.

@@ -11,7 +11,7 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::Change;
-use forebay_wire::write_message::{Changed, LogPart, Stripe, WriteMessage};
+use forebay_wire::write_message::{Changed, LogPart, Owns, Stripe, WriteMessage};
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
@@ -40,12 +40,13 @@ impl WriteParts {
             }
             WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
             WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
-            WriteMessage::Renew(_) | WriteMessage::Vote(_) => (Outcome::Failed(Errno::EPERM), vec![]),
+            WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
+                self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
+            }
+            WriteMessage::Renew(_) | WriteMessage::Vote(_) | WriteMessage::HandOver { .. } => {
+                (Outcome::Failed(Errno::EPERM), vec![])
+            }
             WriteMessage::WhoOwns => told(&self.nodes.owns()),
-            WriteMessage::HandOver { owns, after } => match self.nodes.hand_over(owns, after) {
-                Ok(handed) => told(&handed),
-                Err(_) => NOT_THE_OWNER,
-            },
             WriteMessage::Forget { files } => {
                 self.reader.tree.forget(&files);
                 match self.cache.forget(&files) {
@@ -119,10 +120,15 @@ impl WriteParts {
 }
 
 fn change_of(owner: &Owner, from: NodeRank, change: &Change) -> Changed {
-    if change.id.node != from {
+    if !change.may_come_from(from) {
         return Changed { outcome: Err(Errno::EPERM), have: None, safe: None };
     }
     owner.change(change)
+}
+
+/// Whether a node may say that it owns the tree from now on: it says so of itself, and is one of those among which owners are chosen.
+fn may_own(from: NodeRank, owns: Owns, council: &[NodeRank]) -> bool {
+    owns.node == from && council.contains(&from)
 }
 
 fn told(told: &impl Serialize) -> Answered {
@@ -153,4 +159,18 @@ pub fn take(write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessag
 pub fn is_waited_for(message: &WriteMessage) -> bool {
     use WriteMessage::{Follow, HandOver, Renew, Vote, WhoOwns};
     matches!(message, Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_of_the_council_says_that_it_owns_the_tree_and_only_of_itself() {
+        let council = [0, 2, 4].map(NodeRank);
+        let owns = |node| Owns { epoch: 3, node: NodeRank(node) };
+        assert!(may_own(NodeRank(2), owns(2), &council));
+        assert!(!may_own(NodeRank(4), owns(2), &council), "another node says it");
+        assert!(!may_own(NodeRank(1), owns(1), &council), "it cannot be chosen");
+    }
 }

@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod corpora;
+mod limits;
 mod stripes;

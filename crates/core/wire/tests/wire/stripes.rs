@@ -1,10 +1,13 @@
 //! What a peer may have a node write of a large file.
 
 use forebay_types::{Backed, Generation, Kind, LogPosition, NodeRank, Timestamp, ViewPath};
+use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{Owns, STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_wire::{Envelope, Request};
+
+const RECORD: u64 = RECORD_CONTENTS_BYTES_MAX as u64;
 
 fn extent(offset: u64, len: u64) -> WrittenExtent {
     WrittenExtent { offset, len, node: NodeRank(1), position: LogPosition { segment: 1, offset: 0 }, skip: 0 }
@@ -22,9 +25,11 @@ fn is_taken(extents: Vec<WrittenExtent>) -> bool {
 #[test]
 fn a_stripe_is_of_a_file_that_there_can_be_and_no_larger_than_stripes_are() {
     assert!(is_taken(vec![]));
-    assert!(is_taken(vec![extent(0, 5), extent(5, 7), extent(1 << 40, STRIPE_BYTES_MAX - 12)]));
+    assert!(is_taken(vec![extent(0, 5), extent(5, 7), extent(1 << 40, RECORD)]));
+    let whole: Vec<_> = (0..STRIPE_BYTES_MAX / RECORD).map(|record| extent(record * RECORD, RECORD)).collect();
+    assert!(is_taken(whole.clone()));
     assert!(is_taken(vec![extent(i64::MAX as u64 - 1, 1)]));
-    assert!(!is_taken(vec![extent(0, STRIPE_BYTES_MAX), extent(STRIPE_BYTES_MAX, 1)]), "too large");
+    assert!(!is_taken([whole, vec![extent(STRIPE_BYTES_MAX, 1)]].concat()), "too large");
     assert!(!is_taken(vec![extent(0, 1); STRIPE_EXTENTS_MAX + 1]), "too many");
     assert!(!is_taken(vec![extent(8, 8), extent(12, 8)]), "they overlap");
     assert!(!is_taken(vec![extent(8, 8), extent(0, 8)]), "they are in no order");

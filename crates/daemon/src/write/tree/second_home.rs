@@ -140,7 +140,8 @@ impl SecondHome {
                 Some(Handed(changes)) if changes.is_empty() => break,
                 Some(Handed(changes)) => {
                     after = changes.last().map_or(after, |(last, _)| *last);
-                    all.extend(changes);
+                    // Of its own, and nothing that only an owner decides on.
+                    all.extend(changes.into_iter().filter(|(_, change)| change.may_come_from(node)));
                 }
                 None => std::thread::sleep(AGAIN_AFTER),
             }

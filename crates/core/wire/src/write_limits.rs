@@ -1,0 +1,132 @@
+//! What may be said of a burst tree, and by whom: looked at when a message arrives, before anybody adds up what it says.
+
+use forebay_types::{NodeRank, limits};
+
+use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
+use crate::message::Checked;
+use crate::write::{
+    ADOPTED_ENTRIES_MAX, COMMIT_EXTENTS_MAX, Change, GROUPS_MAX, MOVED_MAX, Operation, Piece, Source, VERIFIED_MAX,
+    WrittenExtent, is_in_file,
+};
+use crate::write_message::Question;
+
+impl Operation {
+    /// Whether what travels keeps to the limits.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
+            Self::Commit { extents, .. } => are_extents(extents),
+            Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
+            Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
+            Self::Drained { drained, .. } => are_extents(&drained.extents) && is_in_file(drained.size_bytes, 0),
+            Self::Verified { stripes, stripe_bytes, .. } => {
+                let ends = |stripe: &u64| stripe.checked_add(1)?.checked_mul(*stripe_bytes);
+                *stripe_bytes > 0
+                    && stripes.len() <= VERIFIED_MAX
+                    && stripes.iter().all(|stripe| ends(stripe).is_some_and(|end| is_in_file(end, 0)))
+            }
+            Self::Adopt { entries, .. } => {
+                entries.len() <= ADOPTED_ENTRIES_MAX
+                    && entries.iter().all(|entry| {
+                        entry.target.len() <= limits::TARGET_BYTES_MAX && is_in_file(0, entry.attributes.size_bytes)
+                    })
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Operation {
+    /// Whether only the owner of the tree decides on it, by what it has found on the backing file system or of nodes.
+    #[must_use]
+    pub fn is_owners(&self) -> bool {
+        match self {
+            Self::Adopt { .. }
+            | Self::Publish { .. }
+            | Self::Landed { .. }
+            | Self::Drafting { .. }
+            | Self::Publishing { .. }
+            | Self::SetAside { .. }
+            | Self::Gone { .. }
+            | Self::Drained { .. }
+            | Self::Lost { .. }
+            | Self::Moved { .. }
+            | Self::Changing { .. }
+            | Self::Forked { .. }
+            | Self::Verified { .. } => true,
+            Self::Create { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::RemoveDirectory { .. }
+            | Self::Rename { .. }
+            | Self::SetAttributes { .. }
+            | Self::Open { .. }
+            | Self::Close { .. }
+            | Self::CloseAll { .. }
+            | Self::Commit { .. }
+            | Self::Lock { .. } => false,
+        }
+    }
+}
+
+impl WrittenExtent {
+    /// Whether a record has that much from there on, and a file can.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        let of_record = u64::from(self.skip).checked_add(self.len);
+        is_in_file(self.offset, self.len) && of_record.is_some_and(|end| end <= RECORD_CONTENTS_BYTES_MAX.into())
+    }
+}
+
+fn are_extents(extents: &[WrittenExtent]) -> bool {
+    extents.len() <= COMMIT_EXTENTS_MAX && extents.iter().all(WrittenExtent::is_within_limits)
+}
+
+impl Piece {
+    /// Whether a file can have it, and a record what it is.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        let is_its = |extent: &WrittenExtent| {
+            extent.is_within_limits() && (extent.offset, extent.len) == (self.offset, self.len)
+        };
+        is_in_file(self.offset, self.len) && !matches!(&self.source, Source::Log(extent) if !is_its(extent))
+    }
+}
+
+impl Change {
+    /// Whether a node may ask for it, or hand it over as one of its own: what only the owner decides on comes from the owner itself.
+    #[must_use]
+    pub fn may_come_from(&self, node: NodeRank) -> bool {
+        let closes_others = matches!(self.operation, Operation::CloseAll { node: of } if of != node);
+        self.id.node == node && !closes_others && !self.operation.is_owners()
+    }
+
+    /// Whether what travels keeps to the limits.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        self.caller.groups.len() <= GROUPS_MAX && self.operation.is_within_limits()
+    }
+}
+
+impl Checked for Change {
+    fn is_within_limits(&self) -> bool {
+        Self::is_within_limits(self)
+    }
+}
+
+impl Question {
+    /// Whether what is asked keeps to the limits.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Contents { range, .. } => range.start <= range.end && is_in_file(range.end, 0),
+            _ => true,
+        }
+    }
+}
+
+impl Checked for Vec<(u64, u64)> {
+    fn is_within_limits(&self) -> bool {
+        self.iter().all(|(offset, len)| is_in_file(*offset, *len))
+    }
+}
