@@ -31,6 +31,7 @@ mod promise;
 mod query;
 mod random;
 mod refusals;
+mod reserved;
 mod salvage;
 mod stage;
 mod stripes;

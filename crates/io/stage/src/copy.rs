@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::error::{StageError, What};
-use crate::journal::{Draft, block_range, draft_path};
+use crate::journal::{Draft, block_range, draft_path, link_name};
 use crate::limits::BLOCK_BYTES;
 use crate::noted::{Version, note, noted};
 use crate::place::{Place, in_the_way};
@@ -218,8 +218,7 @@ pub fn copy_link(source: &Path, place: &Place) -> Result<Copied, StageError> {
         }
     }
     let failed = |errno| StageError::io(What::Write, path, errno);
-    let mut draft = name.clone();
-    draft.push(".forebay-link");
+    let draft = link_name(name);
     match unlinkat(directory, &*draft, AtFlags::empty()) {
         Err(Errno::NOENT) | Ok(()) => {}
         Err(errno) => return Err(failed(errno)),

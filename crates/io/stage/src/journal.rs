@@ -18,16 +18,17 @@ use crate::limits::BLOCK_BYTES;
 use crate::noted::Version;
 use crate::place::Place;
 
-/// How the names of drafts begin.
-const PREFIX: &str = ".forebay-stage-";
+/// How the names of drafts begin. The number is random, and always the same: nobody calls a file so who does not mean a draft.
+const PREFIX: &str = ".forebay-stage-6d1f0b52c8a94e37-";
 
-/// How those of journals end.
+/// How those of journals end, and those of links that take the place of others.
 const SUMS: &str = ".sums";
+const LINK: &str = ".link";
 
-/// What of a name is in its draft's.
+/// What of a name is in its draft's, so that this is no longer than a name may be.
 const NAME_BYTES: usize = 200;
 
-/// Whether a name is a draft's or a journal's.
+/// Whether a name is that of a draft, a journal or a link that takes a place.
 pub fn is_draft(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -48,7 +49,7 @@ pub struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// The draft of the copy `place` of `version`, with what is right in it; else a new one.
     pub fn open(place: &'a Place, version: Version) -> Result<Self, StageError> {
-        let (name, sums_name) = names(&place.name);
+        let (name, sums_name) = (draft_name(&place.name, ""), draft_name(&place.name, SUMS));
         let (path, sums_path) = (place.path.with_file_name(&name), place.path.with_file_name(&sums_name));
         let failed = |path: &Path, error| StageError::io(What::Write, path, error);
         let mut sums_file = place.open_beside(&sums_name)?;
@@ -152,17 +153,21 @@ pub fn block_range(index: u64, bytes: u64) -> std::ops::Range<u64> {
 
 /// Where the draft of a copy lies.
 pub fn draft_path(copy: &Path) -> PathBuf {
-    copy.with_file_name(names(copy.file_name().unwrap_or_default()).0)
+    copy.with_file_name(draft_name(copy.file_name().unwrap_or_default(), ""))
 }
 
-/// The names of a copy's draft and of its journal.
-fn names(copy: &OsStr) -> (OsString, OsString) {
+/// The name of a link before it takes the place of a copy.
+pub fn link_name(copy: &OsStr) -> OsString {
+    draft_name(copy, LINK)
+}
+
+fn draft_name(copy: &OsStr, ending: &str) -> OsString {
     let name = copy.as_bytes();
     let mut draft = PREFIX.as_bytes().to_vec();
     draft.extend_from_slice(&name[..name.len().min(NAME_BYTES)]);
     if name.len() > NAME_BYTES {
         draft.extend_from_slice(format!("-{:08x}", crc32c::crc32c(name)).as_bytes());
     }
-    let sums = [&draft[..], SUMS.as_bytes()].concat();
-    (OsString::from_vec(draft), OsString::from_vec(sums))
+    draft.extend_from_slice(ending.as_bytes());
+    OsString::from_vec(draft)
 }

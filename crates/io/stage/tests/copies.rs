@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use forebay_stage::{
-    Copied, Place, StageError, Target, Writers, copy_file, copy_link, limits::BLOCK_BYTES, read_whole,
+    Copied, Listing, Place, StageError, Target, Writers, copy_file, copy_link, limits::BLOCK_BYTES, read_whole,
 };
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
+
+/// The draft of `copy`: the next version of this program goes on with it.
+const DRAFT: &str = ".forebay-stage-6d1f0b52c8a94e37-copy";
 
 struct Bed {
     directory: tempfile::TempDir,
@@ -93,7 +96,7 @@ fn chmod(path: &Path, mode: u32) {
 fn broken_off(bed: &Bed) -> (PathBuf, PathBuf) {
     let whole = fs::read(bed.path("source")).unwrap();
     let metadata = bed.path("source").metadata().unwrap();
-    let (draft, sums) = (bed.path(".forebay-stage-copy"), bed.path(".forebay-stage-copy.sums"));
+    let (draft, sums) = (bed.path(DRAFT), bed.path(&format!("{DRAFT}.sums")));
     let mut journal = format!("forebay-stage-1 {} {} {}\n", metadata.size(), metadata.mtime(), metadata.mtime_nsec());
     let head = journal.len();
     let mut journal = std::mem::take(&mut journal).into_bytes();
@@ -144,12 +147,41 @@ fn holes_stay_holes() {
 #[test]
 fn two_do_not_copy_to_one_place_at_once() {
     let bed = Bed::of(5);
-    let other = File::create(bed.path(".forebay-stage-copy.sums")).unwrap();
-    chmod(&bed.path(".forebay-stage-copy.sums"), 0o600);
+    let sums = bed.path(&format!("{DRAFT}.sums"));
+    let other = File::create(&sums).unwrap();
+    chmod(&sums, 0o600);
     other.lock().unwrap();
     assert!(matches!(bed.copy(), Err(StageError::Busy(_))));
     drop(other);
     bed.copy().unwrap();
+}
+
+/// Such names are not those of drafts, whatever begins or ends like these.
+#[test]
+fn files_with_names_like_drafts_are_copied_and_stay() {
+    let bed = Bed::of(5);
+    let names = [".forebay-stage-copy", ".forebay-stage-copy.sums", "link.forebay-link"];
+    names.iter().for_each(|name| fs::write(bed.path(name), name).unwrap());
+    bed.copy().unwrap();
+    std::os::unix::fs::symlink("a", bed.path("from")).unwrap();
+    copy_link(&bed.path("from"), &bed.place("link")).unwrap();
+    names.iter().for_each(|name| assert_eq!(fs::read_to_string(bed.path(name)).unwrap(), *name));
+    fs::write(bed.path(DRAFT), "a draft").unwrap();
+    let listing = Listing::of(bed.directory.path()).unwrap();
+    let listed: Vec<_> = listing.entries().iter().map(|entry| entry.path.to_str().unwrap()).collect();
+    assert_eq!(listed, ["", names[0], names[1], "copy", "from", "link", names[2], "source"]);
+}
+
+/// With what it begins and ends with, too.
+#[test]
+fn the_longest_name_has_a_draft() {
+    let bed = Bed::of(5);
+    let name = "n".repeat(255);
+    copy_file(&bed.path("source"), &bed.place(&name), &AtomicU64::new(0)).unwrap();
+    assert!(is_same(&bed.path("source"), &bed.path(&name)));
+    fs::remove_file(bed.path(&name)).unwrap();
+    std::os::unix::fs::symlink("a", bed.path("from")).unwrap();
+    copy_link(&bed.path("from"), &bed.place(&name)).unwrap();
 }
 
 #[test]
@@ -232,14 +264,15 @@ fn a_file_or_link_of_another_user_is_no_copy() {
 fn drafts_and_journals_that_others_have_put_there_are_refused() {
     let bed = Bed::of(5);
     fs::write(bed.path("victim"), "precious").unwrap();
-    for name in [".forebay-stage-copy", ".forebay-stage-copy.sums"] {
+    let sums = format!("{DRAFT}.sums");
+    for name in [DRAFT, &sums] {
         let planted = bed.path(name);
         let refused = |what: &str| {
             let error = bed.copy().unwrap_err();
             assert!(matches!(error, StageError::Foreign { .. }), "{what} at {name}: {error}");
             assert!(error.to_string().contains("remove it, or choose another destination"), "{error}");
             fs::remove_file(&planted).unwrap();
-            let _ = fs::remove_file(bed.path(".forebay-stage-copy.sums"));
+            let _ = fs::remove_file(bed.path(&sums));
             assert_eq!(fs::read(bed.path("victim")).unwrap(), b"precious", "{what} at {name}");
             assert!(!bed.path("copy").exists());
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_types::{Attributes, Errno, Name, ViewPath};
+use forebay_types::{Attributes, Errno, ViewPath};
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 
 use crate::calls::errno;
@@ -15,6 +15,12 @@ use crate::given::{lent_mode, times};
 
 /// How the names of drafts begin.
 const PREFIX: &str = ".forebay-draft-";
+
+/// What follows for a link.
+const LINK: &str = "link-";
+
+/// The rest: so many hexadecimal digits.
+const DIGITS: usize = 32;
 
 /// A draft.
 #[derive(Debug)]
@@ -27,14 +33,18 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Whether an entry is a draft of anybody.
-    pub(crate) fn is_draft(name: &Name) -> bool {
-        name.as_bytes().starts_with(PREFIX.as_bytes())
+    /// Whether an entry is a draft of anybody, or a link to one that is about to get a name: nothing else has such a name by chance, and
+    /// programs cannot give it.
+    #[must_use]
+    pub fn is_draft(name: &[u8]) -> bool {
+        let Some(rest) = name.strip_prefix(PREFIX.as_bytes()) else { return false };
+        let digest = rest.strip_prefix(LINK.as_bytes()).unwrap_or(rest);
+        digest.len() == DIGITS && digest.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
     }
 
     /// The name under which a link to the file of this `number` is made before it replaces an entry.
     pub(crate) fn link_name(number: u128) -> String {
-        format!("{PREFIX}link-{:032x}", digest(number))
+        format!("{PREFIX}{LINK}{:0DIGITS$x}", digest(number))
     }
 
     pub(crate) fn create(directory: OwnedFd, number: u128) -> Result<Self, Errno> {
@@ -126,7 +136,7 @@ impl Draft {
 }
 
 fn name_of(number: u128) -> String {
-    format!("{PREFIX}{:032x}", digest(number))
+    format!("{PREFIX}{:0DIGITS$x}", digest(number))
 }
 
 /// Half of a number is random: nobody who sees the name of one draft knows that of another, and puts something there.
@@ -174,5 +184,18 @@ mod tests {
         assert_eq!(name_of(number), ".forebay-draft-710c1efef488a4023cb087c238dd0081");
         assert_eq!(name_of(number + 1), ".forebay-draft-9f1b9dbb9273f5f599ca463bdabd7b3a");
         assert_eq!(Draft::link_name(number), ".forebay-draft-link-710c1efef488a4023cb087c238dd0081");
+    }
+
+    #[test]
+    fn no_other_name_is_one() {
+        let drafts = [name_of(7), Draft::link_name(7)];
+        assert!(drafts.iter().all(|name| Draft::is_draft(name.as_bytes())));
+        let others = drafts.iter().flat_map(|name| {
+            let cut = name[..name.len() - 1].to_owned();
+            [format!("{name}0"), format!("{cut}g"), name.to_uppercase(), format!("x{name}"), cut]
+        });
+        for name in others.chain([".forebay-draft-", ".forebay-draft-x", ".forebay-draft-link-x"].map(str::to_owned)) {
+            assert!(!Draft::is_draft(name.as_bytes()), "{name}");
+        }
     }
 }

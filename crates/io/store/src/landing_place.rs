@@ -86,7 +86,7 @@ impl LandingPlace {
                 next => next.map_err(errno)?,
             };
             let Ok(name) = Name::new(next.file_name().to_bytes()) else { continue };
-            if Draft::is_draft(&name) {
+            if Draft::is_draft(name.as_bytes()) {
                 continue;
             }
             match self.entry(base.as_fd(), name) {

@@ -1,4 +1,5 @@
-//! What programs change is refused while the job ends (`ending`), so that what a drain says stays true.
+//! What programs change is refused while the job ends (`ending`), so that what a drain says stays true. Names that the tier gives itself are
+//! refused always (`reserved`).
 //!
 //! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. What the kernel has gathered, on the
 //! private mount and of maps, is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use forebay_fuse::{Change as Asked, Handler, Operation as Op, Reply, Request};
 use forebay_types::Errno;
 
+use super::reserved::gives_reserved_name;
 use crate::write::kernel_words::may_write;
 
 /// How long nothing is changed after the gate was closed: longer than all daemons of a job take to end after its last drain, and not so
@@ -125,6 +127,9 @@ pub struct Gated<H> {
 
 impl<H: Handler> Handler for Gated<H> {
     fn handle(&self, request: Request<'_>, reply: Reply) {
+        if matches!(&request.operation, Op::Change(asked) if gives_reserved_name(asked)) {
+            return reply.error(Errno::EPERM);
+        }
         let is_gathered = match &request.operation {
             Op::Change(Asked::GetLock(_) | Asked::SetLock(_) | Asked::SetLockWaiting(_)) => None,
             // Of a map, where the mount's kernel gathers nothing else.

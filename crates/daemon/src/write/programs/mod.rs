@@ -11,5 +11,6 @@ pub mod owed;
 pub mod prefixes;
 pub mod private;
 pub mod requests;
+pub mod reserved;
 pub mod room;
 pub mod several_names;
