@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::Bed;
 use crate::calls::Calls;
@@ -68,9 +67,8 @@ fn a_daemon_that_died_does_not_give_strangers_rights() {
     require!(Fuse, Root, Command("python3"));
     let (bed, mut stranger) = bed_with_stranger();
     assert_eq!(stranger.says("os.pwrite(tool, b'foreign', 0)"), "7");
-    let daemon = bed.job.daemon(1).unwrap();
-    kill_process(Pid::from_raw(daemon as i32).unwrap(), Signal::KILL).unwrap();
-    wait_until("there is another daemon", PATIENCE, || bed.job.daemon(1).is_some_and(|pid| pid != daemon));
+    bed.job.kill_daemon(1);
+    wait_until("there is another daemon", PATIENCE, || bed.job.daemon(1).is_some());
     assert_eq!((landed(&bed, "foreign\n"), mode(&bed)), (0o777, 0o777));
     stranger.end();
     bed.job.down();

@@ -43,6 +43,7 @@ fn what_a_killed_job_wrote_lands() {
     assert_eq!((status, &told["landed"], &told["stores"]), (Some(0), &true.into(), &Value::Array(vec![])), "{told}");
     assert_eq!(Bed::listing(&backing), listing);
     assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
+    fs::create_dir(sandbox.base().join("store")).unwrap();
     assert_eq!(salvage(sandbox, "store").0, Some(0), "there is nothing more to be done");
 }
 
@@ -84,6 +85,10 @@ fn what_cannot_be_salvaged_says_why() {
         assert_eq!(told.status.code(), Some(1), "{}", told.stderr);
         told.stderr
     };
+    let absent = sandbox.base().join("stroe");
+    let told = run(sandbox.command().args(["salvage", "--json", "--burst-store"]).arg(&absent));
+    assert_eq!((told.status.code(), told.text().as_str()), (Some(1), ""), "nothing is said to have landed");
+    assert!(told.stderr.contains(&format!("{} does not exist", absent.display())), "{}", told.stderr);
     let other = format!("/burst/ckpt={}", sandbox.source().display());
     assert!(failed(&["--burst", &other]).contains("lands in"));
     let aside = |node: &str| sandbox.base().join(format!("elsewhere-{node}"));
@@ -299,4 +304,52 @@ fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
     assert!((60_000_000..=64 << 20).contains(&gone), "a segment: {told}");
     let landed = Bed::listing(&sandbox.base().join("backing"));
     assert!(landed.contains("after") && landed.contains("two") && !landed.contains("lost"), "{landed}");
+}
+
+/// Its drain has told the tree of what was open, and has not waited for that.
+#[test]
+fn a_job_whose_drain_timed_out_is_salvaged_whole() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "end", "--drain-rate", "1MiB/s"]);
+    let _ = bed.shell_on(0, "head -c 8000000 /dev/urandom > closed").good();
+    let open = fs::File::create(bed.mount_of(1).join("open")).unwrap();
+    std::io::Write::write_all(&mut &open, b"so far").unwrap();
+    let other = fs::File::create(bed.mount_of(2).join("other")).unwrap();
+    std::io::Write::write_all(&mut &other, b"so far").unwrap();
+    let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
+    assert_eq!(drained.status.code(), Some(3), "{}", drained.text());
+    let listing = Bed::listing(&bed.mount());
+    bed.job.kill_all();
+    drop((open, other));
+    let sandbox = &bed.job.sandbox;
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!((status, &told["why"]), (Some(0), &Value::Null), "{told}");
+    assert_eq!(Bed::listing(&bed.backing()), listing);
+    assert!(!sandbox.base().join("store").exists());
+}
+
+/// What it has waited for may land while it ends: it says how that came out.
+#[test]
+fn what_lands_while_salvage_ends_has_landed() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(1, &["--drain", "manual"]);
+    let _ = bed.shell("for n in $(seq 20); do echo $n > $n; done").good();
+    let listing = Bed::listing(&bed.mount());
+    bed.job.kill_all();
+    let store = bed.job.sandbox.base().join("store");
+    wait_until("all has landed", PATIENCE, || {
+        let words = ["salvage", "--json", "--timeout", "1ms", "--burst-store"];
+        let told = run(bed.job.sandbox.command().args(words).arg(&store));
+        let value: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{}", told.stderr));
+        let has_landed = !store.exists();
+        let status = if has_landed { 0 } else { 3 };
+        let left = value["steps_to_land"].as_u64().unwrap();
+        assert_eq!(
+            (told.status.code(), &value["landed"], left == 0),
+            (Some(status), &has_landed.into(), has_landed),
+            "{value}"
+        );
+        has_landed
+    });
+    assert_eq!(Bed::listing(&bed.backing()), listing);
 }

@@ -255,7 +255,8 @@ fn results_are_not_written_into_files_that_others_have_put_there() {
     let reader = fs::File::open(at(".forebay-stage-6d1f0b52c8a94e37-a")).unwrap();
     let ended = bed.stage(&["out"], Path::new(DIR), &out);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-    for (name, planted) in [("a", ".forebay-stage-6d1f0b52c8a94e37-a"), ("b", ".forebay-stage-6d1f0b52c8a94e37-b.sums")] {
+    for (name, planted) in [("a", ".forebay-stage-6d1f0b52c8a94e37-a"), ("b", ".forebay-stage-6d1f0b52c8a94e37-b.sums")]
+    {
         let why = format!("{} is there and is not a file that this user alone has made", at(planted).display());
         assert!(ended.stderr.contains(&why), "{name}: {}", ended.stderr);
         assert!(!at(name).exists(), "{name}");
@@ -277,10 +278,15 @@ fn down_is_not_held_by_a_pipe_in_place_of_a_journal() {
     let bed = Bed::with(1, &["--stage-out", &pair]);
     let _ = bed.shell("echo result > result").good();
     fs::create_dir(&out).unwrap();
-    mknodat(CWD, out.join(".forebay-stage-6d1f0b52c8a94e37-result.sums"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(CWD, out.join(".forebay-stage-6d1f0b52c8a94e37-result.sums"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .unwrap();
     let down = bed.command(&["down"]);
     assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
-    assert!(down.stderr.contains(".forebay-stage-6d1f0b52c8a94e37-result.sums is there and is not a file"), "{}", down.stderr);
+    assert!(
+        down.stderr.contains(".forebay-stage-6d1f0b52c8a94e37-result.sums is there and is not a file"),
+        "{}",
+        down.stderr
+    );
     assert_eq!(fs::read(bed.backing().join("result")).unwrap(), b"result\n", "it has landed all the same");
     bed.job.forget();
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use forebay_tests::program::run;
 use forebay_tests::require;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, DIR};
 
 #[test]
 fn what_is_written_lands_by_itself_and_nothing_is_left() {
@@ -153,5 +153,45 @@ fn a_tree_that_is_deeper_than_a_path_lands() {
     assert_eq!(python(&bed.mount(), "make"), "deep\n");
     bed.drain();
     assert_eq!(python(&bed.backing(), "look"), "deep\n");
+    bed.job.down();
+}
+
+/// One name that does not exist, or is no file, does not keep the others from being told.
+#[test]
+fn landed_says_of_each_name_what_it_knows() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed.shell("echo a > a; echo b > b; ln -s a link; mkdir d").good();
+    bed.drain();
+    let landed = |names: &[&str]| {
+        let paths: Vec<String> = names.iter().map(|name| format!("{DIR}/{name}")).collect();
+        bed.command(&[&["landed", "--json"], paths.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat())
+    };
+    let told = landed(&["link", "a", "absent", "d", "b"]);
+    assert_eq!(told.status.code(), Some(3), "{}", told.stderr);
+    let value: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let states: Vec<&str> =
+        value["files"].as_array().unwrap().iter().map(|file| file["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["unknown", "landed", "unknown", "unknown", "landed"], "{value}");
+    assert!(value["files"][2]["why"].as_str().unwrap().contains("No such file"), "{value}");
+    assert_eq!(landed(&["a", "b"]).status.code(), Some(0));
+    assert_eq!(landed(&["absent", "link"]).status.code(), Some(1), "nothing is known of any");
+    bed.job.down();
+}
+
+/// What programs take away while it lands is no failure.
+#[test]
+fn directories_that_go_while_they_land_are_no_failures() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let script = "for n in $(seq 150); do mkdir d; chmod 700 d; mkdir d/e; echo x > d/e/f; ln -s f d/e/l; mkfifo d/e/p; touch -d @5 d/e; \
+                  mv d/e/f d/e/g; exec 3>> d/e/g; echo y >&3; rm -r d; exec 3>&-; done; echo end > end";
+    let _ = bed.shell(script).good();
+    bed.drain();
+    let log = bed.job.sandbox.runtime().join("forebay").join(&bed.job.sandbox.name).join("logs/node-0.log");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(!log.is_empty());
+    let failed: Vec<&str> = log.lines().filter(|line| line.contains("landing failed")).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
     bed.job.down();
 }

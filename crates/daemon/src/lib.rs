@@ -31,4 +31,4 @@ pub use panics::end_the_process;
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;
-pub use write::{NotLanded, Progress, Salvage, WriteParts};
+pub use write::{NotLanded, Progress, Salvage, SalvageEnd, WriteParts};

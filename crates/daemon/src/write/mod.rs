@@ -59,4 +59,4 @@ pub use ending::Left;
 pub use opening::open;
 pub use parts::WriteParts;
 pub use report::BurstStatus;
-pub use salvage::{NotLanded, Salvage};
+pub use salvage::{NotLanded, Salvage, SalvageEnd};

@@ -60,6 +60,17 @@ pub struct NotLanded {
     pub missing: Vec<(u64, u64)>,
 }
 
+/// What has not landed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SalvageEnd {
+    /// Changes.
+    pub steps: usize,
+    /// Bytes.
+    pub bytes: u64,
+    /// What cannot land from these stores alone.
+    pub missing: Vec<NotLanded>,
+}
+
 impl Salvage {
     /// Opens those of `paths` that are stores; `None` where none is. With `landing` they are to land there.
     ///
@@ -160,7 +171,7 @@ impl Salvage {
     }
 
     /// What cannot land from these stores alone.
-    pub fn not_landed(&self) -> Vec<NotLanded> {
+    fn not_landed(&self) -> Vec<NotLanded> {
         let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
         let lost = owner.map_or_else(Vec::new, |owner| owner.tree().lost_files());
         let told = lost.into_iter().map(|file| NotLanded {
@@ -171,16 +182,19 @@ impl Salvage {
         told.collect()
     }
 
-    /// Ends. The stores of which all has landed are gone then.
-    pub fn end(self) {
-        let Self { nodes, mut threads, owner, .. } = self;
+    /// Ends. The stores of which all has landed are gone then. What is left.
+    #[must_use]
+    pub fn end(mut self) -> SalvageEnd {
+        let mut threads = std::mem::take(&mut self.threads);
         // The owner knows what the others are still needed for.
-        let others = nodes.iter().filter(|(node, _)| **node != owner);
-        for (node, parts) in others.chain(nodes.get_key_value(&owner)) {
+        let others = self.nodes.iter().filter(|(node, _)| **node != self.owner);
+        for (node, parts) in others.chain(self.nodes.get_key_value(&self.owner)) {
             if let Some(thread) = threads.remove(node) {
                 parts.end(thread, true);
             }
         }
+        let steps = self.nodes.get(&self.owner).map_or(0, |parts| parts.progress().steps);
+        SalvageEnd { steps, bytes: self.bytes_left(), missing: self.not_landed() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `landed`: how far files are on their way from the burst tier to the backing file system.
 
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,15 +23,29 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
-    let mut files: Vec<Value> = vec![];
+    let mut asked = vec![];
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
         let Some(text) = absolute.to_str() else {
             let message = "only paths that are valid UTF-8 can be named";
             return Err(UsageError(format!("{}: {message}", path.display())).into());
         };
-        files.push(ask_any(&directory, None, &json!({"command": "landed", "path": text}), TIMEOUT)?);
+        let told = ask_any(&directory, None, &json!({"command": "landed", "path": text}), TIMEOUT);
+        // Where no daemon answers, none answers to the others.
+        let is_about_path = told.as_ref().err().is_none_or(|error| !error.chain().any(|cause| cause.is::<io::Error>()));
+        asked.push((path, told));
+        if !is_about_path {
+            break;
+        }
     }
+    // Where nothing is known of any, the command has failed.
+    if asked.iter().all(|(_, told)| told.is_err())
+        && let Some(error) = asked.iter_mut().find_map(|(_, told)| std::mem::replace(told, Ok(Value::Null)).err())
+    {
+        return Err(error);
+    }
+    let files: Vec<Value> =
+        asked.into_iter().map(|(path, told)| told.unwrap_or_else(|error| unknown(path, &error))).collect();
     let has_landed = files.iter().all(|file| file["state"] == "landed");
     if arguments.json {
         say!("{}", json!({"files": files}));
@@ -39,11 +55,20 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
+/// A name of which nothing can be said: it does not exist, or is no file.
+fn unknown(path: &Path, error: &anyhow::Error) -> Value {
+    let (path, why) = (path.to_string_lossy(), format!("{error:#}"));
+    json!({"path": path, "state": "unknown", "bytes": null, "landed_bytes": null, "missing": [], "why": why})
+}
+
 /// A file in words.
 fn told(file: &Value) -> String {
     let text = |key: &str| file[key].as_str().unwrap_or("?").to_owned();
     let size = |key: &str| show_size(file[key].as_u64().unwrap_or(0));
     let why = file["why"].as_str().map_or_else(String::new, |why| format!(": {why}"));
+    if file["bytes"].is_null() {
+        return format!("{} {}{why}", text("state"), text("path"));
+    }
     format!("{} {} ({} of {} landed){why}", text("state"), text("path"), size("landed_bytes"), size("bytes"))
 }
 

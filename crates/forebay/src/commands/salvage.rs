@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use forebay_daemon::Salvage;
+use anyhow::{Context, bail};
+use forebay_daemon::{Salvage, SalvageEnd};
 use serde_json::json;
 
 use crate::burst_mount;
@@ -45,7 +45,7 @@ fn land(
     place: Option<&Place>,
 ) -> anyhow::Result<ExitCode> {
     let Some(mut salvage) = Salvage::open(paths, landing)? else {
-        return Ok(nothing_there(arguments));
+        return nothing_there(arguments);
     };
     let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
     if let (Some(node), false) = (of_second_home, arguments.json) {
@@ -60,11 +60,13 @@ fn land(
         let progress = salvage.drain(time);
         Ok(Progress { steps: progress.steps as u64, why: progress.why, is_final: progress.steps == 0 })
     })?;
-    let (job, landing, missing) = (salvage.job.clone(), salvage.landing.clone(), salvage.not_landed());
+    let (job, landing) = (salvage.job.clone(), salvage.landing.clone());
     let others = std::mem::take(&mut salvage.of_other_runs);
-    let has_landed = progress.steps == 0 && progress.why.is_none() && others.is_empty();
-    let landed_bytes = bytes.saturating_sub(salvage.bytes_left());
-    salvage.end();
+    // More may have landed since it was waited for.
+    let SalvageEnd { steps, bytes: bytes_left, missing } = salvage.end();
+    let progress = Progress { steps: steps as u64, ..progress };
+    let has_landed = steps == 0 && progress.why.is_none() && others.is_empty();
+    let landed_bytes = bytes.saturating_sub(bytes_left);
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
     leave(paths, &landing, &job);
     let shown = |path: &PathBuf| place.map_or_else(|| path.clone(), |place| place.shown_path(path));
@@ -124,12 +126,23 @@ fn carried(arguments: &SalvageArguments, place: Option<&Path>) -> ExitCode {
     place.map_or(ExitCode::SUCCESS, |_| ExitCode::from(DONE_IN_PART))
 }
 
-fn nothing_there(arguments: &SalvageArguments) -> ExitCode {
+/// Where there are directories without stores, all has landed. One that does not exist is not the one that is meant, perhaps; on some of
+/// the machines whose stores meet, it may have gone to the others.
+fn nothing_there(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
+    if arguments.meet.is_none()
+        && let Some(absent) = arguments.burst_store.iter().find(|directory| !directory.exists())
+    {
+        bail!(
+            "{} does not exist: give the directory of --burst-store, on a node that has it (`salvage` removes a store when all of it \
+             has landed)",
+            absent.display()
+        );
+    }
     if arguments.json {
         say!("{}", json!({"job": null, "landed": true, "landed_bytes": 0, "missing": [], "stores": []}));
     } else {
         let names: Vec<_> = arguments.burst_store.iter().map(|path| path.display().to_string()).collect();
         say!("there is no store in {}: everything has landed, or the store is elsewhere", names.join(", "));
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }

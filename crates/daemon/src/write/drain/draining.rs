@@ -44,6 +44,10 @@ impl Draining {
         let now = || self.owner.nodes.now();
         let send = || self.meter.measure(now, || self.drain(&drain, is_kept));
         let sent = prepared.and_then(|is_ready| if is_ready { send() } else { Ok(()) });
+        // What programs have taken away meanwhile is no failure.
+        if sent.is_err() && self.owner.tree().state(drain.file).is_err() {
+            return Ok(true);
+        }
         let sent = sent.map_err(|errno| {
             let path =
                 self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
