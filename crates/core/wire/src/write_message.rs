@@ -306,11 +306,8 @@ pub enum Question {
     },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
-    /// Which tree the owner has. Told: `Tree`.
-    Tree {
-        /// The one that the asking node's log is about, if any.
-        known: Option<u64>,
-    },
+    /// Which tree the owner has; the asking node's log is about this one, if any. Told: `Tree`.
+    Tree(Option<u64>),
     /// All that has happened until now is to survive the loss of power and of the owner. Told: `Nothing`.
     Durable,
     /// Whether a partner copies what is written to a file. Told: `Copied`.

@@ -3,14 +3,12 @@
 //! First it makes sure that its store is about the owner's tree. The identities of files, and what was written and not committed, mean
 //! something in one tree only: in another they would be parts of other files. A store that has nothing of that kind goes on with any tree.
 
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::Errno;
 use forebay_wire::write::{Caller, Operation};
 
 use super::parts::WriteParts;
-use super::remote::PATIENCE;
 
 /// Identities that the daemon before may have given, and that have not come to the owner yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
@@ -23,37 +21,6 @@ const JOIN_LOOK: Duration = Duration::from_millis(2);
 
 /// The pause before an owner that was silent for long is asked anew.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// Whether programs are served, or why not.
-#[derive(Default)]
-pub struct Joined {
-    outcome: OnceLock<Result<(), String>>,
-    waiting: Mutex<()>,
-    known: Condvar,
-}
-
-impl Joined {
-    fn set(&self, outcome: Result<(), String>) {
-        let _ = self.outcome.set(outcome);
-        drop(self.waiting.lock());
-        self.known.notify_all();
-    }
-
-    /// Until programs are served.
-    ///
-    /// # Errors
-    /// EIO when they never are, or when that is not known for a long time.
-    pub fn wait(&self) -> Result<(), Errno> {
-        if self.outcome.get().is_none() {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.known.wait_timeout_while(waiting, PATIENCE, |()| self.outcome.get().is_none()));
-        }
-        match self.outcome.get() {
-            Some(Ok(())) => Ok(()),
-            _ => Err(Errno::EIO),
-        }
-    }
-}
 
 impl WriteParts {
     /// Comes to terms with the owner before any program is served.
@@ -76,7 +43,7 @@ impl WriteParts {
         let known = self.local.tree_number();
         let number = self.owners_tree(known)?;
         if known.is_some_and(|known| known != number) {
-            if self.has_uncommitted() || self.has_mirrored {
+            if self.has_uncommitted() || self.joined.has_mirrored {
                 return Err(format!(
                     "the store {} of this node has what another run of the job wrote, and the store of node {} is not of \
                      that run: land it first (forebay salvage --burst-store {}), or move it away",
@@ -120,7 +87,7 @@ impl WriteParts {
     /// Why this node has no part in the burst tier.
     pub async fn until_joined(&self) -> Result<(), String> {
         let began = Instant::now();
-        while self.joined.outcome.get().is_none() && (self.has_uncommitted() || self.has_mirrored) {
+        while self.joined.outcome().is_none() && (self.has_uncommitted() || self.joined.has_mirrored) {
             if began.elapsed() >= JOIN_PATIENCE {
                 tracing::warn!(
                     "the owner of the burst tree does not answer: what an earlier job left here is committed later"
@@ -129,7 +96,7 @@ impl WriteParts {
             }
             tokio::time::sleep(JOIN_LOOK).await;
         }
-        self.joined.outcome.get().cloned().unwrap_or(Ok(()))
+        self.joined.outcome().cloned().unwrap_or(Ok(()))
     }
 
     /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.

@@ -20,7 +20,6 @@ use super::drain::landing::{Landings, Progress};
 use super::drain::sending::Meter;
 use super::files::Files;
 use super::giving_back::GivingBack;
-use super::joining::Joined;
 use super::local::Local;
 use super::page_cache::PageCache;
 use super::partner::Partner;
@@ -28,6 +27,7 @@ use super::programs::committing::Committing;
 use super::programs::directories::Readings;
 use super::programs::gate::{Gate, Gated};
 use super::programs::holds::Holds;
+use super::programs::joined::Joined;
 use super::programs::kernel::Kernel;
 use super::programs::locks::Locking;
 use super::programs::owed::Owed;
@@ -95,8 +95,6 @@ pub struct WriteParts {
     giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
     pub(super) second: Option<Arc<SecondHome>>,
-    /// Whether the store came with names of files that have not landed.
-    pub(super) has_mirrored: bool,
     /// Where nodes have partners.
     partner: Option<Arc<Partner>>,
 }
@@ -131,7 +129,7 @@ impl WriteParts {
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
         let Beginning { drain, made_at_ms, daemon, second_home, private, .. } = beginning;
-        let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
+        let OpenedStore { local, tree, mirror, files, unanswered, has_mirrored, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
             is_first: daemon == 0,
@@ -141,7 +139,6 @@ impl WriteParts {
         };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
-        let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
         let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
@@ -158,7 +155,7 @@ impl WriteParts {
             mount: beginning.mount,
             local,
             made_at_ms,
-            joined: Arc::default(),
+            joined: Arc::new(Joined::new(has_mirrored)),
             drain,
             ends_at: beginning.ends_at,
             alarm: Alarm::default(),
@@ -176,7 +173,6 @@ impl WriteParts {
                 drain == DrainPolicy::Auto,
             ),
             second,
-            has_mirrored,
             partner,
             commits,
             cache,

@@ -42,6 +42,8 @@ pub struct OpenedStore {
     pub tree: Option<Tree>,
     /// If it has its second home here.
     pub mirror: Option<Mirror>,
+    /// With names of files that have not landed.
+    pub has_mirrored: bool,
     /// With what is pending.
     pub files: Files,
     /// What was sent, and may not have been carried out.
@@ -101,7 +103,8 @@ pub fn open_store(
     ));
     let (files, unanswered) = found.files(&local);
     let Found { owns, tree, mirror, .. } = found;
-    Ok(OpenedStore { local, owns, tree, mirror, files, unanswered })
+    let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
+    Ok(OpenedStore { local, owns, tree, mirror, has_mirrored, files, unanswered })
 }
 
 /// What has been found so far.

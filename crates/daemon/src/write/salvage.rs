@@ -84,11 +84,10 @@ impl Salvage {
         }
         let Some((first_path, first)) = found.first() else { return Ok(None) };
         for (path, owner) in &found {
+            let (one, other) = (first_path.display(), path.display());
             ensure!(
                 owner.job == first.job && owner.landing == first.landing,
-                "the stores {} and {} are of different jobs ({}, {}): name the stores of one job only",
-                first_path.display(),
-                path.display(),
+                "the stores {one} and {other} are of different jobs ({}, {}): name the stores of one job only",
                 first.job,
                 owner.job
             );

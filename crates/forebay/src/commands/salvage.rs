@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_daemon::{Salvage, SalvageEnd};
+use forebay_daemon::{NotLanded, Salvage, SalvageEnd};
 use serde_json::json;
 
 use crate::burst_mount;
@@ -86,13 +86,7 @@ fn land(
             true => say!("one run of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes)),
             false => say!("{}", drain::told(&progress)),
         }
-        for file in missing.iter().take(NAMED_MAX) {
-            let bytes: u64 = file.missing.iter().map(|(_, len)| len).sum();
-            say!("  {}: {} of nodes {:?}, {:?}", file.path.display(), show_size(bytes), file.nodes, file.missing);
-        }
-        if missing.len() > NAMED_MAX {
-            say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
-        }
+        name(&missing);
         for store in stores {
             let is_other = others.contains(&store);
             let why =
@@ -101,6 +95,17 @@ fn land(
         }
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Says what is not here, of each file.
+fn name(missing: &[NotLanded]) {
+    for file in missing.iter().take(NAMED_MAX) {
+        let bytes: u64 = file.missing.iter().map(|(_, len)| len).sum();
+        say!("  {}: {} of nodes {:?}, {:?}", file.path.display(), show_size(bytes), file.nodes, file.missing);
+    }
+    if missing.len() > NAMED_MAX {
+        say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
+    }
 }
 
 /// The directory itself, or those of the nodes that were together on one machine.

@@ -13,6 +13,7 @@ use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, O
 
 use super::committing::Committing;
 use super::directories::Readings;
+use super::joined::Joined;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::owed::Owed;
 use super::prefixes::{Prefixes, Ways, is_below};
@@ -21,7 +22,6 @@ use super::room::Room;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
-use crate::write::joining::Joined;
 use crate::write::kernel_words::{
     O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted,
     without_rights,

@@ -4,6 +4,7 @@ pub mod committing;
 pub mod directories;
 pub mod gate;
 pub mod holds;
+pub mod joined;
 pub mod kernel;
 pub mod listings;
 pub mod locks;

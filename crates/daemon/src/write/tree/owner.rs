@@ -209,16 +209,18 @@ impl Owner {
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
-            Question::Tree { known } => {
-                // Another log than the one that may have been there.
-                if *known != Some(tree.number()) {
-                    self.unverified.note(asker.node);
-                }
-                Told::Tree(tree.number())
-            }
+            Question::Tree(known) => Told::Tree(self.tree_for(asker.node, *known, tree.number())),
             Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable => Told::Nothing,
         })
+    }
+
+    /// The tree's number, for a node whose log is about `known`. Where that is another, it is not the log that may have been there.
+    fn tree_for(&self, node: NodeRank, known: Option<u64>, number: u64) -> u64 {
+        if known != Some(number) {
+            self.unverified.note(node);
+        }
+        number
     }
 
     /// Whether partners copy what is written to a file.

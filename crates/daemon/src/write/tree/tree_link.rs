@@ -162,7 +162,7 @@ impl TreeLink {
 
     /// The number of the tree, for a node whose log is about `known`.
     pub fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
-        match self.ask_own(Question::Tree { known })? {
+        match self.ask_own(Question::Tree(known))? {
             Told::Tree(number) => Ok(number),
             _ => Err(SENSELESS),
         }
