@@ -83,8 +83,14 @@ salvage() {
 # Slurm has ended the job's daemons. LSF does not know of them.
 [ -n "$SLURM_JOB_ID" ] || as_user 60 "$forebay" down --local-only --no-drain --job "$job" >/dev/null 2>&1
 
+# Who the user is may be asked of a directory service.
+as_user 60 true >/dev/null 2>&1 || say "nothing can be run as $user on $(hostname): stores of job $job, if there are any, have not landed"
+
 for store in $(printf '%s\n' "$stores" | sed "s/%u/$user/g; s/%j/$job/g"); do
-  as_user 60 test -d "$store" 2>/dev/null || continue
+  as_user 60 test -d "$store" >/dev/null 2>&1
+  status=$?
+  [ "$status" -le 1 ] || say "$store of $user on $(hostname) cannot be looked at (status $status): what is in it has not landed"
+  [ "$status" = 0 ] || continue
   if [ -z "$forebay" ]; then
     say "$store of $user on $(hostname) has not landed: there is no command ${FOREBAY:-forebay}; set FOREBAY to its absolute path"
     continue
@@ -96,6 +102,6 @@ for store in $(printf '%s\n' "$stores" | sed "s/%u/$user/g; s/%j/$job/g"); do
   say "$store of $user on $(hostname) (status $status): ${told%
 *}"
   # The directory that the store was in.
-  [ "$status" != 0 ] || as_user 60 rmdir "$store" 2>/dev/null
+  [ "$status" != 0 ] || as_user 60 rmdir "$store" >/dev/null 2>&1
 done
 exit 0

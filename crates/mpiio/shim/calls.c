@@ -50,7 +50,7 @@ static int after(MPI_File handle, int error, int code) { return code != MPI_SUCC
 static int after_passing(MPI_File handle, enum direction direction, int error, int code) {
     struct fb_open_file *file = code == MPI_SUCCESS && direction == WRITE ? fb_find(handle) : NULL;
     if (file) {
-        fb_do(file->core, FB_PASSED);
+        fb_passed_write(file);
         fb_release(file);
     }
     return after(handle, error, code);
@@ -331,9 +331,10 @@ int fb_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_
 }
 
 int fb_File_close(MPI_File *fh) {
-    struct fb_open_file *file = fb_disown(*fh);
+    struct fb_open_file *file = fb_find(*fh);
     if (!file) return MPI(File_close)(fh);
     int done = fb_close(file->core);
+    fb_disown(file);
     fb_beside_free(file->beside);
     MPI(Comm_free)(&file->comm);
     pthread_mutex_unlock(&file->lock);
@@ -453,7 +454,10 @@ int fb_File_set_atomicity(MPI_File fh, int flag) {
 /* Programs that end without closing: what they wrote is in the file, as it would be without this library. */
 int fb_Finalize(void) {
     fb_write_all_own();
-    return MPI(Finalize)();
+    /* Callbacks of the program's attributes run in it, and may close files. */
+    int was_outside = fb_outside(1), code = MPI(Finalize)();
+    fb_outside(was_outside);
+    return code;
 }
 
 int fb_Abort(MPI_Comm comm, int code) {

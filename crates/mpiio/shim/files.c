@@ -23,10 +23,15 @@ static int must_write;
 static pid_t owner;
 static uint64_t calls;
 
-struct fb_open_file *fb_look_up(MPI_File handle) {
-    pthread_mutex_lock(&files_lock);
+static struct fb_open_file *in_list(MPI_File handle) {
     struct fb_open_file *file = files;
     while (file && file->handle != handle) file = file->next;
+    return file;
+}
+
+struct fb_open_file *fb_look_up(MPI_File handle) {
+    pthread_mutex_lock(&files_lock);
+    struct fb_open_file *file = in_list(handle);
     pthread_mutex_unlock(&files_lock);
     return file;
 }
@@ -38,8 +43,12 @@ struct fb_open_file *fb_find(MPI_File handle) {
 }
 
 struct fb_open_file *fb_try(MPI_File handle) {
-    struct fb_open_file *file = fb_look_up(handle);
-    return file && pthread_mutex_trylock(&file->lock) == 0 ? file : NULL;
+    /* Not between two writes of the library's own thread, which has the list while it has a file. */
+    pthread_mutex_lock(&files_lock);
+    struct fb_open_file *file = in_list(handle);
+    if (file && pthread_mutex_trylock(&file->lock) != 0) file = NULL;
+    pthread_mutex_unlock(&files_lock);
+    return file;
 }
 
 void fb_release(struct fb_open_file *file) { pthread_mutex_unlock(&file->lock); }
@@ -123,15 +132,12 @@ int fb_give_hints(struct fb_open_file *file, MPI_Info info) {
     return done;
 }
 
-struct fb_open_file *fb_disown(MPI_File handle) {
-    struct fb_open_file *file = fb_find(handle);
-    if (!file) return NULL;
+void fb_disown(struct fb_open_file *file) {
     pthread_mutex_lock(&files_lock);
     struct fb_open_file **at = &files;
     while (*at != file) at = &(*at)->next;
     *at = file->next;
     pthread_mutex_unlock(&files_lock);
-    return file;
 }
 
 static int64_t now_ms(void) {
@@ -177,8 +183,11 @@ static int64_t write_due(int64_t at_ms, const void *but) {
     return next;
 }
 
+/* In a child of fork() what is held is the parent's to write. */
+static int is_parents(void) { return owner != getpid(); }
+
 void fb_let_go(const void *but) {
-    if (!__atomic_load_n(&must_write, __ATOMIC_ACQUIRE)) return;
+    if (!__atomic_load_n(&must_write, __ATOMIC_ACQUIRE) || is_parents()) return;
     pthread_mutex_lock(&files_lock);
     write_due(INT64_MAX - HELD_MAX_MS, but);
     pthread_mutex_unlock(&files_lock);
@@ -240,7 +249,13 @@ void fb_ends_write(struct fb_open_file *file) {
     pthread_mutex_unlock(&files_lock);
 }
 
+void fb_passed_write(struct fb_open_file *file) {
+    fb_do(file->core, FB_PASSED);
+    if (file->last_ms) file->last_ms = now_ms();
+}
+
 void fb_write_all_own(void) {
+    if (!files || is_parents()) return;
     pthread_mutex_lock(&files_lock);
     for (struct fb_open_file *file = files; file; file = file->next) {
         if (pthread_mutex_trylock(&file->lock) == 0) {
@@ -256,7 +271,7 @@ void fb_write_all_own(void) {
 
 /* The program ends by exit(), or returns from main, without MPI_Finalize. */
 __attribute__((destructor)) static void write_at_exit(void) {
-    if (files && owner == getpid()) fb_write_all_own();
+    fb_write_all_own();
 }
 
 static int error_class(int errno_code) {

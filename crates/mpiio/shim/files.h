@@ -45,14 +45,17 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
 /* Hints for a file that is open; MPI has taken them already. Collective. 0 or an errno. */
 int fb_give_hints(struct fb_open_file *file, MPI_Info info);
 
-/* Ends that; NULL for a handle of MPI's alone. What it returns is locked and in no list. */
-struct fb_open_file *fb_disown(MPI_File handle);
+/* Ends that. The file is locked, and in no list afterwards; until then what it holds is written where the program ends. */
+void fb_disown(struct fb_open_file *file);
 
 /* Whether a collective write, which begins now, follows the last one of the file with nothing between. The file is locked. */
 int fb_follows(const struct fb_open_file *file);
 
 /* That collective write ends now, and may have left bytes held. The file is locked. */
 void fb_ends_write(struct fb_open_file *file);
+
+/* MPI has made a collective write, and it ends now. The file is locked. */
+void fb_passed_write(struct fb_open_file *file);
 
 /* Writes what this rank must have written before another MPI call, of every file but the one of a handle. */
 void fb_let_go(const void *but);

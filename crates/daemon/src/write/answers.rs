@@ -24,8 +24,17 @@ use super::tree::owner::{Asker, Owner};
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
 
 impl WriteParts {
-    /// What node `from` is answered. May block.
+    /// What node `from` is answered. May block. Nothing of a store that may be about another tree is committed or given back.
     pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
+        match message {
+            WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {
+                (Outcome::Failed(Errno::EAGAIN), vec![])
+            }
+            message => self.answer_of_store(from, message),
+        }
+    }
+
+    fn answer_of_store(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::Change(change) => self.as_owner(|owner| {
                 owner.hear(from);

@@ -9,6 +9,8 @@ use forebay_types::Errno;
 use forebay_wire::write::{Caller, Operation};
 
 use super::parts::WriteParts;
+use super::tree::checkpoint;
+use super::tree::second_home::SecondHome;
 
 /// Identities that the daemon before may have given, and that have not come to the owner yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
@@ -23,12 +25,14 @@ const JOIN_LOOK: Duration = Duration::from_millis(2);
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl WriteParts {
-    /// Comes to terms with the owner before any program is served.
-    pub(super) fn join(&self) {
+    /// Comes to terms with the owner before any program is served. Whether it has: otherwise this node has no part in the burst tier, and
+    /// nothing of its store may be committed or given back.
+    pub(super) fn join(&self) -> bool {
         let met = self.meet_tree();
         if let Err(why) = &met {
             tracing::error!(why, "this node has no part in the burst tier");
-            return self.joined.set(met);
+            self.joined.set(met);
+            return false;
         }
         let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
         let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
@@ -36,14 +40,19 @@ impl WriteParts {
             tracing::error!(%errno, "joining the burst tier");
         }
         self.joined.set(met);
+        true
     }
 
     /// The store is about the owner's tree from now on, if it can be.
     fn meet_tree(&self) -> Result<(), String> {
         let known = self.local.tree_number();
+        if known.is_some() && !self.is_first_daemon() {
+            // A job has one tree: its owner refuses to begin another.
+            return Ok(());
+        }
         let number = self.owners_tree(known)?;
         if known.is_some_and(|known| known != number) {
-            if self.has_uncommitted() || self.joined.has_mirrored {
+            if self.has_something() {
                 return Err(format!(
                     "the store {} of this node has what another run of the job wrote, and the store of node {} is not of \
                      that run: land it first (forebay salvage --burst-store {}), or move it away",
@@ -52,16 +61,31 @@ impl WriteParts {
                     self.local.log.path().display()
                 ));
             }
-            let bytes = self.local.log.space().live_bytes;
-            tracing::warn!(
-                bytes,
-                "what another run of the job committed is in this node's store, and its names are gone"
-            );
             if let Some(second) = &self.second {
                 *second.mirror() = None;
             }
         }
         self.local.note_tree(number).map_err(|errno| format!("the store cannot be written to: {errno}"))
+    }
+
+    /// Whether the store has anything of the run that it was written in.
+    fn has_something(&self) -> bool {
+        self.has_uncommitted() || self.joined.has_mirrored || self.local.log.space().live_bytes > 0
+    }
+
+    /// Follows the tree as its second home. One that has the names of the tree that its store is about does not wait for the owner first:
+    /// it may have to take the tree over, and nobody else could.
+    pub(super) fn follow(&self, second: &SecondHome) {
+        let mirrored = second.mirror().as_ref().map(|mirror| mirror.tree.number());
+        if mirrored.is_none() || mirrored != self.local.tree_number() {
+            while self.joined.wait().is_err() {
+                if self.joined.outcome().is_some() || self.nodes.is_ending() {
+                    return;
+                }
+            }
+        }
+        let keep = || checkpoint::write(&self.local, self.giving_back.parts(), &self.files);
+        second.follow(&self.council, || keep().map_err(|error| error.to_string()));
     }
 
     /// Asks until the owner answers, or all is over.
@@ -87,7 +111,7 @@ impl WriteParts {
     /// Why this node has no part in the burst tier.
     pub async fn until_joined(&self) -> Result<(), String> {
         let began = Instant::now();
-        while self.joined.outcome().is_none() && (self.has_uncommitted() || self.joined.has_mirrored) {
+        while self.joined.outcome().is_none() && self.has_something() {
             if began.elapsed() >= JOIN_PATIENCE {
                 tracing::warn!(
                     "the owner of the burst tree does not answer: what an earlier job left here is committed later"

@@ -37,7 +37,6 @@ use super::programs::room::Room;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::time_limit::{Alarm, left_of};
-use super::tree::checkpoint;
 use super::tree::council::Council;
 use super::tree::owner::{Life, Owner};
 use super::tree::remote_tree::RemoteTree;
@@ -92,7 +91,7 @@ pub struct WriteParts {
     pub(super) gate: Arc<Gate>,
     /// Of the owner.
     landings: Option<Arc<Landings>>,
-    giving_back: Arc<GivingBack>,
+    pub(super) giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
     pub(super) second: Option<Arc<SecondHome>>,
     /// Where nodes have partners.
@@ -269,7 +268,13 @@ impl WriteParts {
                         scope.spawn(move || parts.council.keep(*member, || owner.safe.renewal()));
                     }
                 }
-                parts.join();
+                if let Some(second) = &parts.second {
+                    let parts = &parts;
+                    scope.spawn(move || parts.follow(second));
+                }
+                if !parts.join() {
+                    return;
+                }
                 if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {
                     let left = move || {
                         let left = left_of(&owner.tree());
@@ -278,11 +283,6 @@ impl WriteParts {
                     };
                     let parts = &parts;
                     scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));
-                }
-                if let Some(second) = &parts.second {
-                    let keep = || checkpoint::write(&parts.local, parts.giving_back.parts(), &parts.files);
-                    let parts = &parts;
-                    scope.spawn(move || second.follow(&parts.council, || keep().map_err(|error| error.to_string())));
                 }
                 if let Some(partner) = &parts.partner {
                     for of in parts.nodes.partner_of(parts.local.rank) {
@@ -489,7 +489,8 @@ impl WriteParts {
             }
             None => self.local.log.space().live_bytes > 0,
         };
-        let has_landed = is_last && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        let has_landed =
+            is_last && self.joined.is_served() && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
         if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }

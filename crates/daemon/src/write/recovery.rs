@@ -53,8 +53,8 @@ pub struct OpenedStore {
 impl OpenedStore {
     /// The tree that the store is about, if that is known.
     pub fn tree_number(&self) -> Option<u64> {
-        let own = self.tree.as_ref().or_else(|| Some(&self.mirror.as_ref()?.tree));
-        own.map(Tree::number).or_else(|| self.local.tree_number())
+        let own = self.tree.as_ref().map(Tree::number);
+        own.or_else(|| self.local.tree_number()).or_else(|| Some(self.mirror.as_ref()?.tree.number()))
     }
 }
 
@@ -197,7 +197,10 @@ impl Found {
                         }
                     }
                     Note::Owns(owns) => self.take_owns(owns)?,
-                    Note::Tree(number) => self.tree_number = Some(number),
+                    Note::Tree(number) => {
+                        self.tree_number = Some(number);
+                        self.mirror = self.mirror.take().filter(|mirror| mirror.tree.number() == number);
+                    }
                 }
             }
             RecoveredRecord::Damaged => {

@@ -112,8 +112,8 @@ impl Salvage {
         for (node, path) in &stores {
             opened.insert(*node, open(*node, path)?);
         }
+        let of_other_runs = leave_out_other_runs(&mut opened, &stores);
         let owns = who_owns(&job, &opened)?;
-        let of_other_runs = leave_out_other_runs(&mut opened, owns.node, &stores);
         let here: Here = Arc::default();
         let mut parts = BTreeMap::new();
         for (node, mut opened) in opened {
@@ -149,7 +149,9 @@ impl Salvage {
     /// # Errors
     /// When there are no more threads.
     pub fn start(&mut self) -> std::io::Result<()> {
-        self.nodes.values().for_each(|parts| parts.join());
+        for parts in self.nodes.values() {
+            let _ = parts.join();
+        }
         for (node, parts) in &self.nodes {
             let of_node = Arc::clone(parts);
             let thread = std::thread::Builder::new().name("salvage".to_owned()).spawn(move || of_node.land())?;
@@ -216,14 +218,20 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
     Ok(Owns { epoch: newest.epoch + 1, node: *second })
 }
 
-/// Takes those out that are not about the tree that the owner, or the tree's second home, has. Where they are.
+/// Takes those out that are not of the run which lands: the one whose owner is here; of several, or of none, the one of most stores. Where
+/// they are. Nothing is written down before.
 fn leave_out_other_runs(
     opened: &mut BTreeMap<NodeRank, OpenedStore>,
-    owner: NodeRank,
     stores: &BTreeMap<NodeRank, PathBuf>,
 ) -> Vec<PathBuf> {
-    let tree = opened.get(&owner).and_then(OpenedStore::tree_number);
-    let is_other = |opened: &OpenedStore| opened.tree_number().is_some_and(|number| Some(number) != tree);
+    let mut runs = BTreeMap::<u64, (bool, usize, Owns)>::new();
+    for store in opened.values() {
+        let Some(number) = store.tree_number() else { continue };
+        let (has_owner, count, owns) = runs.entry(number).or_default();
+        (*has_owner, *count, *owns) = (*has_owner || store.tree.is_some(), *count + 1, store.owns.max(*owns));
+    }
+    let lands = runs.into_iter().max_by_key(|(_, run)| *run).map(|(number, _)| number);
+    let is_other = |opened: &OpenedStore| opened.tree_number().is_some_and(|number| Some(number) != lands);
     let others: Vec<NodeRank> = opened.iter().filter(|(_, opened)| is_other(opened)).map(|(node, _)| *node).collect();
     opened.retain(|node, _| !others.contains(node));
     others.iter().map(|node| stores[node].clone()).collect()

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 use crate::checkpoint;
-use crate::directory::{CHECKPOINT, Directory, HEAD};
+use crate::directory::{CHECKPOINT, Directory, HEAD, segment_name};
 use crate::head::{HEAD_BYTES_MAX, StoreHead};
 
 /// Bytes that are copied at a time.
@@ -30,7 +30,8 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
         // Whoever lands what is there may have it open: it is not locked.
         let there = read_file(&to.join(HEAD)).map_err(|error| StoreError::io("read the head of", to, error))?;
         let identity = |head: &[u8]| StoreHead::decode(head).ok().map(|head| head.identity);
-        if identity(&carried).is_none() || identity(&carried) != identity(&there) {
+        let is_all_there = || here.contents().map(|here| here.segments.iter().all(|number| has_segment(to, *number)));
+        if identity(&carried).is_none() || identity(&carried) != identity(&there) || !is_all_there()? {
             return Err(StoreError::OtherLog { path: from.to_owned(), there: to.to_owned() });
         }
     } else {
@@ -52,6 +53,11 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
         named.map_err(|error| StoreError::io("name", to, error))?;
     }
     here.remove()
+}
+
+/// A store that goes on after it was copied has new segments.
+fn has_segment(store: &Path, number: u64) -> bool {
+    store.join(segment_name(number)).symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 /// A head, which is no link.

@@ -42,6 +42,7 @@ pub(crate) struct Contents {
     /// Numbers of segments, ascending.
     pub segments: Vec<u64>,
     pub has_head: bool,
+    pub has_checkpoint: bool,
     /// Somebody began to remove it.
     pub is_wiped: bool,
     /// A name that is none of a store.
@@ -80,7 +81,8 @@ impl Directory {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_string_lossy();
             match &*name {
-                "." | ".." | LOCK | CHECKPOINT => {}
+                "." | ".." | LOCK => {}
+                CHECKPOINT => contents.has_checkpoint = true,
                 HEAD => contents.has_head = true,
                 WIPED => contents.is_wiped = true,
                 name if name.strip_suffix(NEW).is_some_and(|name| [HEAD, CHECKPOINT].contains(&name)) => {}
@@ -208,7 +210,7 @@ fn check(directory: &OwnedFd, path: &Path, is_forced: bool) -> Result<(), StoreE
     }
 }
 
-fn segment_name(number: u64) -> String {
+pub(crate) fn segment_name(number: u64) -> String {
     format!("{SEGMENT}{number:012}")
 }
 

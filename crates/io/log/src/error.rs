@@ -36,7 +36,7 @@ pub enum StoreError {
         node: NodeRank,
     },
     /// Where it was to be carried is a store of another run of its job.
-    #[error("store {} stays where it is: {} is the store of another run of the job; land that one first (forebay salvage {}), or move it away", .path.display(), .there.display(), .there.display())]
+    #[error("store {} stays where it is: {} is the store of another run of the job, or an older copy of this one; land that one first (forebay salvage {}), or move it away", .path.display(), .there.display(), .there.display())]
     OtherLog {
         /// The store.
         path: PathBuf,

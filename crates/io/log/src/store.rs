@@ -9,7 +9,7 @@ use forebay_wire::log_record::LogIdentity;
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::directory::{Directory, HEAD};
+use crate::directory::{CHECKPOINT, Directory, HEAD};
 use crate::head::{HEAD_BYTES_MAX, HeadError, StoreHead, VERSION};
 use crate::{StoreError, limits};
 
@@ -98,8 +98,16 @@ impl Store {
             contents = directory.contents()?;
         }
         let (head, is_same_boot) = if contents.has_head {
-            let head = StoreHead { nodes: owner.nodes, ..read_own_head(&directory, owner)? };
+            let mut head = StoreHead { nodes: owner.nodes, ..read_own_head(&directory, owner)? };
             let is_same_boot = head.boot == owner.boot;
+            if contents.segments.is_empty() {
+                // Its first one never got a name, or somebody has removed them: none of their numbers is given again.
+                if contents.has_checkpoint {
+                    let problem = "the segments that it belongs to are missing";
+                    return Err(StoreError::Broken { path: path.to_owned(), file: CHECKPOINT, problem });
+                }
+                head.identity = new_head(path, owner, settings)?.identity;
+            }
             (head, is_same_boot)
         } else {
             if let Some(name) = contents.strange {

@@ -27,6 +27,11 @@ impl Joined {
         self.outcome.get()
     }
 
+    /// Whether programs are served.
+    pub fn is_served(&self) -> bool {
+        matches!(self.outcome.get(), Some(Ok(())))
+    }
+
     /// It comes to this.
     pub fn set(&self, outcome: Result<(), String>) {
         let _ = self.outcome.set(outcome);

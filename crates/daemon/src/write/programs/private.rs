@@ -20,7 +20,7 @@ use forebay_wire::write::{Caller, Done, FileState, Operation};
 use forebay_write::hold::identity;
 
 use super::holds::{Hold, Holds};
-use super::kernel::{Kernel, unserved};
+use super::kernel::{Kernel, admit, unserved};
 use super::prefixes::{Prefixes, Ways};
 use super::requests::{answer_entry, caller};
 use crate::write::kernel_words::{
@@ -64,7 +64,7 @@ pub struct PrivateKernel {
 
 impl Handler for PrivateKernel {
     fn handle(&self, request: Request<'_>, reply: Reply) {
-        if let Err(errno) = self.kernel.joined.wait() {
+        if let Err(errno) = admit(&self.kernel.joined, &request.operation) {
             return unserved(&request.operation, reply, errno);
         }
         let (file, node) = (file_of(request.node), request.node);

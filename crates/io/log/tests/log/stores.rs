@@ -135,7 +135,7 @@ fn another_version_and_a_spoiled_head_are_told_apart() {
     let checksum = crc32c::crc32c(&newer[..body]).to_le_bytes();
     newer[body..].copy_from_slice(&checksum);
     fs::write(path.join("head"), newer).unwrap();
-    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 5"));
+    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 6"));
     fs::write(path.join("head"), &head[..20]).unwrap();
     assert!(refusal(&path).contains("head: "));
     fs::remove_file(path.join("head")).unwrap();
@@ -260,4 +260,46 @@ fn a_store_that_somebody_removes_has_failed_at_the_next_commit() {
     let is_gone = |outcome| matches!(outcome, Err(LogError::Failed(Errno::ESTALE | Errno::ENOENT)));
     assert!(is_gone(log.append_note(b"after").and_then(|after| log.commit(after.sequence.next()))));
     assert!(is_gone(log.append_note(b"later").map(drop)));
+}
+
+/// Somebody has removed the large files of a store, and left the small ones.
+#[test]
+fn a_store_that_lost_all_its_segments_gives_none_of_their_places_again() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let position = log.append_data(FILE, 0, &contents(1, 5000)).unwrap().position;
+    drop(log);
+    let remove_segments = || {
+        for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
+            if file.file_name().to_str().unwrap().starts_with("segment-") {
+                fs::remove_file(file.path()).unwrap();
+            }
+        }
+    };
+    remove_segments();
+    let log = open(&path, 4);
+    log.append_data(FILE, 0, &contents(2, 5000)).unwrap();
+    assert_eq!(log.read(position, 0, &mut [0; 8]), Err(LogError::Absent(position)));
+    log.checkpoint(log.end(), b"stands for all").unwrap();
+    drop(log);
+    remove_segments();
+    let refused = Recovery::open(&path, &owner(1), &settings(4)).err().expect("its records are gone");
+    assert!(refused.to_string().contains("the segments that it belongs to are missing"), "{refused}");
+}
+
+/// A store that was copied, and not removed, goes on: what it has now is not in the copy.
+#[test]
+fn a_store_is_not_removed_in_favour_of_an_older_copy() {
+    let directory = directory();
+    let (path, to) = (store(&directory), directory.path().join("3"));
+    drop(open(&path, 4));
+    fs::create_dir(&to).unwrap();
+    for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+    drop(open(&path, 4));
+    let refused = carry(&path, &to).unwrap_err();
+    assert!(matches!(refused, StoreError::OtherLog { .. }), "{refused}");
+    assert!(path.exists());
 }
