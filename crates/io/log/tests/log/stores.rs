@@ -1,6 +1,7 @@
 //! Who may open a store, and what is left of one.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 
@@ -255,8 +256,8 @@ fn a_store_that_somebody_removes_has_failed_at_the_next_commit() {
     let log = open(&path, 4);
     let before = log.append_note(b"before").unwrap().sequence.next();
     log.commit(before).unwrap();
-    fs::remove_dir_all(&path).unwrap();
-    // The thread that makes the next segments may be the one that notices it.
+    // The thread that makes the next segments may put one there meanwhile, and may be the one that notices it.
+    while fs::remove_dir_all(&path).is_err_and(|error| error.kind() != ErrorKind::NotFound) {}
     let is_gone = |outcome| matches!(outcome, Err(LogError::Failed(Errno::ESTALE | Errno::ENOENT)));
     assert!(is_gone(log.append_note(b"after").and_then(|after| log.commit(after.sequence.next()))));
     assert!(is_gone(log.append_note(b"later").map(drop)));
