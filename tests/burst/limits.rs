@@ -53,7 +53,7 @@ fn everything_lands_before_the_time_is_over() {
     bed.job.down();
 }
 
-/// What it took to land one small file was believed of every byte: a minute became hours, and all was sent long before the end.
+/// The time of one small file was believed of every byte: a minute became hours, and all was sent long before the end.
 #[test]
 fn a_small_file_does_not_say_how_long_a_large_one_takes() {
     require!(Fuse, Root);

@@ -29,7 +29,7 @@ fn the_next_job_sees_files_with_names_like_drafts() {
     bed.job.down();
 }
 
-/// What begins as a draft of an earlier job that is gone stays where it is, and is not in the tree.
+/// A draft of an earlier job that is gone stays where it is, and is not in the tree.
 #[test]
 fn programs_cannot_give_the_names_of_drafts() {
     require!(Fuse, Root, Command("python3"));

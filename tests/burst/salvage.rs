@@ -328,7 +328,7 @@ fn a_job_whose_drain_timed_out_is_salvaged_whole() {
     assert!(!sandbox.base().join("store").exists());
 }
 
-/// What it has waited for may land while it ends: it says how that came out.
+/// Files may land while `salvage` ends: it tells the state at its end.
 #[test]
 fn what_lands_while_salvage_ends_has_landed() {
     require!(Fuse, Root);

@@ -179,7 +179,7 @@ fn landed_says_of_each_name_what_it_knows() {
     bed.job.down();
 }
 
-/// What programs take away while it lands is no failure.
+/// Files that programs remove while they land are no failure.
 #[test]
 fn directories_that_go_while_they_land_are_no_failures() {
     require!(Fuse, Root);

@@ -57,7 +57,7 @@ impl Bed {
         run(&mut self.command(operators, file, more))
     }
 
-    /// What the daemon of node 0 answers over its control socket.
+    /// The answer of node 0's daemon over its control socket.
     pub fn asked(&self, question: &Value) -> String {
         let socket = socket_below(&self.job.sandbox.runtime()).expect("a socket");
         let mut stream = UnixStream::connect(socket).unwrap();

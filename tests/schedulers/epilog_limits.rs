@@ -15,7 +15,7 @@ use forebay_tests::require;
 const LIMIT: u64 = 1;
 const GRACE: Duration = Duration::from_secs(12);
 
-/// What a busy machine may add.
+/// The time that a busy machine may add.
 const SOON: Duration = Duration::from_secs(20);
 
 struct Bed {

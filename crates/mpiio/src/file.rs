@@ -98,7 +98,7 @@ pub struct File<G> {
     following: Following,
     /// Whether this rank has made another MPI call since the last one.
     is_interrupted: bool,
-    /// What MPI writes of the call that was left to it last, if an earlier run has left the file incomplete.
+    /// The bytes that MPI writes of the call that was left to it last, if an earlier run has left the file incomplete.
     passed: Vec<Extent>,
     /// What this rank may write until the next flush, in order, and how, where the program declared that.
     declared: Option<(Vec<Extent>, Writing)>,

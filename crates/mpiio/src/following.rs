@@ -13,7 +13,7 @@ const NEEDED: u32 = 2;
 /// Where doubling ends: a program that is wrong once in 1,024 calls loses nothing that matters.
 const DOUBLINGS_MAX: u32 = 9;
 
-/// What is known of one file's calls; the same at all its ranks, but for the doublings that it begins with.
+/// The history of one file's calls; the same at all its ranks, but for the doublings that it begins with.
 #[derive(Clone, Copy, Debug)]
 pub struct Following {
     in_a_row: u32,

@@ -21,7 +21,7 @@ impl Hulls {
         let start = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
         let end = extents.iter().map(Extent::end).max().unwrap_or(0);
         let mut own = Vec::with_capacity(EXTENT_BYTES);
-        // Nothing is told as a byte at the end of all files.
+        // An empty hull is told as a byte at the end of all files.
         let none = Extent { offset: i64::MAX as u64 - 1, len: 1 };
         put_extent(&mut own, if start < end { Extent { offset: start, len: end - start } } else { none });
         let all = group.all_gather(&own)?;

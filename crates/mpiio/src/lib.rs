@@ -7,7 +7,7 @@
 //! `group`. The C sources in `shim/` are compiled once for each MPI; they own every constant, handle and `MPI_` call, and
 //! are the only users of `ffi`. Together they are the libraries that `packaging/mpiio.sh` builds.
 //!
-//! Nothing here starts a thread. The shim has one, which makes no MPI call: it writes bytes that were held for too long.
+//! This crate starts no thread. The shim has one, which makes no MPI call: it writes bytes that were held for too long.
 
 pub mod array;
 pub mod beside;

@@ -38,7 +38,7 @@ pub struct Report {
     pub deletes: bool,
     /// Whether this rank has marked the file because bytes of it are held.
     has_marked: bool,
-    /// What was said of failures, for the mark.
+    /// Failures in words, for the mark.
     lines: String,
 }
 

@@ -188,7 +188,7 @@ impl Probe {
     }
 }
 
-/// What a field of the first record says of whether that has names.
+/// Evidence of one field for or against a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
     /// Nothing.

@@ -33,7 +33,7 @@ impl Recording {
         self.is_paused = is_paused;
     }
 
-    /// What follows is no start-up's, until it is released as often.
+    /// Uses from now on are no start-up's, until it is released as often.
     pub fn hold(&mut self) {
         self.holds_count += 1;
     }

@@ -1,4 +1,4 @@
-//! What may be said of a burst tree, and by whom: looked at when a message arrives, before anybody adds up what it says.
+//! Bounds of a message about a burst tree, and its permitted senders: checked on arrival, before any of its numbers are added.
 
 use forebay_types::{NodeRank, limits};
 

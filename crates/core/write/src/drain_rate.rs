@@ -12,13 +12,13 @@ use forebay_types::Time;
 /// How much busy time is looked back at. Shorter, one slow call would decide; longer, a file system that slows down is believed for too long.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What is measured in less time than that is added to the next: so many samples are kept at most, as `WINDOW` has of them.
+/// Samples of less time than that are added to the next: so many samples are kept at most, as `WINDOW` has of them.
 const SAMPLE: Duration = Duration::from_millis(100);
 
 /// From so many bytes on the rate decides how long it takes, not the number of calls: as many as are written in one.
 const LARGE_BYTES: u64 = 4 << 20;
 
-/// What is assumed of a backing file system to which nothing large was sent yet, bytes a second.
+/// The rate assumed until something large was sent, bytes a second.
 const RATE_ASSUMED: u64 = 100_000_000;
 
 /// See the module.
@@ -26,16 +26,16 @@ const RATE_ASSUMED: u64 = 100_000_000;
 pub struct DrainRate {
     large: Window,
     small: Window,
-    /// What is under way, if anything is.
+    /// The amount that is under way, if there is one.
     under_way: Option<UnderWay>,
 }
 
-/// What is being sent.
+/// An amount that is being sent.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     /// Until when it is in a window.
     since: Time,
-    /// What has landed since then.
+    /// Bytes that have landed since then.
     bytes: u64,
     /// Steps of the tree that are done.
     steps: u64,
@@ -72,7 +72,7 @@ impl DrainRate {
         let sample = Sample { busy: now.since(since), bytes, steps };
         match is_large {
             true => self.large.add(sample),
-            // What is sent ahead is no step, and takes as long as one.
+            // Contents that are sent ahead are no step, and take as long as one.
             false if bytes > 0 || steps > 0 => self.small.add(Sample { steps: steps.max(1), ..sample }),
             false => {}
         }
@@ -101,7 +101,7 @@ impl DrainRate {
     }
 }
 
-/// What landed in a time.
+/// The amount that landed in a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     busy: Duration,

@@ -38,7 +38,7 @@ const THREADS_MAX: usize = 16;
 /// Parts that may wait for each that is made.
 const WAITING_EACH: usize = 8;
 
-// What a message may ask for is what the core takes.
+// A message may request as much as the core takes.
 const _: () = assert!(QUERY_GRAMIAN_COLUMNS_MAX == GRAMIAN_COLUMNS_MAX && QUERY_FIELDS_MAX == FIELDS_MAX);
 
 /// Of a file's bytes, how many a node must keep to be taken for one that holds it: the rest comes over the trees.

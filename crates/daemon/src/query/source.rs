@@ -117,7 +117,7 @@ impl FileSource {
     }
 }
 
-/// What a file has, up to a byte more than may be held.
+/// The bytes of a file, up to one more than may be held.
 fn read_to_end(file: &File) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![];
     file.take(UNSIZED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -131,7 +131,7 @@ impl Contents for FileSource {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
         if let Some(held) = &self.held {
-            // What lies within the file's size lies within what is held.
+            // All bytes within the file's size are held.
             buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
             return Ok(());
         }

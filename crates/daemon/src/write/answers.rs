@@ -24,7 +24,7 @@ use super::tree::owner::{Asker, Owner};
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
 
 impl WriteParts {
-    /// What node `from` is answered. May block. Nothing of a store that may be about another tree is committed or given back.
+    /// Answers node `from`. May block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
     pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {

@@ -62,7 +62,7 @@ struct State {
     unanswered: VecDeque<Change>,
     /// What is on its way to the file's end.
     appending: Vec<WrittenExtent>,
-    /// Who has written any of it that ends the rights which the file lends.
+    /// The writer of any of it that ends the rights which the file lends.
     ends_lent_rights: Option<Caller>,
     /// When the last of it was written.
     written_at: Option<Timestamp>,

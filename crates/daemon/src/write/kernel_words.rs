@@ -56,14 +56,14 @@ pub fn mode_of(done: &Done) -> u32 {
     }
 }
 
-/// Who writes, if the kernel says that the rights which the file lends end with it: the process may not keep them (`CAP_FSETID`), even if
+/// The writer, if the kernel says that the rights which the file lends end with the write: the process may not keep them (`CAP_FSETID`), even if
 /// it is root's.
 pub fn without_rights(request: &Request<'_>) -> Caller {
     let uid = if request.uid == 0 { NOBODY } else { request.uid };
     Caller { uid, gid: request.gid, groups: vec![] }
 }
 
-/// Somebody who has written what an earlier daemon has left. The log does not say who, so the rights which the file lends end.
+/// The unknown writer of bytes that an earlier daemon has left. The log does not name it, so the rights which the file lends end.
 pub fn unknown_writer() -> Caller {
     Caller { uid: NOBODY, gid: NOBODY, groups: vec![] }
 }

@@ -60,14 +60,14 @@ pub struct NotLanded {
     pub missing: Vec<(u64, u64)>,
 }
 
-/// What has not landed.
+/// The rest, which has not landed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SalvageEnd {
     /// Changes.
     pub steps: usize,
     /// Bytes.
     pub bytes: u64,
-    /// What cannot land from these stores alone.
+    /// Files that cannot land from these stores alone.
     pub missing: Vec<NotLanded>,
 }
 
@@ -171,7 +171,7 @@ impl Salvage {
         self.nodes.get(&self.owner).map_or_else(Progress::default, |parts| parts.drain(time))
     }
 
-    /// What cannot land from these stores alone.
+    /// Files that cannot land from these stores alone.
     fn not_landed(&self) -> Vec<NotLanded> {
         let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
         let lost = owner.map_or_else(Vec::new, |owner| owner.tree().lost_files());

@@ -52,7 +52,7 @@ impl Alarm {
     }
 }
 
-/// What has not landed: bytes, and steps of the tree.
+/// The rest that has not landed: bytes, and steps of the tree.
 pub fn left_of(tree: &Tree) -> (u64, usize) {
     (tree.written().map(|extent| extent.len).sum(), tree.steps_to_land())
 }

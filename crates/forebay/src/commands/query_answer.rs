@@ -17,7 +17,7 @@ pub struct Answer {
     pub state: State,
     /// Lines and bytes that bad rows cover.
     pub bad_extent: (u64, u64),
-    /// What the first record of each file was taken for.
+    /// Whether the first record of each file was taken for names or for data.
     pub first_records: Vec<FirstRecord>,
     /// Columns that are not numeric, with their first values; None if columns were named, or none is shown.
     pub left_out: Option<Vec<(String, Option<String>)>>,

@@ -83,7 +83,7 @@ fn normalised(answer: &Answer, column: &forebay_query::Column) -> Value {
     said
 }
 
-/// What the first record was taken for, in one word if it is the same of all files.
+/// The meaning given to the first record, in one word if it is the same of all files.
 fn first_record(records: &[FirstRecord]) -> Value {
     let words = || records.iter().map(|record| json!(if record.has_names { "header" } else { "data" }));
     let is_one = records.iter().all(|record| Some(record.has_names) == records.first().map(|first| first.has_names));
@@ -182,7 +182,7 @@ pub fn print(answer: &Answer) {
     }
 }
 
-/// What somebody might take otherwise: the first record, and columns that are not there.
+/// Lines about decisions that a reader might take otherwise: the first record, and columns that are left out.
 fn doubts(answer: &Answer) -> Vec<String> {
     /// Columns that are named: as many as a person reads.
     const NAMED_MAX: usize = 8;

@@ -337,7 +337,7 @@ fn views(
     Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
 }
 
-/// What came of asking hosts to end what runs there.
+/// The outcome of asking hosts to end their nodes.
 #[derive(Default)]
 pub struct HostEnds {
     /// Hosts where all has ended.
@@ -349,7 +349,7 @@ pub struct HostEnds {
 }
 
 impl HostEnds {
-    /// What is to be known of a host without anything of the job.
+    /// The conclusion about a host that has nothing of the job.
     pub fn doubt(directory: &JobDirectory) -> String {
         format!(
             "nothing of the job was found there: it has ended, or its nodes see another {} than the remote shell does",

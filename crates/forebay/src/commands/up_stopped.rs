@@ -51,13 +51,13 @@ impl StartFailed {
     }
 }
 
-/// What came of taking back what was begun.
+/// The outcome of stopping a start that failed.
 pub struct Stopped {
     /// Hosts on which everything has ended.
     pub on: Vec<String>,
     /// Hosts that could not be asked, and for which the reason is told with their nodes.
     pub not_ended: Vec<String>,
-    /// What else is not known, or stays.
+    /// Other facts that are not known, and parts that stay.
     pub unknown: Vec<String>,
 }
 

@@ -33,7 +33,7 @@ impl Scheduler {
     }
 }
 
-/// What a job of Flux has in its environment: its processes, and the script of a batch job, which is an instance of Flux.
+/// Variables in the environment of a job of Flux: of its processes, and the script of a batch job, which is an instance of Flux.
 const FLUX_JOBS: [&str; 2] = ["FLUX_JOB_ID", "FLUX_ENCLOSING_ID"];
 
 /// How many nodes it has. Scripts of batch jobs are not told.

@@ -27,7 +27,7 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
     if to.exists() {
         let carried = here.read(HEAD, HEAD_BYTES_MAX as u64);
         let carried = carried.map_err(|error| StoreError::io("read the head of", from, error))?.unwrap_or_default();
-        // Whoever lands what is there may have it open: it is not locked.
+        // It is not locked: a process that lands it may have it open.
         let there = read_file(&to.join(HEAD)).map_err(|error| StoreError::io("read the head of", to, error))?;
         let identity = |head: &[u8]| StoreHead::decode(head).ok().map(|head| head.identity);
         let is_all_there = || here.contents().map(|here| here.segments.iter().all(|number| has_segment(to, *number)));

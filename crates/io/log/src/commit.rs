@@ -80,7 +80,7 @@ pub(crate) fn commit_for_all(shared: &Shared) {
     }
 }
 
-/// What was synced is of use only where it is found again: a store that somebody has removed meanwhile has failed.
+/// Synced bytes are of use only where they are found again: a store that was removed meanwhile has failed.
 fn sync(segments: &[Arc<Segment>]) -> Result<(), Os> {
     for segment in segments {
         fdatasync(&segment.file)?;

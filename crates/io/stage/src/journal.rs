@@ -25,7 +25,7 @@ const PREFIX: &str = ".forebay-stage-6d1f0b52c8a94e37-";
 const SUMS: &str = ".sums";
 const LINK: &str = ".link";
 
-/// What of a name is in its draft's, so that this is no longer than a name may be.
+/// Bytes of a name that are in its draft's name, so that this is no longer than a name may be.
 const NAME_BYTES: usize = 200;
 
 /// Whether a name is that of a draft, a journal or a link that takes a place.
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
     pub fn publish(self) -> std::io::Result<()> {
         let Place { directory, name, .. } = self.place;
         renameat(directory, &*self.name, directory, &**name)?;
-        // Who may write in the directory may have put another file at the draft's name.
+        // A user who may write in the directory may have put another file at the draft's name.
         let (named, own) = (statat(directory, &**name, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.file)?);
         if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino) {
             return Err(std::io::Error::other("somebody else has put another file in its place meanwhile"));

@@ -27,7 +27,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// A pipe must not make us wait.
 const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Who may write to directories that are made.
+/// Users who may write to directories that are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writers {
     /// The user alone.
@@ -108,7 +108,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What has the name now; `None` where nothing has.
+    /// The entry of that name; `None` where there is none.
     pub(crate) fn found(&self) -> Result<Option<Stat>, StageError> {
         match statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),

@@ -16,7 +16,7 @@ use crate::given::{lent_mode, times};
 /// How the names of drafts begin.
 const PREFIX: &str = ".forebay-draft-";
 
-/// What follows for a link.
+/// The part of the name that follows for a link.
 const LINK: &str = "link-";
 
 /// The rest: so many hexadecimal digits.

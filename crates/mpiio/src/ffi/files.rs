@@ -305,7 +305,7 @@ pub unsafe extern "C" fn fb_ask(file: *mut MpiFile, what: c_int) -> u64 {
     }
 }
 
-/// What an open file can be told to do by a number; all are collective but `WriteOwn`, `Leave` and `Passed`.
+/// Steps of an open file, by number; all are collective but `WriteOwn`, `Leave` and `Passed`.
 #[repr(C)]
 pub enum Step {
     /// Write what any rank holds.

@@ -106,7 +106,7 @@ impl<G: Group> File<G> {
         flushed.and(written).map(|()| Answer::Done(buffer.len_bytes()))
     }
 
-    /// What a rank holds at most, bytes.
+    /// The most that a rank holds, bytes.
     fn limit_bytes(&self) -> u64 {
         match self.hints.hold {
             Hold::Yes => self.hints.buffer_bytes,

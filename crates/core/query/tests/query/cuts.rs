@@ -90,7 +90,7 @@ fn stray_quotes() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// Whoever makes which part, and not knowing how it begins: the rows are those of a reader that goes from the beginning to the
+    /// Any node may make any part, and not know how it begins: the rows are those of a reader that goes from the beginning to the
     /// end, and the bits those of one node.
     #[test]
     fn stray_quotes_mean_the_same_in_any_cut(text in stray_quotes(), block_len in 1..60usize, parts in prop::collection::vec(1..6usize, 1..20)) {

@@ -199,7 +199,7 @@ fn a_first_record_whose_quotes_are_misplaced_is_no_table() {
     assert_eq!(error("a,5\" pipe\n1,2\n3,4\" pipe\n5,6\n"), QueryError::MisplacedQuote(2));
     assert_eq!(error("\"a\"b,c\n1,2\n"), QueryError::MisplacedQuote(1));
     assert_eq!(error("\"a,b\n1,2\n"), QueryError::OpenQuote);
-    // What a bad row holds says nothing about columns of which others have values.
+    // A bad row's fields say nothing about columns of which other rows have values.
     assert_eq!(schema(b"a,b\n,x\"y\"\n,3\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
     assert_eq!(schema(b"a,b\n,3\n,\"x\n", Header::Auto).unwrap().numeric, [None, Some(true)]);
     // Where there are no others, it is named.

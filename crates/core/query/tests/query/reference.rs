@@ -54,7 +54,7 @@ impl<'a> Blocks<'a> {
         Ok(Self { text, block_len, schema, columns, collected })
     }
 
-    /// What the block from `from` on comes to, if it begins within quotes or not.
+    /// The result of the block from `from` on, if it begins within quotes or not.
     fn state(&self, from: usize, is_quoted: bool) -> State {
         let text = self.text;
         let end = text.len().min(from + self.block_len);
@@ -111,7 +111,7 @@ pub struct Plain {
 /// Where a reader stands in a field.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
-    /// Nothing but blanks so far.
+    /// Only blanks so far.
     Begin,
     /// Within a field without quotes.
     Bare,

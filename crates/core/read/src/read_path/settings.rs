@@ -132,7 +132,7 @@ impl<B: Clone> ReadPath<B> {
         self.recording.start();
     }
 
-    /// What is used from now on is no start-up's, until `release_recording`.
+    /// Uses from now on are no start-up's, until `release_recording`.
     pub fn hold_recording(&mut self) {
         self.recording.hold();
     }

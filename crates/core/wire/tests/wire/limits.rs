@@ -1,4 +1,4 @@
-//! What a peer may say of files: nothing that no file or record can have.
+//! A peer's offsets and lengths are those that a file or a record can have.
 
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, OperationId, Timestamp};
 use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;

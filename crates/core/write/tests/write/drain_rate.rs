@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What `DrainRate` assumes before it has measured anything large.
+/// The rate that `DrainRate` assumes before it has measured anything large.
 const ASSUMED: f64 = 1e8;
 
 /// A clock and what it measures.

@@ -79,7 +79,7 @@ impl Prefill {
         })
     }
 
-    /// What is used until this is dropped is no start-up's.
+    /// Uses until this is dropped are no start-up's.
     pub fn hold_recording(&self) -> RecordingHold {
         self.core.lock().hold_recording();
         RecordingHold(Arc::clone(&self.core))

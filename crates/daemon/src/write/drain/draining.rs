@@ -44,7 +44,7 @@ impl Draining {
         let now = || self.owner.nodes.now();
         let send = || self.meter.measure(now, || self.drain(&drain, is_kept));
         let sent = prepared.and_then(|is_ready| if is_ready { send() } else { Ok(()) });
-        // What programs have taken away meanwhile is no failure.
+        // A file that programs have removed meanwhile is no failure.
         if sent.is_err() && self.owner.tree().state(drain.file).is_err() {
             return Ok(true);
         }

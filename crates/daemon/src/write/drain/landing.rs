@@ -168,7 +168,7 @@ impl Landings {
             Action::Publish { file, .. } if !first.is_over && !self.owner.tree().has_part(*file) => self.publish(turns),
             _ => self.take_one(first),
         };
-        // What programs have taken away since it was decided on is no failure: the next look sees what there is.
+        // A step whose file programs have removed meanwhile is no failure: the next look sees the present ones.
         let taken = taken.or_else(|failed| if self.is_outdated(first) { Ok(()) } else { Err(failed) });
         if taken.is_ok() {
             self.has_taken.store(true, Ordering::Relaxed);

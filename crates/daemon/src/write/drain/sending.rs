@@ -55,7 +55,7 @@ impl Meter {
         (rate.time_for(bytes, steps as u64, now, self.under_way_bytes()), rate.is_known())
     }
 
-    /// What `send` lands counts, and the time that it takes.
+    /// The bytes that `send` lands count, and the time that it takes.
     pub fn measure<T>(&self, now: impl Fn() -> Time, send: impl FnOnce() -> T) -> T {
         self.rate().begin(now());
         let sent = send();

@@ -22,7 +22,7 @@ impl Joined {
         Self { has_mirrored, ..Self::default() }
     }
 
-    /// What it comes to, once that is known.
+    /// The outcome, once it is known.
     pub fn outcome(&self) -> Option<&Result<(), String>> {
         self.outcome.get()
     }

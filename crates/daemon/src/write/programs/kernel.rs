@@ -122,7 +122,7 @@ fn answer(outcome: Result<(), Errno>, reply: Reply) {
     }
 }
 
-/// Waits until programs are served. What the kernel says once, of files that are closed, is taken at last even if that is not known yet.
+/// Waits until programs are served. The kernel tells of a closed file only once, so that is taken in the end even if it is not known yet.
 ///
 /// # Errors
 /// As `Joined::wait`.
@@ -133,7 +133,7 @@ pub fn admit(joined: &Joined, asked: &Op<'_>) -> Result<(), Errno> {
     }
 }
 
-/// What is asked while nobody is served.
+/// Answers a request that comes while programs are not served.
 pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
     match asked {
         Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),

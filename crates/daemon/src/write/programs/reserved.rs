@@ -1,6 +1,6 @@
 //! Names that no program gives: those that the tier itself gives on the backing file system.
 //!
-//! What has such a name there is not in the tree (`forebay_store::Draft`). So a program's file would land and not be seen by the next job.
+//! A file of such a name there is not in the tree (`forebay_store::Draft`). So a program's file would land and not be seen by the next job.
 
 use forebay_fuse::Change as Asked;
 use forebay_store::Draft;

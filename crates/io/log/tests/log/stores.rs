@@ -198,7 +198,7 @@ fn the_machines_run_has_an_identity() {
     assert_ne!(boot_identity().unwrap(), [0; 16]);
 }
 
-/// What was carried once is not carried again, and another store of the same node is neither taken for it nor written over.
+/// A store that was carried is not carried again, and another store of the same node is neither taken for it nor written over.
 #[test]
 fn a_store_is_carried_over_no_other_one() {
     let directory = directory();
@@ -263,7 +263,7 @@ fn a_store_that_somebody_removes_has_failed_at_the_next_commit() {
     assert!(is_gone(log.append_note(b"later").map(drop)));
 }
 
-/// Somebody has removed the large files of a store, and left the small ones.
+/// The large files of a store were removed, and the small ones were left.
 #[test]
 fn a_store_that_lost_all_its_segments_gives_none_of_their_places_again() {
     let directory = directory();
