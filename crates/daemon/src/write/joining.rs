@@ -25,14 +25,16 @@ const JOIN_LOOK: Duration = Duration::from_millis(2);
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl WriteParts {
-    /// Comes to terms with the owner before any program is served. Whether it has: otherwise this node has no part in the burst tier, and
-    /// nothing of its store may be committed or given back.
-    pub(super) fn join(&self) -> bool {
+    /// Comes to terms with the owner before any program is served.
+    ///
+    /// # Errors
+    /// Why this node has no part in the burst tier: nothing of its store may be committed or given back then.
+    pub(super) fn join(&self) -> Result<(), String> {
         let met = self.meet_tree();
         if let Err(why) = &met {
             tracing::error!(why, "this node has no part in the burst tier");
-            self.joined.set(met);
-            return false;
+            self.joined.set(met.clone());
+            return met;
         }
         let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
         let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
@@ -40,7 +42,7 @@ impl WriteParts {
             tracing::error!(%errno, "joining the burst tier");
         }
         self.joined.set(met);
-        true
+        Ok(())
     }
 
     /// The store is about the owner's tree from now on, if it can be.

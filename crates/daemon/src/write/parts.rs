@@ -272,7 +272,7 @@ impl WriteParts {
                     let parts = &parts;
                     scope.spawn(move || parts.follow(second));
                 }
-                if !parts.join() {
+                if parts.join().is_err() {
                     return;
                 }
                 if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {

@@ -147,10 +147,10 @@ impl Salvage {
     /// Starts: what was written is committed, and begins to land.
     ///
     /// # Errors
-    /// When there are no more threads.
+    /// When a store cannot be written to, or there are no more threads.
     pub fn start(&mut self) -> std::io::Result<()> {
         for parts in self.nodes.values() {
-            let _ = parts.join();
+            parts.join().map_err(std::io::Error::other)?;
         }
         for (node, parts) in &self.nodes {
             let of_node = Arc::clone(parts);
