@@ -453,14 +453,17 @@ int fb_File_set_atomicity(MPI_File fh, int flag) {
 
 /* Programs that end without closing: what they wrote is in the file, as it would be without this library. */
 int fb_Finalize(void) {
-    fb_write_all_own();
+    fb_write_all_own(0);
     /* Callbacks of the program's attributes run in it, and may close files. */
     int was_outside = fb_outside(1), code = MPI(Finalize)();
     fb_outside(was_outside);
     return code;
 }
 
+/* A program that aborts does not wait long for a file system that hangs. */
+enum { ABORT_MAX_S = 5 };
+
 int fb_Abort(MPI_Comm comm, int code) {
-    fb_write_all_own();
+    fb_write_all_own(ABORT_MAX_S);
     return MPI(Abort)(comm, code);
 }

@@ -26,7 +26,7 @@
 
 /* All others: this rank writes what it holds of any file. */
 #define FB_ALONE_CALLS(X)                                                                                              \
-    X(File_open) X(File_delete) X(File_get_size) X(File_seek_shared) X(File_set_info) X(File_set_view) X(Finalize) X(Abort) \
+    X(File_open) X(File_delete) X(File_get_size) X(File_seek_shared) X(File_set_info) X(File_set_view) X(Finalize) \
     X(File_read_at_all_end) X(File_read_all_end) X(File_read_ordered_end) X(File_write_ordered_end)                    \
     FB_FORMED(X, File_read_at) FB_FORMED(X, File_write_at) FB_FORMED(X, File_iread_at) FB_FORMED(X, File_iwrite_at)    \
     FB_FORMED(X, File_iread_at_all) FB_FORMED(X, File_iwrite_at_all) FB_FORMED(X, File_read) FB_FORMED(X, File_write)  \
@@ -34,7 +34,10 @@
     FB_FORMED(X, File_read_shared) FB_FORMED(X, File_write_shared) FB_FORMED(X, File_iread_shared)                     \
     FB_FORMED(X, File_iwrite_shared)
 
-#define FB_CALLS(X) FB_FOLLOWING_CALLS(X) FB_TOGETHER_CALLS(X) FB_ALONE_CALLS(X) X(File_close)
+/* It ends the program, whatever the file system does. */
+#define FB_ENDING_CALLS(X) X(Abort)
+
+#define FB_CALLS(X) FB_FOLLOWING_CALLS(X) FB_TOGETHER_CALLS(X) FB_ALONE_CALLS(X) FB_ENDING_CALLS(X) X(File_close)
 
 #define X(name) extern __typeof__(PMPI_##name) fb_##name;
 FB_CALLS(X)

@@ -15,7 +15,8 @@ enum { HELD_MAX_MS = 1000 };
 
 /* A file's own lock may be taken before this one, and while this one is held it is only tried. */
 static struct fb_open_file *files;
-static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+/* A signal handler may come while its thread has the lock: it is refused then, and does not wait for itself. */
+static pthread_mutex_t files_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 
 /* Whether any file has bytes that must be written before another MPI call. */
 static int must_write;
@@ -188,7 +189,7 @@ static int is_parents(void) { return owner != getpid(); }
 
 void fb_let_go(const void *but) {
     if (!__atomic_load_n(&must_write, __ATOMIC_ACQUIRE) || is_parents()) return;
-    pthread_mutex_lock(&files_lock);
+    if (pthread_mutex_lock(&files_lock) != 0) return;
     write_due(INT64_MAX - HELD_MAX_MS, but);
     pthread_mutex_unlock(&files_lock);
 }
@@ -254,9 +255,14 @@ void fb_passed_write(struct fb_open_file *file) {
     if (file->last_ms) file->last_ms = now_ms();
 }
 
-void fb_write_all_own(void) {
+void fb_write_all_own(int wait_max_s) {
     if (!files || is_parents()) return;
-    pthread_mutex_lock(&files_lock);
+    /* The library's own thread may be writing to a file system that hangs. */
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += wait_max_s;
+    int failed = wait_max_s ? pthread_mutex_timedlock(&files_lock, &until) : pthread_mutex_lock(&files_lock);
+    if (failed) return;
     for (struct fb_open_file *file = files; file; file = file->next) {
         if (pthread_mutex_trylock(&file->lock) == 0) {
             fb_do(file->core, FB_LEAVE);
@@ -271,7 +277,7 @@ void fb_write_all_own(void) {
 
 /* The program ends by exit(), or returns from main, without MPI_Finalize. */
 __attribute__((destructor)) static void write_at_exit(void) {
-    fb_write_all_own();
+    fb_write_all_own(0);
 }
 
 static int error_class(int errno_code) {

@@ -66,8 +66,9 @@ void fb_count_call(void);
 /* Whether the program's code runs now (a handler), so that MPI calls of this thread are the program's; returns what was. */
 int fb_outside(int is_outside);
 
-/* Writes what this rank holds of any file: the program ends without closing. */
-void fb_write_all_own(void);
+/* Writes what this rank holds of any file: the program ends without closing. It waits for another thread's write for so many seconds
+ * at most, or as long as that takes if it is 0; bytes that are left out then are named by the mark. */
+void fb_write_all_own(int wait_max_s);
 
 /* An MPI error class for an errno; raised by the file's error handler where the program has set one. 0 is success. Not to be called
  * with a file locked. */

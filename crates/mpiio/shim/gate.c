@@ -29,13 +29,14 @@ int fb_outside(int is_outside) {
 }
 
 /* What comes of held bytes before a call, by the macros of calls.h: it follows a collective write, and they are held on; it is a
- * collective call of the same file, which writes them with all ranks; or this rank writes them now. */
-enum kind { FOLLOWS, TOGETHER, ALONE };
+ * collective call of the same file, which writes them with all ranks; or this rank writes them now. A call that ends the program writes
+ * them itself. */
+enum kind { FOLLOWS, TOGETHER, ALONE, ENDS };
 
 static int enter(enum kind kind, word handle) {
     int was_inside = is_inside;
     if (!was_inside) {
-        fb_let_go(kind == ALONE ? NULL : (const void *)handle);
+        if (kind != ENDS) fb_let_go(kind == ALONE ? NULL : (const void *)handle);
         if (kind != FOLLOWS) fb_count_call();
     }
     is_inside = 1;
@@ -64,6 +65,9 @@ FB_TOGETHER_CALLS(X)
 #undef X
 #define X(name) GATES(name, ALONE, 0)
 FB_ALONE_CALLS(X)
+#undef X
+#define X(name) GATES(name, ENDS, 0)
+FB_ENDING_CALLS(X)
 #undef X
 /* It has the address of the handle. */
 GATES(File_close, TOGETHER, *(word *)a)

@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod marks;
+mod network;
+#[path = "../ranks/mod.rs"]
 mod ranks;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +20,6 @@ use forebay_mpiio::flat::{Flat, Piece};
 use forebay_mpiio::memory::Buffer;
 use forebay_mpiio::missing::Missing;
 use forebay_mpiio::opening::{Opening, is_one_file};
-use forebay_mpiio::record::{Record, State};
 use forebay_mpiio::storage::{Access, Storage};
 use forebay_mpiio::view::{Extent, View};
 use proptest::prelude::*;
@@ -239,46 +241,6 @@ fn an_error_before_another_mpi_call_is_that_of_the_next_collective_one() {
     assert_eq!(heard, [(true, true, Err(true)); 2]);
 }
 
-/// Also the mark of a run that died while it held bytes.
-#[test]
-fn bytes_that_mpi_writes_count_for_a_mark() {
-    let directory = tempfile::tempdir().unwrap();
-    let (path, mark) = (directory.path().join("file"), directory.path().join("file.forebay-incomplete"));
-    std::fs::write(&path, [1; 200]).unwrap();
-    for (makes_it, is_marked) in [(false, true), (true, false)] {
-        std::fs::write(&mark, "file is being written:\nbytes 0 to 9223372036854775807: it was not closed\n").unwrap();
-        on_ranks(2, |rank| {
-            let number = rank.number() as u64;
-            let mut file = open(rank, &path, &[("forebay_hold", "automatic")], BOTH);
-            let answer = file.write_collective(number * 100, Some(&row(&mut [1; 100]))).unwrap();
-            assert_eq!(answer, Answer::Pass(Passing::NotHeld));
-            if makes_it {
-                file.passed();
-            }
-            file.close().unwrap();
-        });
-        assert_eq!(mark.exists(), is_marked);
-    }
-}
-
-/// A file that was closed with an error is marked by what is missing, not by all that was held.
-#[test]
-fn a_mark_names_what_is_missing_when_the_file_is_closed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(&path, b"").unwrap();
-    on_ranks(2, |rank| {
-        let at = [0, i64::MAX as u64 - 1000][rank.number()];
-        let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
-        let _ = file.write_collective(at, Some(&row(&mut [1; 1000]))).unwrap();
-        assert!(file.close().is_err());
-    });
-    let text = std::fs::read_to_string(directory.path().join("file.forebay-incomplete")).unwrap();
-    let missing = Missing::of_mark(&text);
-    let expected = [Extent { offset: i64::MAX as u64 - 1000, len: 1000 }];
-    assert_eq!(missing.extents(), expected, "{text}");
-}
-
 /// Of bytes that one rank writes several times the last are in the file, whatever was flushed in between.
 #[test]
 fn the_last_call_of_a_rank_wins() {
@@ -497,62 +459,6 @@ fn declarations_end_with_a_flush() {
     assert_eq!(std::fs::read(&path).unwrap().len(), 110);
 }
 
-/// The mark of an earlier run goes when the bytes that it names are written, not when as many are; until then no record says
-/// that the file is complete.
-#[test]
-fn a_mark_stays_until_its_bytes_are_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let (path, records) = (directory.path().join("file"), directory.path().join("records"));
-    let mark = directory.path().join("file.forebay-incomplete");
-    std::fs::write(&path, [1; 2000]).unwrap();
-    std::fs::write(&mark, "it is incomplete:\nbytes 1000 to 2000: rank 0, round 1: full\n").unwrap();
-    let write = |at: [u64; 2], len: usize, deletes: bool| {
-        on_ranks(2, |rank| {
-            let at = at[rank.number()];
-            let hints = [("forebay_aggregation".to_owned(), "enable".to_owned())];
-            let name = path.to_str().unwrap().as_bytes();
-            let opening = Opening { name, hints: &hints, deletes, records: Some(&records), ..AS_ALWAYS };
-            let mut file = File::open(rank, &opening).unwrap().unwrap();
-            for _ in 0..2 {
-                let _ = file.write_collective(at, Some(&row(&mut vec![2; len]))).unwrap();
-                file.flush().unwrap();
-            }
-            file.close().unwrap();
-        });
-        (Record::read(&records, &path).unwrap().state, mark.exists())
-    };
-    assert_eq!(write([0, 500], 500, false), (State::Incomplete, true), "twice the first half");
-    assert_eq!(write([1000, 1400], 500, false), (State::Incomplete, true), "not to the end");
-    assert_eq!(write([1000, 1500], 500, false), (State::Complete, false), "the second half");
-    std::fs::write(&mark, "").unwrap();
-    assert_eq!(write([0, 500], 500, false), (State::Incomplete, true), "which bytes is not known, so all");
-    assert_eq!(write([0, 1000], 1000, false), (State::Complete, false));
-    std::fs::write(&mark, "").unwrap();
-    assert!(!write([0, 0], 1, true).1, "the file is deleted");
-    std::fs::write(&mark, "").unwrap();
-    std::fs::write(&path, "").unwrap();
-    assert_eq!(write([0, 0], 1, false), (State::Complete, false), "a file that begins anew");
-}
-
-/// Who ends without closing tells nobody of an error but by the mark.
-#[test]
-fn what_is_lost_at_the_end_of_the_program_is_marked() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(&path, b"").unwrap();
-    on_ranks(2, |rank| {
-        let number = rank.number();
-        let mut file = open(rank, &path, &[], BOTH);
-        // Beyond the largest file of any file system that tests are run on.
-        let at = if number == 1 { i64::MAX as u64 - 1000 } else { 0 };
-        let _ = file.write_collective(at, Some(&row(&mut [1; 1000]))).unwrap();
-        file.leave();
-    });
-    let text = std::fs::read_to_string(directory.path().join("file.forebay-incomplete")).unwrap();
-    assert!(text.contains("bytes 9223372036854774807 to 9223372036854775807: rank 1"), "{text}");
-    assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
-}
-
 /// A file that is another one on some host is left to MPI.
 #[test]
 fn ranks_that_do_not_have_the_same_file_leave_it_to_mpi() {
@@ -619,67 +525,4 @@ fn reads_leave_out_large_gaps() {
         assert_eq!(told["reads"], 1);
         file.close().unwrap();
     });
-}
-
-/// Who aggregates, and where the network is known from, for 8 ranks that write the same with these hints.
-fn planned(hints: &[(&str, &str)]) -> (Vec<u64>, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(&path, b"").unwrap();
-    let explained = on_ranks(8, |rank| {
-        let number = rank.number() as u64;
-        let mut file = open(rank, &path, hints, BOTH);
-        let mut bytes = vec![1; 1000];
-        let _ = file.write_collective(number * 1000, Some(&row(&mut bytes))).unwrap();
-        file.flush().unwrap();
-        let explained = file.explain();
-        file.close().unwrap();
-        explained
-    });
-    let record: serde_json::Value = serde_json::from_str(&explained[0]).unwrap();
-    let ranks = record["aggregators"].as_array().unwrap().iter().map(|each| each["rank"].as_u64().unwrap());
-    (ranks.collect(), record["network"].as_str().unwrap().to_owned())
-}
-
-#[test]
-fn a_file_says_where_hosts_and_io_nodes_are() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("topology.json");
-    let name = path.to_str().unwrap();
-    let with = |hosts: &str| {
-        let io = r#""io_nodes": [{"node": 7, "bytes_per_s": 1e9, "serves": "any"}]"#;
-        std::fs::write(
-            &path,
-            format!(
-                r#"{{"topology": {{"fat_tree": {{"levels": [{{"down": 2, "up": 2}},
-            {{"down": 4}}]}}}}, {io}, "hosts": [{hosts}]}}"#
-            ),
-        )
-        .unwrap();
-        planned(&[("forebay_aggregators", "1"), ("forebay_strategy", "nearest"), ("forebay_topology", name)])
-    };
-    // The I/O node is on the switch of nodes 6 and 7.
-    let order = r#""a", "b", "c", "d", "host0", "host1", "host2", "host3""#;
-    assert_eq!(with(order), (vec![6], "file".to_owned()));
-    let order = r#""host0", "host3", "host2", "a", "b", "c", "host1""#;
-    assert_eq!(with(order), (vec![2], "file".to_owned()));
-    // One that does not cover the job is left out, and so is one that is not there.
-    assert_eq!(with(r#""host0", "host1""#), (vec![0], "one switch".to_owned()));
-    let missing = [("forebay_aggregators", "1"), ("forebay_strategy", "nearest"), ("forebay_topology", "/nowhere")];
-    assert_eq!(planned(&missing).1, "one switch");
-    // And one that the planner would refuse.
-    std::fs::write(&path, r#"{"topology": {"torus": [2]}, "hosts": ["host0", "host1", "host2", "host3"]}"#).unwrap();
-    assert_eq!(planned(&[("forebay_topology", name)]).1, "one switch");
-    // Slurm's switches are read from where the file lies.
-    std::fs::write(&path, r#"{"topology": {"slurm": {"file": "switches"}}}"#).unwrap();
-    assert_eq!(planned(&[("forebay_topology", name)]).1, "one switch", "there is no such file");
-    let switches = "SwitchName=a Nodes=host[0-1]\nSwitchName=b Nodes=host[2-3]\nSwitchName=c Switches=a,b\n";
-    std::fs::write(directory.path().join("switches"), switches).unwrap();
-    assert_eq!(planned(&[("forebay_topology", name)]).1, "file");
-}
-
-#[test]
-fn slurm_says_which_hosts_share_a_switch() {
-    assert_eq!(planned(&[("slurm", "")]).1, "slurm");
-    assert_eq!(planned(&[]).1, "one switch");
 }
