@@ -13,6 +13,7 @@ mod four;
 mod full;
 mod in_place;
 mod known;
+mod large_trees;
 mod lent_rights;
 mod limits;
 mod mpi;

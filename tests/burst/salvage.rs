@@ -1,6 +1,7 @@
 //! Stores whose job is gone.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::{run, wait_until};
@@ -279,22 +280,13 @@ fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
     let _ = bed.shell_on(1, "head -c 200000000 /dev/urandom > lost; echo after > after").good();
     let _ = bed.shell_on(2, "echo two > two").good();
     wait_for_second_home(&bed);
-    // The next daemon of the owner sends the whole tree: what the second home knows is not in its log's order.
-    let killed = bed.job.kill_daemon(0);
-    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|daemon| daemon != killed));
+    // One that is far behind gets the whole tree: what the second home knows is not in its log's order.
+    bed.while_it_stands_still(1, || change_much(&bed));
     wait_for_second_home(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
-    let store = sandbox.base().join("store");
-    let mut segments: Vec<_> = fs::read_dir(store.join("1"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("segment"))
-        .collect();
-    segments.sort();
-    assert!(segments.len() > 3, "{segments:?}");
-    fs::remove_file(&segments[1]).unwrap();
-    fs::rename(store.join("0"), sandbox.base().join("elsewhere")).unwrap();
+    remove_second_segment(&bed);
+    fs::rename(sandbox.base().join("store/0"), sandbox.base().join("elsewhere")).unwrap();
     let (status, told) = salvage(sandbox, "store");
     let missing = &told["missing"][0];
     assert_eq!((status, &missing["nodes"]), (Some(3), &serde_json::json!([1])), "{told}");
@@ -304,6 +296,43 @@ fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
     assert!((60_000_000..=64 << 20).contains(&gone), "a segment: {told}");
     let landed = Bed::listing(&sandbox.base().join("backing"));
     assert!(landed.contains("after") && landed.contains("two") && !landed.contains("lost"), "{landed}");
+}
+
+/// A second home whose log lacks some of the changes is none: what it has would be taken for all.
+#[test]
+fn a_second_home_that_lacks_changes_is_none() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    let _ = bed.shell_on(1, "head -c 200000000 /dev/urandom > large; echo after > after; sync large after").good();
+    wait_for_second_home(&bed);
+    bed.job.kill_all();
+    let sandbox = &bed.job.sandbox;
+    remove_second_segment(&bed);
+    fs::rename(sandbox.base().join("store/0"), sandbox.base().join("elsewhere")).unwrap();
+    let told = run(sandbox.command().args(["salvage", "--json", "--burst-store"]).arg(sandbox.base().join("store")));
+    assert_eq!(told.status.code(), Some(1), "{} {}", told.text(), told.stderr);
+    assert_eq!(fs::read_dir(sandbox.base().join("backing")).unwrap().count(), 0);
+    // With the owner's own store the file is lost in part, and the rest is not.
+    fs::rename(sandbox.base().join("elsewhere"), sandbox.base().join("store/0")).unwrap();
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!((status, &told["missing"][0]["nodes"]), (Some(3), &serde_json::json!([1])), "{told}");
+    assert_eq!(fs::read(sandbox.base().join("backing/after")).unwrap(), b"after\n");
+}
+
+/// More changes than the owner keeps for a second home that does not answer.
+fn change_much(bed: &Bed) {
+    let many = "import os\nfor i in range(6000): os.symlink('x' * 3000, f'many.{i}')\nfor i in range(6000): os.unlink(f'many.{i}')";
+    let _ = bed.shell_on(0, &format!("python3 -c \"{many}\"")).good();
+}
+
+/// Of the store of node 1.
+fn remove_second_segment(bed: &Bed) {
+    let files = fs::read_dir(bed.job.sandbox.base().join("store/1")).unwrap().map(|entry| entry.unwrap().path());
+    let is_segment = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("segment");
+    let mut segments: Vec<_> = files.filter(is_segment).collect();
+    segments.sort();
+    assert!(segments.len() > 3, "{segments:?}");
+    fs::remove_file(&segments[1]).unwrap();
 }
 
 /// Its drain has told the tree of what was open, and has not waited for that.

@@ -24,7 +24,7 @@ pub fn owner(bed: &Bed) -> Option<u64> {
 }
 
 /// The first node is lost, and the second owns the tree.
-fn lose_the_owner(bed: &Bed) {
+pub fn lose_the_owner(bed: &Bed) {
     let daemon = bed.job.daemon(0).unwrap();
     bed.job.kill_keeper(0);
     let began = Instant::now();

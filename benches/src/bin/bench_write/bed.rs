@@ -129,9 +129,29 @@ impl Bed {
     /// Kills a node's daemon; which it was.
     pub fn kill_daemon(&self, node: usize) -> anyhow::Result<u64> {
         let pid = self.pid(node).context("the daemon does not answer")?;
-        let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status()?;
-        ensure!(killed.success(), "process {pid} cannot be killed");
+        signal(pid, "-KILL")?;
         Ok(pid)
+    }
+
+    /// A node's daemon stands still while `run` runs.
+    pub fn while_it_stands_still(&self, node: usize, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let pid = self.pid(node).context("the daemon does not answer")?;
+        signal(pid, "-STOP")?;
+        let outcome = run();
+        signal(pid, "-CONT")?;
+        outcome
+    }
+
+    /// Changes of the tree that its second home lacks; nothing where none follows.
+    pub fn second_home_behind(&self) -> Option<u64> {
+        let status: Value = serde_json::from_str(&self.status_in_part()?).ok()?;
+        status["nodes"][0]["burst"]["second_home_behind"].as_u64()
+    }
+
+    /// What `status` says even where a daemon does not answer.
+    fn status_in_part(&self) -> Option<String> {
+        let ended = Command::new(&self.binary).args(["status", "--json", "--job", &self.job]).output().ok()?;
+        String::from_utf8(ended.stdout).ok()
     }
 
     /// All has landed, and the disk is quiet.
@@ -182,6 +202,12 @@ impl Drop for Bed {
         // It may be down already.
         let _ = self.forebay(&["down", "--no-drain"]);
     }
+}
+
+fn signal(pid: u64, signal: &str) -> anyhow::Result<()> {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status()?;
+    ensure!(sent.success(), "process {pid} gets no signal");
+    Ok(())
 }
 
 fn beside() -> anyhow::Result<PathBuf> {

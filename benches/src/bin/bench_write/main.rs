@@ -5,6 +5,7 @@
 //! fsync, before it is closed.
 
 mod bed;
+mod large_tree;
 mod limited_disk;
 mod metadata;
 mod more_nodes;
@@ -13,6 +14,7 @@ mod restart;
 mod slow_backing;
 mod small;
 mod stream;
+mod walk;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,14 +51,16 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 7] = [
+const MEASUREMENTS: [(&str, Measure); 9] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
     ("read-back", read_back::measure),
     ("restart", restart::measure),
+    ("large-tree", large_tree::measure),
     ("slow-backing", slow_backing::measure),
     ("more-nodes", more_nodes::measure),
+    ("walk", walk::measure),
 ];
 
 /// Everything was measured, but not every bar is met.

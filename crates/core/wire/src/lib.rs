@@ -9,6 +9,7 @@ pub mod listing;
 mod lock;
 pub mod log_record;
 pub mod message;
+mod ownership;
 pub mod parcel;
 pub mod query;
 pub mod read;

@@ -152,7 +152,13 @@ pub enum Operation {
         /// What.
         request: LockRequest,
     },
-    /// Entries of a directory of the backing file system, met for the first time.
+    /// Files that a directory has only on the backing file system, as they were met there, are forgotten: its entries are to be
+    /// adopted again.
+    Unlist {
+        /// The directory.
+        directory: FileId,
+    },
+    /// Entries of a directory of the backing file system, which the tree does not know.
     Adopt {
         /// The directory.
         directory: FileId,

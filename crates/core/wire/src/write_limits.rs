@@ -43,6 +43,7 @@ impl Operation {
     pub fn is_owners(&self) -> bool {
         match self {
             Self::Adopt { .. }
+            | Self::Unlist { .. }
             | Self::Publish { .. }
             | Self::Landed { .. }
             | Self::Drafting { .. }

@@ -10,6 +10,7 @@ use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRa
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
+pub use crate::ownership::{Bid, Followed, Handed, Have, Owns, Renewal, UNCONFIRMED_MAX, Verdict};
 use crate::stripe::is_stripe;
 pub use crate::stripe::{STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX};
 use crate::write::{
@@ -25,11 +26,8 @@ pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
 /// Copies that one answer tells of.
 pub const COPIES_MAX: usize = 1 << 15;
 
-/// Files that one change makes old: a renaming does four.
-pub const FORGOTTEN_MAX: usize = 4;
-
-/// Changes that a node keeps until the tree's second home has them.
-pub const UNCONFIRMED_MAX: usize = 1 << 10;
+/// Files that one change makes old and that are told one by one: a renaming does four, a directory that is unlisted as many as it has.
+pub const FORGOTTEN_MAX: usize = 1 << 12;
 
 /// The longest path that is asked about, bytes.
 const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
@@ -75,6 +73,8 @@ pub enum WriteMessage {
     Follow {
         /// What it has, written down; `None` where it has no tree.
         have: Option<Have>,
+        /// Of a tree that it is being sent: which one, and the part that comes next.
+        parts: Option<(Have, u32)>,
     },
     /// The asked node's partner asks for what it is to copy next, and waits for that for a time. Body: `ToCopy`.
     Copy {
@@ -147,52 +147,6 @@ pub struct Stripe {
     pub extents: Vec<WrittenExtent>,
 }
 
-/// Who owns a tree.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Owns {
-    /// Owners of the tree before it.
-    pub epoch: u64,
-    /// The node.
-    pub node: NodeRank,
-}
-
-/// What the owner tells the council.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Renewal {
-    /// The owner.
-    pub owns: Owns,
-    /// Its history (`Have`).
-    pub line: u64,
-    /// Which renewal of it this is: they may overtake each other.
-    pub number: u64,
-    /// Whether it waits for the tree's second home.
-    pub is_followed: bool,
-}
-
-/// Somebody who would own the tree.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Bid {
-    /// As its owner.
-    pub owns: Owns,
-    /// The history that it has followed.
-    pub line: u64,
-    /// Whether only is asked how the vote would be.
-    pub is_trial: bool,
-}
-
-/// What becomes of a bid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Verdict {
-    /// The node votes for it.
-    Granted,
-    /// The owner may still believe that it owns the tree.
-    TooEarly,
-    /// The bidder may lack what has happened.
-    Behind,
-    /// There is a newer owner.
-    Newer(Owns),
-}
-
 /// What the owner answers to a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Changed {
@@ -202,33 +156,6 @@ pub struct Changed {
     pub have: Option<Have>,
     /// As much of it as the second home has written down.
     pub safe: Option<Have>,
-}
-
-/// What a node hands to the tree's next owner, `UNCONFIRMED_MAX` at most.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Handed(pub Vec<(Have, Change)>);
-
-/// How much of a tree's history somebody has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Have {
-    /// The history: each daemon of the owner begins another, since a cut of power may have taken the end of the one before.
-    pub line: u64,
-    /// How many changes.
-    pub count: u64,
-}
-
-/// What the second home of the tree is told.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Followed {
-    /// Changes that were carried out after those which it has, in their order, encoded; none when nothing happened for a time.
-    Changes(Vec<Vec<u8>>),
-    /// The tree itself, encoded by the write core: what it has is too old, or of another tree.
-    Tree {
-        /// What it is made of.
-        have: Have,
-        /// The tree.
-        tree: Vec<u8>,
-    },
 }
 
 /// Records of a log that are to be copied.
@@ -360,6 +287,12 @@ pub struct Contents {
 }
 
 impl WriteMessage {
+    /// That a node is to forget these files: all that it knows, where they are too many.
+    #[must_use]
+    pub fn forget(files: &[FileId]) -> Self {
+        Self::Forget { files: if files.len() <= FORGOTTEN_MAX { files.to_vec() } else { vec![] } }
+    }
+
     /// A short word for logs and counters.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -419,33 +352,9 @@ impl Default for Owns {
     }
 }
 
-impl Checked for Owns {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
-impl Checked for Result<(), Owns> {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
-impl Checked for Verdict {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
 impl Checked for Changed {
     fn is_within_limits(&self) -> bool {
         true
-    }
-}
-
-impl Checked for Handed {
-    fn is_within_limits(&self) -> bool {
-        self.0.len() <= UNCONFIRMED_MAX && self.0.iter().all(|(_, change)| change.is_within_limits())
     }
 }
 
@@ -477,13 +386,6 @@ impl Checked for BTreeMap<u64, u64> {
 
 impl Checked for Result<bool, Errno> {
     fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
-impl Checked for Followed {
-    fn is_within_limits(&self) -> bool {
-        // The owner's, which sends what it has.
         true
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use forebay_types::Time;
 use forebay_wire::write_message::Have;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of changes that are kept for a second home that is behind.
 const KEPT_BYTES_MAX: usize = 16 << 20;
@@ -22,16 +23,62 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// A second home that has said nothing for so long is not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Lines that are known before the newest.
+const LINES_MAX: usize = 16;
+
+/// Which changes have made a tree, by the daemons of its owner that have carried them out: each is a line of its own, since a loss of
+/// power may have taken the end of what the one before it did. Whoever has a line up to where the next one goes on lacks only what came
+/// after that.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Lineage {
+    have: Have,
+    /// How far the lines before it count, oldest first.
+    before: Vec<Have>,
+}
+
+impl Lineage {
+    /// All changes so far.
+    #[must_use]
+    pub fn have(&self) -> Have {
+        self.have
+    }
+
+    /// Another daemon goes on from here.
+    pub fn begin(&mut self, line: u64) {
+        if self.have.count > 0 {
+            self.before.push(self.have);
+        }
+        if self.before.len() > LINES_MAX {
+            self.before.remove(0);
+        }
+        self.have.line = line;
+    }
+
+    /// One more change.
+    pub fn note(&mut self) {
+        self.have.count += 1;
+    }
+
+    /// Whether somebody who has this much has nothing else.
+    #[must_use]
+    pub fn covers(&self, have: Have) -> bool {
+        let mut lines = self.before.iter().chain([&self.have]);
+        lines.any(|line| line.line == have.line && have.count <= line.count)
+    }
+
+    /// The first `count` changes, by the line that has made the last of them.
+    #[must_use]
+    pub fn at(&self, count: u64) -> Have {
+        let line = self.before.iter().find(|line| count <= line.count && count < self.have.count);
+        Have { line: line.unwrap_or(&self.have).line, count }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct History {
-    /// Tells it from others.
-    line: u64,
-    /// The newest changes, encoded.
-    recent: VecDeque<Vec<u8>>,
-    recent_bytes: usize,
-    /// How many there were ever.
-    count: u64,
+    lineage: Lineage,
+    recent: Recent,
     follower: Option<Follower>,
     /// Until then it is waited for though it has not said anything.
     awaited_until: Time,
@@ -41,11 +88,30 @@ pub struct History {
     wanted: u64,
 }
 
+/// The newest changes, encoded, oldest first.
+#[derive(Debug, Default)]
+pub struct Recent {
+    changes: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// One more; those before it go as far as there is no room.
+    pub fn note(&mut self, change: Vec<u8>) {
+        self.bytes += change.len();
+        self.changes.push_back(change);
+        while self.bytes > KEPT_BYTES_MAX {
+            let Some(oldest) = self.changes.pop_front() else { break };
+            self.bytes -= oldest.len();
+        }
+    }
+}
+
 /// How far the second home is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Follower {
     /// The changes that it has written down.
-    pub have: u64,
+    pub have: Have,
     /// When it said so.
     pub heard: Time,
 }
@@ -56,70 +122,73 @@ pub enum Sent {
     /// It has everything.
     Nothing,
     /// These come next.
-    Changes(Vec<Vec<u8>>),
+    Changes {
+        /// What it has with them.
+        have: Have,
+        /// Encoded; none where it only hears of a new line.
+        changes: Vec<Vec<u8>>,
+    },
     /// The tree.
     Tree,
 }
 
 impl History {
-    /// One that nothing has happened in, and whose follower is to come. `line` is random.
+    /// One whose follower is to come, as the owner's daemon begins: `recent` are the newest changes of those that `lineage` counts.
     #[must_use]
-    pub fn new(line: u64, now: Time) -> Self {
+    pub fn new(lineage: Lineage, recent: Recent, now: Time) -> Self {
         let awaited_until = now.after(PATIENCE);
-        Self {
-            line,
-            recent: VecDeque::new(),
-            recent_bytes: 0,
-            count: 0,
-            follower: None,
-            awaited_until,
-            is_alone: false,
-            wanted: 0,
-        }
+        Self { lineage, recent, follower: None, awaited_until, is_alone: false, wanted: 0 }
     }
 
     /// Something has happened.
     pub fn note(&mut self, change: Vec<u8>) {
-        self.count += 1;
-        self.recent_bytes += change.len();
-        self.recent.push_back(change);
-        while self.recent_bytes > KEPT_BYTES_MAX {
-            let Some(oldest) = self.recent.pop_front() else { break };
-            self.recent_bytes -= oldest.len();
-        }
+        self.lineage.note();
+        self.recent.note(change);
     }
 
     /// What the owner has.
     #[must_use]
     pub fn have(&self) -> Have {
-        Have { line: self.line, count: self.count }
+        self.lineage.have()
+    }
+
+    /// The same, with the lines before.
+    #[must_use]
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     /// The follower says what it has.
     pub fn heard(&mut self, now: Time, have: Option<Have>) {
-        let have = have.filter(|have| have.line == self.line && have.count <= self.count);
-        self.follower = have.map(|have| Follower { have: have.count, heard: now });
-        self.is_alone &= self.follower.is_none_or(|follower| follower.have < self.count);
+        let have = have.filter(|have| self.lineage.covers(*have));
+        self.follower = have.map(|have| Follower { have, heard: now });
+        self.is_alone &= self.follower.is_none_or(|follower| follower.have.count < self.have().count);
+    }
+
+    /// Whether changes alone lead from `have` to what the owner has.
+    #[must_use]
+    pub fn leads_on_from(&self, have: Have) -> bool {
+        self.lineage.covers(have) && self.have().count - have.count <= self.recent.changes.len() as u64
     }
 
     /// What the follower is to be sent.
     #[must_use]
     pub fn sent(&self) -> Sent {
-        let Some(Follower { have, .. }) = self.follower else { return Sent::Tree };
-        let behind = (self.count - have) as usize;
-        match self.recent.len().checked_sub(behind) {
-            None => Sent::Tree,
-            Some(from) if from == self.recent.len() => Sent::Nothing,
-            Some(from) => {
-                let mut bytes = 0;
-                let fits = |change: &&Vec<u8>| {
-                    let is_first = bytes == 0;
-                    bytes += change.len();
-                    is_first || bytes <= ANSWER_BYTES_MAX
-                };
-                Sent::Changes(self.recent.iter().skip(from).take_while(fits).cloned().collect())
-            }
+        let Some(Follower { have, .. }) = self.follower.filter(|follower| self.leads_on_from(follower.have)) else {
+            return Sent::Tree;
+        };
+        if have == self.have() {
+            return Sent::Nothing;
         }
+        let mut bytes = 0;
+        let fits = |change: &&Vec<u8>| {
+            let is_first = bytes == 0;
+            bytes += change.len();
+            is_first || bytes <= ANSWER_BYTES_MAX
+        };
+        let known = self.recent.changes.len() - (self.have().count - have.count) as usize;
+        let changes: Vec<Vec<u8>> = self.recent.changes.iter().skip(known).take_while(fits).cloned().collect();
+        Sent::Changes { have: self.lineage.at(have.count + changes.len() as u64), changes }
     }
 
     /// Whether the second home is waited for: it follows, or may be about to.
@@ -132,14 +201,14 @@ impl History {
     /// that who might let it take over.
     #[must_use]
     pub fn is_safe(&mut self, now: Time, count: u64, alone_is_known: bool) -> bool {
-        let has_it = self.follower.is_some_and(|follower| follower.have >= count);
+        let has_it = self.follower.is_some_and(|follower| follower.have.count >= count);
         has_it || (!self.is_followed(now) && alone_is_known)
     }
 
-    /// As much as the follower has.
+    /// As much as the follower has, by the line that has made the last of it.
     #[must_use]
     pub fn safe(&self) -> Option<Have> {
-        Some(Have { line: self.line, count: self.follower?.have })
+        Some(self.lineage.at(self.follower?.have.count))
     }
 
     /// Somebody waits for `is_safe`.
@@ -150,7 +219,7 @@ impl History {
     /// Whether somebody waits for what the follower does not have.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.follower.map_or(0, |follower| follower.have) < self.wanted
+        self.follower.map_or(0, |follower| follower.have.count) < self.wanted
     }
 
     /// How far the follower is, if there is one that answers.
@@ -177,9 +246,21 @@ mod tests {
         history.sent()
     }
 
+    /// The owner's daemon that begins after `lineage`, with the changes of it that it has found.
+    fn begun(mut lineage: Lineage, line: u64, recent: &[u8]) -> History {
+        lineage.begin(line);
+        let mut found = Recent::default();
+        recent.iter().for_each(|change| found.note(vec![*change]));
+        History::new(lineage, found, at(0))
+    }
+
+    fn changes(line: u64, count: u64, changes: &[u8]) -> Sent {
+        Sent::Changes { have: Have { line, count }, changes: changes.iter().map(|change| vec![*change]).collect() }
+    }
+
     #[test]
     fn who_follows_gets_what_he_does_not_have_and_is_waited_for() {
-        let mut history = History::new(7, at(0));
+        let mut history = begun(Lineage::default(), 7, &[]);
         history.note(vec![1]);
         assert!(!history.is_safe(at(4), 1, true), "who is to follow has not asked yet");
         assert_eq!(asked(&mut history, 0, None), Sent::Tree);
@@ -190,17 +271,17 @@ mod tests {
         assert!(history.is_safe(at(0), 1, true) && !history.is_safe(at(0), 2, true) && !history.is_wanted());
         history.want(2);
         assert!(history.is_wanted());
-        assert_eq!(asked(&mut history, 1, have(1)), Sent::Changes(vec![vec![2], vec![3]]));
+        assert_eq!(asked(&mut history, 1, have(1)), changes(7, 3, &[2, 3]));
         assert!(!history.is_safe(at(1), 2, true));
-        assert_eq!(asked(&mut history, 1, have(2)), Sent::Changes(vec![vec![3]]));
+        assert_eq!(asked(&mut history, 1, have(2)), changes(7, 3, &[3]));
         assert!(history.is_safe(at(1), 2, true) && !history.is_safe(at(1), 3, true) && !history.is_wanted());
-        assert_eq!((history.follower(at(6)), history.follower(at(2)).map(|follower| follower.have)), (None, Some(2)));
+        assert_eq!((history.follower(at(6)), history.follower(at(2)).map(|follower| follower.have)), (None, have(2)));
         assert_eq!(history.safe(), have(2));
     }
 
     #[test]
     fn who_says_nothing_is_not_waited_for_once_that_is_known_until_he_has_everything() {
-        let mut history = History::new(7, at(0));
+        let mut history = begun(Lineage::default(), 7, &[]);
         history.note(vec![1]);
         assert!(!history.is_safe(at(5), 1, false) && history.is_safe(at(5), 1, true), "nobody follows");
         assert!(!history.is_followed(at(5)));
@@ -213,14 +294,42 @@ mod tests {
 
     #[test]
     fn who_is_too_far_behind_or_elsewhere_gets_the_tree() {
-        let mut history = History::new(7, at(0));
+        let mut history = begun(Lineage::default(), 7, &[]);
         for _ in 0..20 {
             history.note(vec![0; 1 << 20]);
         }
         assert_eq!(asked(&mut history, 0, have(0)), Sent::Tree);
         assert_eq!(asked(&mut history, 0, have(21)), Sent::Tree);
         assert_eq!(asked(&mut history, 0, Some(Have { line: 8, count: 20 })), Sent::Tree);
-        let Sent::Changes(changes) = asked(&mut history, 0, have(10)) else { panic!("they are kept") };
+        let Sent::Changes { changes, .. } = asked(&mut history, 0, have(10)) else { panic!("they are kept") };
         assert_eq!(changes.len(), 1, "an answer has its limit");
+    }
+
+    #[test]
+    fn the_owners_next_daemon_goes_on_with_who_has_no_more_than_it_found() {
+        let mut first = begun(Lineage::default(), 7, &[]);
+        (1..=5).for_each(|change| first.note(vec![change]));
+        let mut next = begun(first.lineage().clone(), 8, &[3, 4, 5]);
+        assert_eq!(next.have(), Have { line: 8, count: 5 });
+        assert_eq!(asked(&mut next, 0, have(1)), Sent::Tree, "what comes next is not kept");
+        assert_eq!(asked(&mut next, 0, have(3)), changes(8, 5, &[4, 5]));
+        assert_eq!(next.safe(), have(3), "what it lacks was made by the daemon before");
+        assert_eq!(asked(&mut next, 0, have(5)), changes(8, 5, &[]), "it hears of the new line");
+        assert_eq!(asked(&mut next, 0, Some(Have { line: 8, count: 5 })), Sent::Nothing);
+        next.note(vec![6]);
+        assert_eq!(asked(&mut next, 0, have(4)), changes(8, 6, &[5, 6]));
+        assert_eq!(asked(&mut next, 0, have(6)), Sent::Tree, "power has taken what it has");
+    }
+
+    #[test]
+    fn more_daemons_than_are_remembered_are_not_taken_for_others() {
+        let mut history = begun(Lineage::default(), 1, &[]);
+        for line in 2..=20 {
+            history.note(vec![line as u8]);
+            history = begun(history.lineage().clone(), line, &[]);
+        }
+        assert_eq!(asked(&mut history, 0, Some(Have { line: 2, count: 1 })), Sent::Tree);
+        assert!(history.lineage().covers(Have { line: 19, count: 18 }));
+        assert!(!history.lineage().covers(Have { line: 19, count: 20 }));
     }
 }

@@ -28,12 +28,13 @@ pub mod stripes;
 mod tenure;
 pub mod tree;
 mod unconfirmed;
+mod versioned;
 
 pub use ages::Ages;
 pub use council::{council, second_home};
 pub use drain_rate::DrainRate;
 pub use extents::Extents;
-pub use history::{Follower, History, Sent};
+pub use history::{Follower, History, Lineage, Recent, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Recognised, Step};
 pub use leases::{BELIEVED, Leases, Told};

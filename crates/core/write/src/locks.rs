@@ -54,6 +54,11 @@ impl Locks {
         Ok(())
     }
 
+    /// Whether anybody has a lock of a file, or is to be told that it lost one.
+    pub fn has_any(&self, file: FileId) -> bool {
+        [false, true].iter().any(|is_flock| self.by_file.contains_key(&(file, *is_flock)))
+    }
+
     /// What of another holder is in the way, the first of it.
     #[must_use]
     pub fn conflict(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {

@@ -12,6 +12,7 @@ use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::Change;
 use forebay_wire::write_message::{Changed, LogPart, Owns, Stripe, WriteMessage};
+use forebay_write::second_home;
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
@@ -47,15 +48,11 @@ impl WriteParts {
                     told(&owner.tell(asker, &caller, &question))
                 })
             }
-            WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
-            WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
-            WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
-                self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
-            }
-            WriteMessage::Renew(_) | WriteMessage::Vote(_) | WriteMessage::HandOver { .. } => {
-                (Outcome::Failed(Errno::EPERM), vec![])
-            }
-            WriteMessage::WhoOwns => told(&self.nodes.owns()),
+            WriteMessage::Renew(_)
+            | WriteMessage::Vote(_)
+            | WriteMessage::WhoOwns
+            | WriteMessage::HandOver { .. }
+            | WriteMessage::Follow { .. } => self.answer_of_ownership(from, message),
             WriteMessage::Forget { files } => {
                 self.reader.tree.forget(&files);
                 match self.cache.forget(&files) {
@@ -72,7 +69,6 @@ impl WriteParts {
                     contents(read.map(|()| bytes))
                 })
             }
-            WriteMessage::Follow { have } => self.as_owner(|owner| told(&owner.followed(have))),
             WriteMessage::Copy { done } => match &self.local.copying {
                 Some(copying) => told(&copying.hand(done)),
                 None => (Outcome::Failed(Errno::EAGAIN), vec![]),
@@ -91,6 +87,23 @@ impl WriteParts {
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
             WriteMessage::Stripe(stripe) => told(&self.write_stripe(from, &stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
+        }
+    }
+
+    /// About who owns the tree: each node speaks for itself.
+    fn answer_of_ownership(&self, from: NodeRank, message: WriteMessage) -> Answered {
+        let is_second_home = || second_home(self.nodes.council(), self.local.rank) == Some(from);
+        match message {
+            WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
+            WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
+            WriteMessage::WhoOwns => told(&self.nodes.owns()),
+            WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
+                self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
+            }
+            WriteMessage::Follow { have, parts } if is_second_home() => {
+                self.as_owner(|owner| told(&owner.followed(have, parts)))
+            }
+            _ => (Outcome::Failed(Errno::EPERM), vec![]),
         }
     }
 

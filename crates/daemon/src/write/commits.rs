@@ -175,7 +175,7 @@ impl Commits {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller, now, operation };
-        if let Err(error) = self.local.log.append_note(&Note::own(&change)) {
+        if let Err(error) = self.local.log.append_note(&Note::own(0, &change)) {
             self.end(serial);
             return Err(error.errno());
         }

@@ -16,7 +16,8 @@ use forebay_write::is_gone;
 use super::files::Files;
 use super::local::Local;
 use super::remote::{Nodes, PATIENCE, copy};
-use super::tree::owner::{Owner, backing_path, draft_path};
+use super::tree::owner::Owner;
+use super::tree::paths::{backing_path, draft_path};
 use super::tree::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename

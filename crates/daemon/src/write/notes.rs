@@ -8,34 +8,37 @@ use serde::{Deserialize, Serialize};
 /// A note.
 #[derive(Serialize, Deserialize)]
 pub enum Note {
-    /// A change that this node has carried out, as the owner, or sent to the owner.
-    Own(Change),
-    /// One that the owner has carried out, whose tree has its second home here.
-    Followed(Change),
+    /// A change that this node has carried out as the owner, with how many it makes; or has sent to the owner, with 0.
+    Own(u64, Change),
+    /// One that the owner has carried out, whose tree has its second home here; with how many it makes.
+    Followed(u64, Change),
     /// Who owns the tree from here on.
     Owns(Owns),
     /// The tree that this store belongs to, by number.
     Tree(u64),
+    /// The line of the tree's history that goes on from here (`Lineage`), here or where this node follows it.
+    Line(u64),
 }
 
 /// The same as `Note`, not copied.
 #[derive(Serialize)]
 enum Written<'a> {
-    Own(&'a Change),
-    Followed(&'a Change),
+    Own(u64, &'a Change),
+    Followed(u64, &'a Change),
     Owns(Owns),
     Tree(u64),
+    Line(u64),
 }
 
 impl Note {
     /// The bytes of `Own`.
-    pub fn own(change: &Change) -> Vec<u8> {
-        encode(&Written::Own(change))
+    pub fn own(count: u64, change: &Change) -> Vec<u8> {
+        encode(&Written::Own(count, change))
     }
 
     /// The bytes of `Followed`.
-    pub fn followed(change: &Change) -> Vec<u8> {
-        encode(&Written::Followed(change))
+    pub fn followed(count: u64, change: &Change) -> Vec<u8> {
+        encode(&Written::Followed(count, change))
     }
 
     /// The bytes of `Owns`.
@@ -47,13 +50,18 @@ impl Note {
     pub fn tree(number: u64) -> Vec<u8> {
         encode(&Written::Tree(number))
     }
+
+    /// The bytes of `Line`.
+    pub fn line(line: u64) -> Vec<u8> {
+        encode(&Written::Line(line))
+    }
 }
 
 impl Checked for Note {
     fn is_within_limits(&self) -> bool {
         match self {
-            Self::Own(change) | Self::Followed(change) => change.is_within_limits(),
-            Self::Owns(_) | Self::Tree(_) => true,
+            Self::Own(_, change) | Self::Followed(_, change) => change.is_within_limits(),
+            Self::Owns(_) | Self::Tree(_) | Self::Line(_) => true,
         }
     }
 }

@@ -11,12 +11,16 @@ use forebay_write::{Tree, council, partners, second_home};
 
 use super::calls::{BackingCalls, DrainLimits};
 use super::network::Network;
+use super::notes::Note;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
 use crate::environment::BackingThreads;
 use crate::options::{BurstOptions, Copied};
 use crate::shared::node::Node;
+
+/// Daemons that a mount may have, bits.
+const DAEMONS_BITS: u32 = 20;
 
 /// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
 /// before it. It takes turns at the backing file system with `threads`.
@@ -41,10 +45,14 @@ pub fn open(
     let limits =
         DrainLimits { bytes_per_s: options.drain_bytes_per_s, operations_per_s: options.drain_operations_per_s };
     let on = (&node.environment, BackingCalls::new(threads, limits));
-    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
+    let mut opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
     let kept = &node.options.kept;
     if opened.tree.is_some() && opened.local.tree_number().is_none() {
         begin_tree(&opened, kept.is_first()).with_context(|| options.store.display().to_string())?;
+    }
+    let daemon = u64::from(kept.restarts) + u64::from(kept.replaced);
+    if opened.tree.is_some() {
+        begin_line(&mut opened, (made_at_ms << DAEMONS_BITS) + daemon)?;
     }
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
     let council = council(&hosts);
@@ -55,10 +63,11 @@ pub fn open(
         drain: options.drain,
         ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
-        daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
+        daemon,
         deadline: node.options.deadline,
         second_home: second_home(&council, opened.owns.node),
         private: options.private.clone(),
+        budget_bytes: node.options.budget_bytes,
     };
     let partners = match options.copied {
         Copied::Nothing => Partners::None,
@@ -70,6 +79,13 @@ pub fn open(
         Box::new(move || node.tell_to_hand_over())
     };
     Ok(WriteParts::new(nodes, opened, beginning, begin_next))
+}
+
+/// This daemon goes on with the tree's history, as a line of its own.
+fn begin_line(opened: &mut OpenedStore, line: u64) -> anyhow::Result<()> {
+    opened.local.log.append_note(&Note::line(line)).context("the store cannot be written to")?;
+    opened.history.0.begin(line);
+    Ok(())
 }
 
 /// A tree begins with its job, and never later: a store that has vanished meanwhile took the names of its files along.

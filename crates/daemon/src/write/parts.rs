@@ -60,9 +60,6 @@ const ASKED_AT_ONCE: usize = 64;
 /// the memory at most.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Daemons that a mount may have, bits.
-const DAEMONS_BITS: u32 = 20;
-
 /// The write path of one node.
 pub struct WriteParts {
     pub(super) mount: PathBuf,
@@ -117,6 +114,8 @@ pub struct Beginning {
     pub second_home: Option<NodeRank>,
     /// Directories of files that belong to one node until they are closed.
     pub private: Vec<ViewPath>,
+    /// Memory that the node may take for the exports and the tree together.
+    pub budget_bytes: u64,
 }
 
 impl WriteParts {
@@ -128,14 +127,10 @@ impl WriteParts {
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
         let Beginning { drain, made_at_ms, daemon, second_home, private, .. } = beginning;
-        let OpenedStore { local, tree, mirror, files, unanswered, has_mirrored, .. } = opened;
+        let OpenedStore { local, tree, history, mirror, files, unanswered, has_mirrored, .. } = opened;
         let cache = PageCache::new(daemon == 0);
-        let life = Life {
-            is_first: daemon == 0,
-            line: (made_at_ms << DAEMONS_BITS) + daemon,
-            has_second: second_home.is_some(),
-            cache: Arc::clone(&cache),
-        };
+        let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
+        let life = Life { is_first, history, has_second, cache: Arc::clone(&cache), budget_bytes };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
         let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));

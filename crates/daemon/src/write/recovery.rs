@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
-use forebay_wire::message::decode;
+use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
 use forebay_wire::write_message::Owns;
-use forebay_write::{Copies, Released, Tree, Uncopied};
+use forebay_write::{Copies, Lineage, Recent, Released, Tree, Uncopied};
 
 use super::calls::BackingCalls;
 use super::copying::Copying;
@@ -40,6 +40,8 @@ pub struct OpenedStore {
     pub owns: Owns,
     /// If its node owns it.
     pub tree: Option<Tree>,
+    /// How it came to be so.
+    pub history: (Lineage, Recent),
     /// If it has its second home here.
     pub mirror: Option<Mirror>,
     /// With names of files that have not landed.
@@ -102,9 +104,10 @@ pub fn open_store(
         found.next_serial,
     ));
     let (files, unanswered) = found.files(&local);
-    let Found { owns, tree, mirror, .. } = found;
+    let Found { owns, tree, lineage, recent, mirror, .. } = found;
     let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
-    Ok(OpenedStore { local, owns, tree, mirror, has_mirrored, files, unanswered })
+    let history = (lineage, recent);
+    Ok(OpenedStore { local, owns, tree, history, mirror, has_mirrored, files, unanswered })
 }
 
 /// What has been found so far.
@@ -115,6 +118,10 @@ struct Found {
     tree_number: Option<u64>,
     /// If it is this node's.
     tree: Option<Tree>,
+    /// How it came to be so.
+    lineage: Lineage,
+    /// Its newest changes.
+    recent: Recent,
     /// If it has its second home here.
     mirror: Option<Mirror>,
     copies: Copies,
@@ -139,6 +146,8 @@ impl Found {
             owns,
             tree_number: None,
             tree: (owns.node == rank).then_some(tree),
+            lineage: Lineage::default(),
+            recent: Recent::default(),
             mirror: None,
             copies: Copies::default(),
             uncopied: BTreeMap::new(),
@@ -151,8 +160,10 @@ impl Found {
 
     /// What a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { owns, tree_number, tree, mirror, copies, uncopied, pending, sent, held, next_serial } =
-            checkpoint;
+        let Checkpoint { owns, tree_number, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
+        let (pending, sent, held, next_serial) =
+            (checkpoint.pending, checkpoint.sent, checkpoint.held, checkpoint.next_serial);
+        self.lineage = lineage;
         (self.copies, self.uncopied) = (copies, uncopied.into_iter().collect());
         self.copies.drop_at(|to| !holds(to.segment));
         ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
@@ -190,13 +201,10 @@ impl Found {
             }
             RecoveredRecord::Note(bytes) => {
                 match decode::<Note>(&bytes).context("a note of the store cannot be read")? {
-                    Note::Own(change) => self.take_change(change),
-                    Note::Followed(change) => {
-                        if let Some(mirror) = &mut self.mirror {
-                            mirror.follow(&change);
-                        }
-                    }
+                    Note::Own(count, change) => self.take_change(count, change)?,
+                    Note::Followed(count, change) => self.follow(count, &change),
                     Note::Owns(owns) => self.take_owns(owns)?,
+                    Note::Line(line) => self.take_line(line),
                     Note::Tree(number) => {
                         self.tree_number = Some(number);
                         self.mirror = self.mirror.take().filter(|mirror| mirror.tree.number() == number);
@@ -218,13 +226,38 @@ impl Found {
                 let mirror =
                     self.mirror.take().context("the tree that this node took over is missing from its store")?;
                 self.tree = Some(mirror.tree);
+                // Nobody else has followed what was added to it since.
+                (self.lineage, self.recent) = Default::default();
             }
             false => self.tree = None,
         }
         Ok(())
     }
 
-    fn take_change(&mut self, change: Change) {
+    fn take_line(&mut self, line: u64) {
+        match (&self.tree, &mut self.mirror) {
+            (Some(_), _) => self.lineage.begin(line),
+            (None, Some(mirror)) => mirror.have.line = line,
+            (None, None) => {}
+        }
+    }
+
+    /// What lacks a change is not known: its next owner would not notice.
+    fn follow(&mut self, count: u64, change: &Change) {
+        let Some(mirror) = &mut self.mirror else { return };
+        if count == mirror.have.count + 1 {
+            mirror.follow(change);
+        } else {
+            tracing::error!(
+                count,
+                known = mirror.have.count,
+                "changes are missing from the store: the tree's second home has none"
+            );
+            self.mirror = None;
+        }
+    }
+
+    fn take_change(&mut self, count: u64, change: Change) -> anyhow::Result<()> {
         match &change.operation {
             Operation::Create { file, .. } => self.given(*file),
             Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
@@ -233,10 +266,19 @@ impl Found {
         self.commit(&change);
         let Some(tree) = &mut self.tree else {
             self.sent.retain(|sent| sent.id.session == change.id.session && sent.id.serial >= change.oldest);
-            return self.sent.push(change);
+            self.sent.push(change);
+            return Ok(());
         };
+        let known = self.lineage.have().count;
+        ensure!(
+            count == known + 1,
+            "the device has lost part of the store: after change {known} of the tree comes {count}"
+        );
         // It was carried out before: it has the same outcome again.
         let _ = tree.apply(&change, &mut Released::default());
+        self.lineage.note();
+        self.recent.note(encode(&change));
+        Ok(())
     }
 
     /// What a commit names is not pending.

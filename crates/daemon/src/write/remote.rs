@@ -345,7 +345,7 @@ impl Nodes {
     }
 
     fn have_one_forget(&self, told: &Told, ends: &impl Fn(&Told) -> Time) {
-        let message = WriteMessage::Forget { files: told.files.clone() };
+        let message = WriteMessage::forget(&told.files);
         while !self.is_ending.load(Ordering::Relaxed) {
             let patience = ends(told).since(self.now());
             if patience.is_zero() || self.ask::<Result<(), Errno>>(told.node, &message, patience).is_ok() {

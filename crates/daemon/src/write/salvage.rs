@@ -256,6 +256,7 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         deadline: DEADLINE,
         second_home: None,
         private: vec![],
+        budget_bytes: u64::MAX,
     };
     // Nobody else decides who owns the tree.
     let nodes = Nodes::new(calls, owns, vec![], Partners::Any);

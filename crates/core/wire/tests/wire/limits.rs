@@ -101,6 +101,7 @@ fn what_the_owner_decides_on_comes_from_no_other_node() {
         Operation::Moved { node: NodeRank(0), to: NodeRank(1), copies: vec![] },
         Operation::Lost { nodes: vec![NodeRank(0)] },
         Operation::Adopt { directory: BURST_ROOT, entries: vec![], is_last: true },
+        Operation::Unlist { directory: BURST_ROOT },
         Operation::Publish { file: FILE },
         Operation::Drafting { file: FILE, directory: BURST_ROOT },
         Operation::Changing { file: FILE },

@@ -1,7 +1,8 @@
-//! What is there on the backing file system already.
+//! What is there on the backing file system already. A tree is as large as the backing file system would have it, and memory is not: what
+//! is only there, as it was met, can be forgotten and adopted again.
 
-use forebay_types::{Attributes, Backed, Errno, FileId, Kind};
-use forebay_wire::write::{AdoptedEntry, Done, Place};
+use forebay_types::{Attributes, Backed, FileId, Kind};
+use forebay_wire::write::{AdoptedEntry, BURST_ROOT, Done, Place};
 
 use super::nodes::{Contents, Directory, Node, inode_number};
 use super::state::{Refusal, Tree};
@@ -15,21 +16,78 @@ impl Tree {
         entries: &[AdoptedEntry],
         is_last: bool,
     ) -> Result<Done, Refusal> {
-        if self.directory(directory).is_ok() {
-            return Ok(Done::Nothing);
+        match self.directory(directory) {
+            Ok(_) => return Ok(Done::Nothing),
+            Err(Refusal::Errno(errno)) => return Err(errno.into()),
+            Err(Refusal::Unlisted(_)) => {}
         }
+        let known = &mut self.node_mut(directory)?.contents;
+        let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {
+            return Ok(Done::Nothing);
+        };
+        let mut directories = 0;
         for entry in entries {
-            if self.directory_mut(directory)?.get(&entry.name).is_none() && !self.nodes.contains_key(&entry.file) {
-                self.adopt_one(directory, entry)?;
+            if known.get(&entry.name).is_none() && !self.nodes.contains_key(&entry.file) {
+                self.adopt_one(directory, entry);
+                known.insert(&entry.name, entry.file);
+                directories += u32::from(entry.attributes.kind() == Kind::Directory);
             }
         }
         if is_last {
-            self.directory_mut(directory)?.complete();
+            known.complete();
         }
+        let node = self.node_mut(directory)?;
+        node.attributes.nlink += directories;
+        node.contents = Contents::Directory(known);
         Ok(Done::Nothing)
     }
 
-    fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) -> Result<(), Errno> {
+    /// Files that a directory has only there, as they were met, are forgotten. Directories stay: programs may be in them.
+    pub(super) fn unlist(&mut self, directory: FileId) -> Result<Done, Refusal> {
+        let forgotten: Vec<(Place, FileId)> = self.forgettable(directory)?.collect();
+        if forgotten.is_empty() {
+            return Ok(Done::Nothing);
+        }
+        for (place, file) in &forgotten {
+            self.nodes.remove(file);
+            self.landing.forget(*file, place);
+        }
+        let entries = self.directory_mut(directory)?;
+        forgotten.iter().for_each(|(place, _)| entries.remove(&place.name));
+        entries.unlist();
+        Ok(Done::Nothing)
+    }
+
+    /// Whether unlisting a directory would make any room.
+    #[must_use]
+    pub fn can_be_unlisted(&self, directory: FileId) -> bool {
+        self.forgettable(directory).is_ok_and(|mut files| files.next().is_some())
+    }
+
+    fn forgettable(&self, directory: FileId) -> Result<impl Iterator<Item = (Place, FileId)>, Refusal> {
+        let entries = self.directory(directory)?.entries_after(None);
+        let is_there = directory == BURST_ROOT || self.landing.place(directory).is_some();
+        // A name that is to go there, or to move, would be met again.
+        let is_followed = is_there && !self.landing.has_steps_in(directory);
+        let named = entries.filter(move |_| is_followed);
+        let named = named.map(move |(name, file)| (Place { directory, name: name.clone() }, *file));
+        Ok(named.filter(|(place, file)| self.is_as_met(place, *file)))
+    }
+
+    /// Whether a file is at a place as the backing file system had it there, and nobody has it open or locked.
+    fn is_as_met(&self, place: &Place, file: FileId) -> bool {
+        self.nodes.get(&file).is_some_and(|node| node.is_as_met && !node.is_active())
+            && self.landing.is_as_adopted(file, place)
+            && !self.locks.has_any(file)
+    }
+
+    /// The directories whose entries are known, in no order that means anything.
+    pub fn listed_directories(&self) -> impl Iterator<Item = FileId> {
+        let is_listed = |node: &Node| matches!(&node.contents, Contents::Directory(directory) if directory.is_whole());
+        self.nodes.iter().filter(move |(_, node)| is_listed(node)).map(|(file, _)| *file)
+    }
+
+    fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) {
         let kind = entry.attributes.kind();
         let contents = match kind {
             Kind::Directory => Contents::Directory(Directory::new(true)),
@@ -43,9 +101,7 @@ impl Tree {
         let place = Place { directory, name: entry.name.clone() };
         let backed = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
         self.landing.adopt(entry.file, kind, &place, backed);
-        self.nodes.insert(entry.file, Node::new(attributes, contents, directory));
-        self.directory_mut(directory)?.insert(&entry.name, entry.file);
-        self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);
-        Ok(())
+        let node = Node { is_as_met: kind != Kind::Directory, ..Node::new(attributes, contents, directory) };
+        self.nodes.insert(entry.file, node);
     }
 }

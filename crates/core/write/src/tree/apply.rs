@@ -14,7 +14,9 @@ impl Tree {
         if let Some(result) = self.results.of(change.id) {
             return result.map_err(Refusal::Errno);
         }
-        let result = match self.carry_out(change, released) {
+        let outcome = self.carry_out(change, released);
+        self.nodes.settle();
+        let result = match outcome {
             Ok(done) => Ok(done),
             Err(Refusal::Errno(errno)) => Err(errno),
             // Not an answer: it comes again, and is carried out then.
@@ -38,6 +40,7 @@ impl Tree {
             Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
+            Operation::Unlist { directory } => self.unlist(*directory),
             Operation::Publish { file } => self.publish_now(*file),
             Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
             Operation::Drafting { file, directory } => Ok(self.drafting(*file, *directory)),

@@ -14,17 +14,16 @@ use crate::{hold, limits};
 impl Tree {
     /// Notes that a node opens a file. What the caller may do with it is for the node to check: it has the flags.
     pub(super) fn open(&mut self, change: &Change, file: FileId) -> Result<Done, Refusal> {
-        let node = self.node_mut(file)?;
-        if node.attributes.kind() == Kind::Directory {
+        if self.node(file)?.attributes.kind() == Kind::Directory {
             return Err(Errno::EISDIR.into());
         }
-        node.open(change.id.node);
+        self.nodes.of_opener(&file).ok_or(Errno::ESTALE)?.open(change.id.node);
         Ok(Done::File(self.state(file)?))
     }
 
     pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
         let of = change.id.node;
-        let node = self.node_mut(file)?;
+        let node = self.nodes.of_opener(&file).ok_or(Errno::ESTALE)?;
         // Otherwise it was open when its node was given up, perhaps more than once.
         let was_open = node.open_on.contains_key(&of);
         node.close(of);
@@ -39,10 +38,10 @@ impl Tree {
     /// Nothing is open on a node any more: as it says itself, or since it is given up.
     pub(super) fn close_all(&mut self, change: &Change, of: NodeRank, released: &mut Released) -> Done {
         let mut files: Vec<FileId> =
-            self.nodes.iter().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
+            self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
         files.sort_unstable();
         for file in files {
-            if let Some(node) = self.nodes.get_mut(&file) {
+            if let Some(node) = self.nodes.of_opener(&file) {
                 node.open_on.remove(&of);
             }
             self.publish_if_closed(file);
@@ -113,7 +112,8 @@ impl Tree {
 
     /// Lets contents that have changed land, unless somebody has the file open and may go on.
     pub(super) fn publish_if_closed(&mut self, file: FileId) {
-        if let Some(node) = self.nodes.get_mut(&file).filter(|node| node.is_dirty && node.open_on.is_empty()) {
+        let is_due = self.nodes.get(&file).is_some_and(|node| node.is_dirty && node.open_on.is_empty());
+        if is_due && let Some(node) = self.nodes.get_mut(&file) {
             node.is_dirty = false;
             self.landing.push(Step::Publish { file, version: node.version });
         }
@@ -133,8 +133,9 @@ impl Tree {
     /// Records of a node have other places: `to` has copies of them, since the node is gone, or they are gone themselves.
     pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) -> Done {
         let places: BTreeMap<LogPosition, LogPosition> = copies.iter().map(|copy| (copy.from, copy.to)).collect();
-        for of in self.nodes.values_mut() {
-            if let Contents::File(extents) = &mut of.contents {
+        let active: Vec<FileId> = self.nodes.active().map(|(file, _)| *file).collect();
+        for file in active {
+            if let Some(Contents::File(extents)) = self.nodes.get_mut(&file).map(|of| &mut of.contents) {
                 extents.move_records(node, |position| Some((to, *places.get(&position)?)));
             }
         }

@@ -54,7 +54,7 @@ impl Tree {
             Ahead::OfNodes(_) => true,
             Ahead::Old(_) => node.attributes.nlink > 0 && self.landing.place(file).is_none(),
         };
-        let open = self.nodes.iter().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());
+        let open = self.nodes.active().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());
         let open = open.filter(|(file, node)| is_meant(**file, node));
         let sizes = open.filter_map(|(file, node)| match &node.contents {
             Contents::File(extents) => {

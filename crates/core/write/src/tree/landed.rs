@@ -122,7 +122,7 @@ impl Tree {
     #[must_use]
     pub fn unlinked_with_drafts(&self) -> Vec<FileId> {
         let is_one = |file: &FileId| self.landing.draft_of(*file).is_some();
-        let unlinked = self.nodes.iter().filter(|(_, node)| node.attributes.nlink == 0);
+        let unlinked = self.nodes.active().filter(|(_, node)| node.attributes.nlink == 0);
         unlinked.map(|(file, _)| *file).filter(is_one).collect()
     }
 

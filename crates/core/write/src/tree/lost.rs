@@ -54,7 +54,7 @@ impl Tree {
     #[must_use]
     pub fn lost_files(&self) -> Vec<LostFile> {
         let mut files: BTreeMap<FileId, LostFile> = BTreeMap::new();
-        let lost = self.nodes.keys().copied().filter(|file| self.is_lost(*file));
+        let lost = self.nodes.active().map(|(file, _)| *file).filter(|file| self.is_lost(*file));
         files.extend(lost.map(|file| (file, self.lost_of(file))));
         let paths = self.paths_of(files.keys().copied().collect());
         files.iter_mut().for_each(|(file, lost)| lost.path = paths.get(file).cloned().unwrap_or_default());

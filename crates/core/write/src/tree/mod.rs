@@ -16,12 +16,14 @@ mod drained;
 mod landed;
 mod lost;
 mod nodes;
+mod parts;
 pub(crate) mod permissions;
 mod questions;
 mod remove;
 mod rename;
 mod sent;
 mod state;
+mod table;
 mod touched;
 
 pub use drained::{Ahead, Drain};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use forebay_types::{Attributes, Backed, FileId, Name, NodeRank, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct Node {
     pub is_base_gone: bool,
     /// How much of it is as somebody else has left it there, bytes.
     pub bytes_of_others: u64,
+    /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
+    pub is_as_met: bool,
     /// What of it is in its draft before it is published.
     pub sent: Option<SentStripes>,
 }
@@ -79,7 +82,9 @@ pub enum Contents {
 /// The entries of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Directory {
-    entries: BTreeMap<Name, FileId>,
+    /// Copies of the tree share them: a directory may have a million.
+    #[serde(with = "crate::versioned::shared")]
+    entries: Arc<BTreeMap<Name, FileId>>,
     /// Whether entries of the backing file system are still to be adopted.
     is_partial: bool,
 }
@@ -96,6 +101,7 @@ impl Node {
             is_dirty: false,
             is_base_gone: false,
             bytes_of_others: 0,
+            is_as_met: false,
             sent: None,
         }
     }
@@ -116,6 +122,13 @@ impl Node {
         }
     }
 
+    /// Whether it is more than what the backing file system has: somebody has it open, or something of it is still to land.
+    pub fn is_active(&self) -> bool {
+        let is_written = matches!(&self.contents, Contents::File(extents) if !extents.is_empty());
+        let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_base_gone;
+        is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
+    }
+
     /// Its contents have changed.
     pub fn contents_changed(&mut self, now: Timestamp) {
         (self.attributes.mtime, self.attributes.ctime) = (now, now);
@@ -126,7 +139,7 @@ impl Node {
 
 impl Directory {
     pub fn new(is_backed: bool) -> Self {
-        Self { entries: BTreeMap::new(), is_partial: is_backed }
+        Self { entries: Arc::default(), is_partial: is_backed }
     }
 
     /// Whether all its entries are known.
@@ -139,6 +152,11 @@ impl Directory {
         self.is_partial = false;
     }
 
+    /// Entries are to be adopted from now on.
+    pub fn unlist(&mut self) {
+        self.is_partial = true;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -148,11 +166,11 @@ impl Directory {
     }
 
     pub fn insert(&mut self, name: &Name, file: FileId) {
-        self.entries.insert(name.clone(), file);
+        Arc::make_mut(&mut self.entries).insert(name.clone(), file);
     }
 
     pub fn remove(&mut self, name: &Name) {
-        self.entries.remove(name);
+        Arc::make_mut(&mut self.entries).remove(name);
     }
 
     pub fn entries_after(&self, after: Option<&Name>) -> impl Iterator<Item = (&Name, &FileId)> {

@@ -129,13 +129,13 @@ impl Tree {
             Contents::File(extents) => extents.written().copied().collect(),
             _ => vec![],
         };
-        self.nodes.values().flat_map(of)
+        self.nodes.active().flat_map(move |(_, node)| of(node))
     }
 
     /// The same of files that programs have open and have changed.
     pub fn written_to_open(&self) -> impl Iterator<Item = WrittenExtent> {
-        let open = self.nodes.values().filter(|node| node.is_dirty && !node.open_on.is_empty());
-        open.flat_map(|node| match &node.contents {
+        let open = self.nodes.active().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());
+        open.flat_map(|(_, node)| match &node.contents {
             Contents::File(extents) => extents.written().copied().collect(),
             _ => vec![],
         })
@@ -150,7 +150,7 @@ impl Tree {
     /// Above all serials of files that a node has created and that are there.
     #[must_use]
     pub fn next_serial_of(&self, node: NodeRank) -> u64 {
-        let serials = self.nodes.keys().filter(|file| file.creator == node).map(|file| file.serial);
+        let serials = self.nodes.iter().filter(|(file, _)| file.creator == node).map(|(file, _)| file.serial);
         serials.max().map_or(1, |serial| serial + 1)
     }
 
@@ -173,14 +173,14 @@ impl Tree {
     /// Whether anything is here that the backing file system does not have.
     #[must_use]
     pub fn is_needed(&self) -> bool {
-        self.steps_to_land() > 0 || self.nodes.values().any(|node| node.is_dirty)
+        self.steps_to_land() > 0 || self.nodes.active().any(|(_, node)| node.is_dirty)
     }
 
     /// Files whose contents have changed and that somebody has open, so that they wait.
     #[must_use]
     pub fn open_and_changed(&self) -> Vec<FileId> {
         let mut files: Vec<FileId> =
-            self.nodes.iter().filter(|(_, node)| node.is_dirty).map(|(file, _)| *file).collect();
+            self.nodes.active().filter(|(_, node)| node.is_dirty).map(|(file, _)| *file).collect();
         files.sort_unstable();
         files
     }
@@ -196,7 +196,7 @@ impl Tree {
     /// How many files a node has open.
     #[must_use]
     pub fn open_files_of(&self, node: NodeRank) -> usize {
-        self.nodes.values().filter(|of| of.open_on.contains_key(&node)).count()
+        self.nodes.active().filter(|(_, of)| of.open_on.contains_key(&node)).count()
     }
 
     /// What of a file only logs have: offset and length.
@@ -216,7 +216,8 @@ impl Tree {
     pub fn files_not_landed(&self) -> Vec<(Vec<u8>, Ranges)> {
         let under_way = self.landing.files_with_steps();
         let is_left = |file: &FileId, node: &Node| node.is_dirty || under_way.contains(file) || self.is_lost(*file);
-        let left = self.nodes.iter().filter(|(file, node)| {
+        let moving = under_way.iter().filter_map(|file| Some((file, self.nodes.get(file)?)));
+        let left = self.nodes.active().chain(moving).filter(|(file, node)| {
             matches!(node.contents, Contents::File(_)) && node.attributes.nlink > 0 && is_left(file, node)
         });
         let paths = self.paths_of(left.map(|(file, _)| *file).collect());

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank};
+use forebay_types::{Attributes, Errno, FileId, Kind, NodeRank};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
 use serde::{Deserialize, Serialize};
 
 use super::nodes::{self, Contents, Directory, Node};
 use super::permissions;
+use super::table::Table;
 use crate::extents::Extents;
 use crate::landing::{Landing, Step};
 use crate::locks::Locks;
@@ -16,7 +17,7 @@ use crate::results::Results;
 /// All that is below one burst mount.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tree {
-    pub(super) nodes: Map<FileId, Node>,
+    pub(super) nodes: Table,
     pub(super) results: Results,
     pub(super) landing: Landing,
     pub(super) locks: Locks,
@@ -57,9 +58,10 @@ impl Tree {
     pub fn new(root: Attributes, is_backed: bool, number: u64) -> Self {
         let directory = Directory::new(is_backed);
         let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
-        let node = Node::new(attributes, Contents::Directory(directory), BURST_ROOT);
+        let mut nodes = Table::default();
+        nodes.insert(BURST_ROOT, Node::new(attributes, Contents::Directory(directory), BURST_ROOT));
         Self {
-            nodes: Map::from_iter([(BURST_ROOT, node)]),
+            nodes,
             results: Results::default(),
             landing: Landing::default(),
             locks: Locks::default(),

@@ -18,6 +18,7 @@ impl Tree {
             Operation::Rename { from, to, .. } => self.named_by(from).chain(self.named_by(to)).collect(),
             Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => vec![*file],
             Operation::Adopt { directory, .. } => vec![*directory],
+            Operation::Unlist { directory } => self.within(*directory),
             Operation::Open { .. }
             | Operation::Close { .. }
             | Operation::CloseAll { .. }
@@ -35,6 +36,12 @@ impl Tree {
             | Operation::Landed { .. }
             | Operation::Drained { .. } => vec![],
         }
+    }
+
+    /// A directory, and all that it names.
+    fn within(&self, directory: FileId) -> Vec<FileId> {
+        let entries = self.directory(directory).into_iter().flat_map(|known| known.entries_after(None));
+        std::iter::once(directory).chain(entries.map(|(_, file)| *file)).collect()
     }
 
     /// A directory, and what a name in it names.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};
 use forebay_wire::write_message::{Bid, Have, Owns, Renewal, Verdict};
-use forebay_write::{History, Member, Sent, Tenure, is_majority, second_home};
+use forebay_write::{History, Lineage, Member, Recent, Sent, Tenure, is_majority, second_home};
 use proptest::prelude::*;
 
 /// One thing that happens.
@@ -26,8 +26,8 @@ enum Event {
     Calm,
     /// Nobody hears an owner for so long, milliseconds, and then whoever may bids, and is heard.
     Silence(u64),
-    /// A node's daemon begins anew.
-    Restart { node: usize },
+    /// A node's daemon begins anew. A loss of power takes so many of the last changes of its log, unless they were promised.
+    Restart { node: usize, loses: usize },
 }
 
 /// What a node is and has.
@@ -39,13 +39,55 @@ struct Node {
     member: Member,
     /// If it believes that it owns the tree.
     owner: Option<Owner>,
+    log: Log,
     /// What it has of the tree as its second home.
-    mirror: Option<Have>,
+    mirror: Option<(Have, Vec<u64>)>,
 }
+
+/// Changes that a daemon finds in its log.
+const RECENT: usize = 3;
 
 struct Owner {
     tenure: Tenure,
     history: History,
+}
+
+/// What a node's log has of a tree that it owns.
+#[derive(Clone, Default)]
+struct Log {
+    /// Changes before it took the tree over.
+    taken: Vec<u64>,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Copy)]
+enum Note {
+    Line(u64),
+    Change(u64),
+}
+
+impl Log {
+    fn of_notes(&self) -> impl Iterator<Item = u64> {
+        self.notes.iter().filter_map(|note| if let Note::Change(change) = note { Some(*change) } else { None })
+    }
+
+    fn changes(&self) -> Vec<u64> {
+        self.taken.iter().copied().chain(self.of_notes()).collect()
+    }
+
+    /// What a daemon that begins finds.
+    fn recover(&self) -> (Lineage, Recent) {
+        let (mut lineage, mut recent) = (Lineage::default(), Recent::default());
+        for note in &self.notes {
+            match note {
+                Note::Line(line) => lineage.begin(*line),
+                Note::Change(_) => lineage.note(),
+            }
+        }
+        let changes: Vec<u64> = self.of_notes().collect();
+        changes.iter().rev().take(RECENT).rev().for_each(|change| recent.note(change.to_le_bytes().into()));
+        (lineage, recent)
+    }
 }
 
 struct World {
@@ -53,8 +95,9 @@ struct World {
     lines: u64,
     council: Vec<NodeRank>,
     nodes: Vec<Node>,
-    /// The last that was promised.
-    promised: Have,
+    /// What was promised.
+    promised: Vec<u64>,
+    changes: u64,
     takeovers: usize,
 }
 
@@ -66,10 +109,11 @@ impl World {
             owns: Owns::default(),
             member: Member::new(Time::default(), Owns::default()),
             owner: None,
+            log: Log::default(),
             mirror: None,
         });
-        let promised = Have { line: 0, count: 0 };
-        let mut world = Self { now_ms: 0, lines: 0, nodes: nodes.collect(), council, promised, takeovers: 0 };
+        let (nodes, promised) = (nodes.collect(), vec![]);
+        let mut world = Self { now_ms: 0, lines: 0, nodes, council, promised, changes: 0, takeovers: 0 };
         world.begin(0);
         world
     }
@@ -87,7 +131,12 @@ impl World {
         let at = &mut self.nodes[node];
         at.member = Member::new(now, at.owns);
         let is_owner = at.owns.node.0 as usize == node;
-        at.owner = is_owner.then(|| Owner { tenure: Tenure::new(council), history: History::new(lines, now) });
+        at.owner = is_owner.then(|| {
+            let (mut lineage, recent) = at.log.recover();
+            lineage.begin(lines);
+            at.log.notes.push(Note::Line(lines));
+            Owner { tenure: Tenure::new(council), history: History::new(lineage, recent, now) }
+        });
     }
 
     fn owners(&self) -> Vec<usize> {
@@ -110,7 +159,10 @@ impl World {
             }
             Event::Change => {
                 for owner in self.owners() {
-                    self.nodes[owner].owner.as_mut().unwrap().history.note(vec![0]);
+                    self.changes += 1;
+                    let (change, node) = (self.changes, &mut self.nodes[owner]);
+                    node.log.notes.push(Note::Change(change));
+                    node.owner.as_mut().unwrap().history.note(change.to_le_bytes().into());
                 }
             }
             Event::Follow { returns } => self.owners().into_iter().for_each(|owner| self.follow(owner, returns)),
@@ -122,8 +174,21 @@ impl World {
                 (0..self.nodes.len()).for_each(|node| self.bid(node, u8::MAX));
                 self.calm();
             }
-            Event::Restart { node } => self.begin(node % self.nodes.len()),
+            Event::Restart { node, loses } => self.restart(node % self.nodes.len(), loses),
         }
+    }
+
+    fn restart(&mut self, node: usize, loses: usize) {
+        let log = &mut self.nodes[node].log;
+        for _ in 0..loses {
+            let had_promised = log.changes().starts_with(&self.promised);
+            let Some(note) = log.notes.pop() else { break };
+            if had_promised && !log.changes().starts_with(&self.promised) {
+                log.notes.push(note);
+                break;
+            }
+        }
+        self.begin(node);
     }
 
     fn calm(&mut self) {
@@ -169,14 +234,21 @@ impl World {
     fn follow(&mut self, owner: usize, returns: bool) {
         let (now, second) = (self.at(owner), self.second_home_of(owner));
         let Some(second) = second.filter(|_| self.holders().contains(&owner)) else { return };
-        let mirror = self.nodes[second].mirror;
+        let mirror = self.nodes[second].mirror.clone();
+        let (all, taken) = (self.nodes[owner].log.changes(), self.nodes[owner].log.taken.len());
         let history = &mut self.nodes[owner].owner.as_mut().unwrap().history;
-        history.heard(now, mirror);
+        history.heard(now, mirror.as_ref().map(|(have, _)| *have));
         let sent = match history.sent() {
             Sent::Nothing => mirror,
-            Sent::Changes(changes) => mirror.map(|have| Have { count: have.count + changes.len() as u64, ..have }),
-            Sent::Tree => Some(history.have()),
+            Sent::Changes { have, changes } => mirror.map(|(_, mut known)| {
+                known.extend(changes.into_iter().map(|change| u64::from_le_bytes(change.try_into().unwrap())));
+                (have, known)
+            }),
+            Sent::Tree => Some((history.have(), all.clone())),
         };
+        let (have, known) = sent.clone().unwrap_or_default();
+        assert!(all.starts_with(&known), "{known:?} is not how {all:?} began");
+        assert!(known.is_empty() || have.count as usize + taken == known.len(), "{have:?} of {known:?}");
         if returns {
             self.nodes[second].mirror = sent;
         }
@@ -187,12 +259,12 @@ impl World {
         let Owner { tenure, history } = self.nodes[owner].owner.as_mut().unwrap();
         let have = history.have();
         if tenure.is_held(now) && history.is_safe(now, have.count, tenure.may_go_on_alone(now)) {
-            self.promised = have;
+            self.promised = self.nodes[owner].log.changes();
         }
     }
 
     fn bid(&mut self, node: usize, reaches: u8) {
-        let Some(have) = self.nodes[node].mirror else { return };
+        let Some((have, followed)) = self.nodes[node].mirror.clone() else { return };
         let known = self.nodes[node].member.owns();
         let own = NodeRank(node as u32);
         if self.nodes[node].owner.is_some() || self.second_home_of(self.nodes[node].owns.node.0 as usize) != Some(node)
@@ -208,10 +280,11 @@ impl World {
                 return;
             }
         }
-        assert!(have >= self.promised, "node {node} has {have:?} of what was promised, {:?}", self.promised);
+        assert!(followed.starts_with(&self.promised), "node {node} has {have:?}, {followed:?} of {:?}", self.promised);
         self.takeovers += 1;
         self.nodes[node].owns = owns;
         self.nodes[node].mirror = None;
+        self.nodes[node].log = Log { taken: followed, notes: vec![] };
         self.begin(node);
     }
 
@@ -238,7 +311,7 @@ fn events() -> impl Strategy<Value = Event> {
         4 => prop::bool::weighted(0.8).prop_map(|returns| Event::Follow { returns }),
         2 => Just(Event::Promise),
         3 => (any::<usize>(), any::<u8>()).prop_map(|(node, reaches)| Event::Bid { node, reaches }),
-        1 => any::<usize>().prop_map(|node| Event::Restart { node }),
+        1 => (any::<usize>(), 0..4_usize).prop_map(|(node, loses)| Event::Restart { node, loses }),
         3 => Just(Event::Calm),
         2 => (8000..12000_u64).prop_map(Event::Silence),
     ]

@@ -15,7 +15,8 @@ use forebay_write::{Action, Recognised};
 use super::drafts::note_draft;
 use crate::write::calls::BackingCalls;
 use crate::write::contents::read_exactly;
-use crate::write::tree::owner::{Owner, draft_path};
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::draft_path;
 
 /// Second names that are tried.
 const NAMES_MAX: u32 = 1000;

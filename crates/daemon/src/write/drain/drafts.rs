@@ -5,7 +5,8 @@ use forebay_types::{Errno, FileId, ViewPath};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
-use crate::write::tree::owner::{Owner, draft_path};
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::draft_path;
 
 /// A file is about to have a draft, which goes with it whatever happens to this daemon.
 ///

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use forebay_types::{Errno, Name, NodeRank};
 
-use crate::write::tree::owner::{Owner, backing_path};
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::backing_path;
 
 /// Two reasons, if there are two.
 pub fn both(one: Option<String>, other: Option<String>) -> Option<String> {

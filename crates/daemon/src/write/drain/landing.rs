@@ -22,7 +22,8 @@ use crate::options::DrainPolicy;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::tree::checkpoint::{self, Parts};
-use crate::write::tree::owner::{Owner, draft_path};
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::draft_path;
 
 /// A file that was to land has changed.
 const CHANGED: Errno = Errno::EAGAIN;

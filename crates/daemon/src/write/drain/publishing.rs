@@ -14,7 +14,8 @@ use super::conflicts::{Conflicts, Occupant};
 use super::sending::{Meter, Snapshot};
 use super::striping::Striping;
 use crate::write::contents::Reader;
-use crate::write::tree::owner::{Owner, draft_path};
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::draft_path;
 
 /// Files that are published at once, and how many bytes more than one of them may have together.
 pub const FILES_MAX: usize = 64;

@@ -6,7 +6,7 @@ use forebay_types::{FileId, LogPosition};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::{Change, WrittenExtent};
 use forebay_wire::write_message::Owns;
-use forebay_write::{Copies, Tree};
+use forebay_write::{Copies, Lineage, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
@@ -28,6 +28,8 @@ pub struct Checkpoint {
     pub tree_number: Option<u64>,
     /// Of the owner.
     pub tree: Option<Tree>,
+    /// How that came to be so.
+    pub lineage: Lineage,
     /// Of its second home.
     pub mirror: Option<Mirror>,
     /// Of what other nodes wrote.
@@ -42,21 +44,6 @@ pub struct Checkpoint {
     pub held: Vec<(u64, u64)>,
     /// Above all identities that this node has given.
     pub next_serial: u64,
-}
-
-/// The same, not copied.
-#[derive(Serialize)]
-struct Written<'a> {
-    owns: Owns,
-    tree_number: Option<u64>,
-    tree: Option<&'a Tree>,
-    mirror: Option<&'a Mirror>,
-    copies: &'a Copies,
-    uncopied: Vec<(LogPosition, u32)>,
-    pending: Vec<(FileId, Vec<WrittenExtent>)>,
-    sent: Vec<Change>,
-    held: Vec<(u64, u64)>,
-    next_serial: u64,
 }
 
 /// What a node knows beside its files.
@@ -92,29 +79,33 @@ pub fn write_if_due(local: &Local, parts: Parts<'_>, files: &Files) {
 /// # Errors
 /// What the log says.
 pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogError> {
-    let (contents, up_to) = files.while_nobody_writes(|pending, sent| {
+    let (checkpoint, up_to) = files.while_nobody_writes(|pending, sent| {
         // Whoever changes the tree writes that down while he has it.
         let tree = parts.owner.map(Owner::tree);
         let mirror = parts.second.map(SecondHome::mirror);
         let copies = local.copies();
         let up_to = local.log.end();
-        let written = Written {
+        let checkpoint = Checkpoint {
             owns: local.owns(),
             tree_number: local.tree_number(),
-            tree: tree.as_deref(),
-            mirror: mirror.as_ref().and_then(|mirror| mirror.as_ref()),
-            copies: &copies,
+            tree: tree.as_deref().cloned(),
+            lineage: parts.owner.map(|owner| owner.safe.lineage()).unwrap_or_default(),
+            mirror: mirror.as_ref().and_then(|mirror| (*mirror).clone()),
+            copies: copies.clone(),
             uncopied: local.copying.as_ref().map_or_else(Vec::new, Copying::records),
             pending,
             sent,
             held: local.log.live_by_segment(),
             next_serial: local.next_serial(),
         };
-        (encode(&written), up_to)
+        (checkpoint, up_to)
     });
     // Looked at after `up_to`: what it stands for does not know of another owner.
     if local.is_over() {
         return Ok(());
     }
+    // A large tree takes seconds to be encoded, and shares what has not changed with this copy: nobody waits for that.
+    let contents = encode(&checkpoint);
+    drop(checkpoint);
     local.log.checkpoint(up_to, &contents)
 }

@@ -2,11 +2,14 @@
 
 pub mod checkpoint;
 pub mod council;
+pub mod memory;
 pub mod owner;
+pub mod paths;
 pub mod remote_tree;
 pub mod rescue;
 pub mod safe;
 pub mod second_home;
+pub mod stores;
 pub mod tree_link;
 pub mod unverified;
 pub mod verifying;

@@ -3,23 +3,26 @@
 //! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
 //! was not written down never happened: when the log fails, everything is refused from then on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use forebay_store::{Draft, Held, LandedEntry};
+use forebay_store::{Held, LandedEntry};
 use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath, limits};
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
 use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
-use forebay_write::{Leases, Refusal, Released, Tree};
+use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Tree};
 
 use super::council::Council;
+use super::memory::{Footprint, Forgetting, TRIES};
+use super::paths::backing_path;
 use super::safe::Safe;
+use super::stores::Stores;
 use super::unverified::Unverified;
 use crate::options::Copied;
 use crate::write::local::Local;
@@ -36,10 +39,6 @@ const GATHER: Duration = Duration::from_millis(5);
 /// How often is looked whether the kernel can be told, when the daemon begins.
 const KERNEL_LOOK: Duration = Duration::from_millis(5);
 
-/// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
-/// (`giving_back`).
-const FILLING_COUNTS: Duration = Duration::from_secs(5);
-
 /// The tree with what it stands on.
 pub struct Owner {
     pub local: Arc<Local>,
@@ -49,10 +48,8 @@ pub struct Owner {
     has_failed: AtomicBool,
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
-    /// Nodes whose stores fill, and when they said so.
-    filling: Mutex<BTreeMap<NodeRank, Instant>>,
-    /// Nodes that have asked what of their stores is needed, and when.
-    asked: Mutex<BTreeMap<NodeRank, Instant>>,
+    /// What nodes say of their stores.
+    stores: Stores,
     /// Nodes whose logs may lack what the tree says they have.
     pub unverified: Unverified,
     pub nodes: Arc<Nodes>,
@@ -64,6 +61,8 @@ pub struct Owner {
     leases: Mutex<Leases>,
     /// What this node's kernel was told.
     cache: Arc<PageCache>,
+    pub(super) forgetting: Forgetting,
+    pub(super) footprint: Footprint,
 }
 
 /// Which node asks.
@@ -78,12 +77,14 @@ pub struct Asker {
 pub struct Life {
     /// Otherwise those before it may have told nodes of the tree.
     pub is_first: bool,
-    /// Tells its history from others.
-    pub line: u64,
+    /// How its tree came to be as it is.
+    pub history: (Lineage, Recent),
     /// Whether the tree has a second home.
     pub has_second: bool,
     /// Of the node's kernel.
     pub cache: Arc<PageCache>,
+    /// Memory that the node may take for the exports and the tree together.
+    pub budget_bytes: u64,
 }
 
 impl Owner {
@@ -94,44 +95,31 @@ impl Owner {
         local.calls.land_only_while(move || held.is_held());
         Self {
             local: Arc::clone(local),
+            forgetting: Forgetting::new(life.budget_bytes, tree.listed_directories()),
+            footprint: Footprint::default(),
             tree: Mutex::new(tree),
             changed: Condvar::new(),
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
-            filling: Mutex::default(),
-            asked: Mutex::default(),
+            stores: Stores::default(),
             unverified: Unverified::new([nodes.others(), vec![local.rank]].concat()),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
-            safe: Safe::new(local, nodes, council, life.line, life.has_second),
+            safe: Safe::new(local, nodes, council, life.history, life.has_second),
             cache: life.cache,
         }
     }
 
     /// The nodes whose stores fill.
     pub fn filling(&self) -> BTreeSet<NodeRank> {
-        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        filling.retain(|_, said| said.elapsed() < FILLING_COUNTS);
         let own = self.local.is_filling().then_some(self.local.rank);
-        filling.keys().copied().chain(own).collect()
+        self.stores.filling().into_iter().chain(own).collect()
     }
 
     /// The nodes that answer, of those whose stores have anything.
     pub fn answering(&self) -> BTreeSet<NodeRank> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_late = asked.iter().filter(|(_, at)| at.elapsed() < FILLING_COUNTS).map(|(node, _)| *node);
-        of_late.chain([self.local.rank]).collect()
-    }
-
-    fn note_filling(&self, node: NodeRank, is_filling: bool) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
-        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_filling {
-            filling.insert(node, Instant::now());
-        } else {
-            filling.remove(&node);
-        }
+        self.stores.answering().into_iter().chain([self.local.rank]).collect()
     }
 
     /// The tree, to be looked at.
@@ -166,6 +154,7 @@ impl Owner {
         let tree = self.tree();
         Ok(match question {
             Question::Lookup { place } => {
+                self.forgetting.used(place.directory);
                 self.grant(asker, &[place.directory]);
                 let state = tree.lookup(caller, place)?;
                 self.grant(asker, &[state.file]);
@@ -181,6 +170,7 @@ impl Owner {
             }
             Question::Target { file } => Told::Target(tree.target(*file)?.to_vec()),
             Question::List { directory } => {
+                self.forgetting.used(*directory);
                 let listed = tree.list(*directory, None, usize::MAX)?;
                 if listed.len() <= LISTED_MAX {
                     let files: Vec<FileId> = listed.iter().map(|listed| listed.state.file).collect();
@@ -202,7 +192,7 @@ impl Owner {
                 let needed = tree.needed_of(of.unwrap_or(asker.node));
                 drop(tree);
                 if of.is_none() {
-                    self.note_filling(asker.node, *is_filling);
+                    self.stores.note(asker.node, *is_filling);
                 }
                 // A crash must not bring back a tree that needs more.
                 self.make_durable_for(asker)?;
@@ -299,7 +289,7 @@ impl Owner {
             }
             let touched = tree.touched_by(&change.operation);
             let done = tree.apply(change, &mut released)?;
-            if let Err(error) = self.local.log.append_note(&Note::own(change)) {
+            if let Err(error) = self.local.log.append_note(&Note::own(self.safe.next_count(), change)) {
                 tracing::error!(%error, "a change cannot be recorded: no further changes are accepted");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
@@ -353,9 +343,12 @@ impl Owner {
         }
     }
 
-    /// What the second home gets, which has `have`. May block.
-    pub fn followed(&self, have: Option<Have>) -> Followed {
-        self.safe.followed(have, || self.tree())
+    /// What the second home gets (`Safe::followed`). May block.
+    pub fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
+        self.safe.followed(have, parts, || {
+            let tree = self.tree();
+            (self.safe.lineage().have(), tree.clone())
+        })
     }
 
     /// The asking node is about to be told of `files`.
@@ -417,8 +410,29 @@ impl Owner {
             let is_last = index + 1 == parts.len();
             self.carry_out_own(Operation::Adopt { directory, entries, is_last })?;
         }
+        self.forgetting.listed(directory);
+        self.make_room()?;
         // Other nodes hand over their changes if the second home takes over; they have no part in this one.
         self.safe.wait_for_second_home().map_err(|_| Errno::EIO)
+    }
+
+    /// Keeps the tree within its part of the memory, as far as there is anything to forget.
+    fn make_room(&self) -> Result<(), Errno> {
+        let files = || self.tree().files();
+        self.footprint.set(files());
+        for _ in 0..TRIES {
+            if !self.forgetting.is_over(files()) {
+                break;
+            }
+            let Some(directory) = self.forgetting.next() else { continue };
+            let can_be_unlisted = self.tree().can_be_unlisted(directory);
+            match can_be_unlisted {
+                true => drop(self.carry_out_own(Operation::Unlist { directory })?),
+                false => self.forgetting.keep(directory),
+            }
+        }
+        self.footprint.set(files());
+        Ok(())
     }
 
     fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
@@ -477,21 +491,4 @@ impl Owner {
             std::thread::sleep(GATHER);
         }
     }
-}
-
-/// See `Owner::backing_path`.
-pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
-    if file == BURST_ROOT {
-        return Some(ViewPath::root());
-    }
-    match tree.backing_place(file) {
-        Some(place) => backing_path(tree, place.directory)?.join_deep(tree.backing_name(place).as_bytes()).ok(),
-        None => draft_path(tree, file),
-    }
-}
-
-/// Where a file's draft is that stays there until it is whole, if it has one.
-pub fn draft_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
-    let (directory, number) = tree.draft(file)?;
-    Draft::path(&backing_path(tree, directory)?, number).ok()
 }

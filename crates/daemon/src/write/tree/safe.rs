@@ -1,16 +1,15 @@
 //! What the owner of the tree does for its second home, and what of the tree is safe there.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::message::encode;
 use forebay_wire::write::{Change, WrittenExtent};
 use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
-use forebay_write::{History, Sent, Tree};
+use forebay_write::{History, Lineage, Recent, Sent, Tree};
 
 use super::council::Council;
 use crate::write::local::Local;
@@ -25,20 +24,28 @@ const FOLLOWER_LOOK: Duration = Duration::from_millis(250);
 /// How long changes wait for others before they are sent to the second home, while nobody waits for it.
 const FOLLOWER_LINGERS: Duration = Duration::from_millis(20);
 
+/// Files and directories in one answer with parts of the tree; some 150 bytes each.
+const PARTS_FILES_MAX: usize = 4096;
+
+/// A tree that nobody has asked for parts of for so long is not kept for them.
+const SENDING_KEPT: Duration = Duration::from_secs(10);
+
 /// See the module.
 pub struct Safe {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     council: Arc<Council>,
-    line: u64,
     /// As which it began.
     owns: Owns,
     renewals: AtomicU64,
     /// Room in the log that the second home's tree may still need, and with how many changes it does not.
     releasing: Mutex<VecDeque<(u64, LogPosition, u64)>>,
     /// For the tree's second home, if it has one. What happens is noted while the tree is had.
-    history: Option<Mutex<History>>,
+    history: Mutex<History>,
+    has_second: bool,
+    /// What the second home gets in parts. Its copy of the tree shares with the tree what has not changed since.
+    sending: Mutex<Option<Sending>>,
     /// Something was noted in it.
     happened: Condvar,
     /// Somebody waits for the second home.
@@ -47,18 +54,32 @@ pub struct Safe {
     followed: Condvar,
 }
 
+/// A tree on its way to the second home.
+struct Sending {
+    have: Have,
+    tree: Tree,
+    asked_at: Instant,
+}
+
 impl Safe {
-    /// Of an owner whose history is `line`, and whose tree has a second home or not.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, line: u64, has_second: bool) -> Self {
+    /// Of an owner whose tree came to be as `history` says, and has a second home or not.
+    pub fn new(
+        local: &Arc<Local>,
+        nodes: &Arc<Nodes>,
+        council: &Arc<Council>,
+        (lineage, recent): (Lineage, Recent),
+        has_second: bool,
+    ) -> Self {
         Self {
             local: Arc::clone(local),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
-            line,
             owns: local.owns(),
             renewals: AtomicU64::new(0),
             releasing: Mutex::default(),
-            history: has_second.then(|| Mutex::new(History::new(line, nodes.now()))),
+            history: Mutex::new(History::new(lineage, recent, nodes.now())),
+            has_second,
+            sending: Mutex::default(),
             happened: Condvar::new(),
             wanted: Condvar::new(),
             followed: Condvar::new(),
@@ -67,9 +88,19 @@ impl Safe {
 
     /// A change was carried out. With what history, if anybody follows it. The tree is had.
     pub fn note(&self, change: &Change) -> Option<Have> {
-        let mut history = self.history()?;
-        history.note(encode(change));
-        Some(history.have())
+        let mut history = self.all_history();
+        history.note(if self.has_second { encode(change) } else { vec![] });
+        self.has_second.then(|| history.have())
+    }
+
+    /// How many changes there are with the next one. The tree is had.
+    pub fn next_count(&self) -> u64 {
+        self.all_history().have().count + 1
+    }
+
+    /// How the tree came to be as it is. The tree is had.
+    pub fn lineage(&self) -> Lineage {
+        self.all_history().lineage().clone()
     }
 
     /// What was noted may be sent.
@@ -124,38 +155,69 @@ impl Safe {
     pub fn renewal(&self) -> Renewal {
         let is_followed = self.history().is_some_and(|mut history| history.is_followed(self.nodes.now()));
         let number = self.renewals.fetch_add(1, Ordering::Relaxed);
-        Renewal { owns: self.owns, line: self.line, number, is_followed }
+        Renewal { owns: self.owns, line: self.all_history().have().line, number, is_followed }
     }
 
     /// Changes that the second home does not have; `None` where none follows.
     pub fn second_home_behind(&self) -> Option<u64> {
         let history = self.history()?;
-        history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have)
+        history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have.count)
     }
 
-    /// What the second home gets, which has `have`. May block.
-    pub fn followed<T: Deref<Target = Tree>>(&self, have: Option<Have>, tree: impl FnOnce() -> T) -> Followed {
-        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
+    /// What the second home gets, which has `have`, and of a tree that it is being sent has come to `parts`. `tree` copies the tree, with
+    /// what it is made of. May block.
+    pub fn followed(
+        &self,
+        have: Option<Have>,
+        parts: Option<(Have, u32)>,
+        tree: impl FnOnce() -> (Have, Tree),
+    ) -> Followed {
+        let Some(mut history) = self.history() else { return Followed::NotNow };
         history.heard(self.nodes.now(), have);
         self.followed.notify_all();
         drop(history);
         self.release_safe();
-        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
+        let Some(mut history) = self.history() else { return Followed::NotNow };
         if history.sent() == Sent::Nothing {
             history = waited(&self.happened, history, FOLLOWER_WAIT);
         }
-        if !history.is_wanted() && matches!(history.sent(), Sent::Changes(_)) {
+        if !history.is_wanted() && matches!(history.sent(), Sent::Changes { .. }) {
             history = waited(&self.wanted, history, FOLLOWER_LINGERS);
         }
-        match history.sent() {
-            Sent::Nothing => return Followed::Changes(vec![]),
-            Sent::Changes(changes) => return Followed::Changes(changes),
-            Sent::Tree => drop(history),
+        let sent = history.sent();
+        match sent {
+            Sent::Nothing => Followed::Changes { have: history.have(), changes: vec![] },
+            Sent::Changes { have, changes } => Followed::Changes { have, changes },
+            Sent::Tree => {
+                drop(history);
+                self.parts(parts, tree)
+            }
         }
-        let tree = tree();
-        match self.history() {
-            Some(history) => Followed::Tree { have: history.have(), tree: encode(&*tree) },
-            None => Followed::Changes(vec![]),
+    }
+
+    /// The parts of the tree that come next. One that changes alone no longer lead on from is begun anew.
+    fn parts(&self, parts: Option<(Have, u32)>, tree: impl FnOnce() -> (Have, Tree)) -> Followed {
+        // One question at a time: whoever asks again meanwhile has given up the one before.
+        let Ok(mut sending) = self.sending.try_lock() else { return Followed::NotNow };
+        let is_usable = |sending: &Sending| self.all_history().leads_on_from(sending.have);
+        let kept = sending.take().filter(is_usable);
+        let Sending { have, tree, .. } = kept.unwrap_or_else(|| {
+            let (have, tree) = tree();
+            tracing::info!(files = tree.files(), "the tree's second home gets the whole tree");
+            Sending { have, tree, asked_at: Instant::now() }
+        });
+        let first = parts.filter(|(of, _)| *of == have).map_or(0, |(_, next)| next);
+        let (some, next) = tree.parts(first as usize, PARTS_FILES_MAX);
+        let next = next.map(|next| next as u32);
+        *sending = Some(Sending { have, tree, asked_at: Instant::now() });
+        Followed::Parts { have, first, next, tree: encode(&some) }
+    }
+
+    /// A tree that nobody asks for any more is not kept.
+    fn forget_sending(&self) {
+        if let Ok(mut sending) = self.sending.try_lock() {
+            let is_asked_for = |sending: &Sending| sending.asked_at.elapsed() < SENDING_KEPT;
+            *sending = sending.take().filter(is_asked_for);
         }
     }
 
@@ -168,6 +230,7 @@ impl Safe {
 
     /// Gives back the room that neither this tree nor the second home's needs.
     pub fn release_safe(&self) {
+        self.forget_sending();
         let safe = self.history().map_or(u64::MAX, |mut history| {
             let count = history.have().count;
             match history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
@@ -184,8 +247,13 @@ impl Safe {
         }
     }
 
+    /// Where the tree has a second home.
     fn history(&self) -> Option<MutexGuard<'_, History>> {
-        Some(self.history.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        self.has_second.then(|| self.all_history())
+    }
+
+    fn all_history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn releasing(&self) -> MutexGuard<'_, VecDeque<(u64, LogPosition, u64)>> {

@@ -16,6 +16,7 @@ use forebay_write::{Released, TENURE, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::council::Council;
+use super::memory::Footprint;
 use crate::write::local::Local;
 use crate::write::notes::Note;
 use crate::write::remote::Nodes;
@@ -44,6 +45,7 @@ pub struct SecondHome {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
     mirror: Mutex<Option<Mirror>>,
+    footprint: Footprint,
 }
 
 /// A tree as it travels.
@@ -67,10 +69,22 @@ impl Mirror {
     }
 }
 
+/// A tree of which the parts before `next` are here.
+struct Coming {
+    have: Have,
+    next: u32,
+    tree: Tree,
+}
+
 impl SecondHome {
     /// With what was found of it in the node's log.
     pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, mirror: Option<Mirror>) -> Self {
-        Self { local: Arc::clone(local), nodes: Arc::clone(nodes), mirror: Mutex::new(mirror) }
+        Self {
+            local: Arc::clone(local),
+            nodes: Arc::clone(nodes),
+            mirror: Mutex::new(mirror),
+            footprint: Footprint::default(),
+        }
     }
 
     /// What is known.
@@ -80,10 +94,13 @@ impl SecondHome {
 
     /// Follows until all is over, or until this node owns the tree. `keep` makes a checkpoint.
     pub fn follow(&self, council: &Council, keep: impl Fn() -> Result<(), String>) {
-        let mut heard_at = Instant::now();
+        let (mut heard_at, mut coming) = (Instant::now(), None);
         while !self.nodes.is_ending() {
-            match self.follow_once(&keep) {
-                Ok(()) => heard_at = Instant::now(),
+            match self.follow_once(&mut coming, &keep) {
+                Ok(()) => {
+                    heard_at = Instant::now();
+                    self.footprint.set(self.mirror().as_ref().map_or(0, |mirror| mirror.tree.files()));
+                }
                 Err(_) if self.nodes.is_ending() => return,
                 Err(failed) => {
                     tracing::warn!(failed, "the tree's second home does not follow");
@@ -167,33 +184,77 @@ impl SecondHome {
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
         known.tree.apply(change, &mut Released::default()).map_err(|refusal| format!("{refusal:?}"))?;
-        self.local.log.append_note(&Note::followed(change)).map_err(|error| error.to_string())?;
+        self.local.log.append_note(&Note::followed(known.have.count + 1, change)).map_err(|error| error.to_string())?;
         known.have.count += 1;
         Ok(())
     }
 
-    fn follow_once(&self, keep: &impl Fn() -> Result<(), String>) -> Result<(), String> {
+    fn follow_once(&self, coming: &mut Option<Coming>, keep: &impl Fn() -> Result<(), String>) -> Result<(), String> {
         let have = self.mirror().as_ref().map(|mirror| mirror.have);
-        let asked = self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have }, PATIENCE);
+        let parts = coming.as_ref().map(|coming| (coming.have, coming.next));
+        let asked = self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have, parts }, PATIENCE);
         match asked.map_err(|errno| format!("the owner does not answer: {errno}"))? {
-            Followed::Changes(changes) => changes.iter().try_for_each(|change| self.take(change)),
-            Followed::Tree { have, tree } => {
+            Followed::Changes { have, changes } => {
+                *coming = None;
+                changes.iter().try_for_each(|change| self.take(change))?;
+                self.go_on_as(have)
+            }
+            Followed::Parts { have, first, next, tree } => {
                 let Travelling(tree) = decode(&tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
                 if Some(tree.number()) != self.local.tree_number() {
                     return Err("the owner has another tree than this node's store".to_owned());
                 }
+                let Some(tree) = self.come_on(coming, (have, first, next), tree) else { return Ok(()) };
                 *self.mirror() = Some(Mirror { have, tree });
                 // What is not written down is not known.
                 keep().inspect_err(|_| *self.mirror() = None)
             }
+            Followed::NotNow => Err("the owner has no time for it".to_owned()),
         }
+    }
+
+    /// Adds parts to the tree that is coming. The tree, once it is whole.
+    fn come_on(
+        &self,
+        coming: &mut Option<Coming>,
+        (have, first, next): (Have, u32, Option<u32>),
+        parts: Tree,
+    ) -> Option<Tree> {
+        let tree = match coming.take().filter(|coming| first > 0 && (coming.have, coming.next) == (have, first)) {
+            Some(mut coming) => {
+                coming.tree.absorb(parts);
+                coming.tree
+            }
+            None if first == 0 => parts,
+            // The answer to an older question.
+            None => return None,
+        };
+        let Some(next) = next else { return Some(tree) };
+        *coming = Some(Coming { have, next, tree });
+        None
+    }
+
+    /// What is known has come about as `have` says: perhaps under another daemon of the owner.
+    fn go_on_as(&self, have: Have) -> Result<(), String> {
+        let mut mirror = self.mirror();
+        let Some(known) = mirror.as_mut().filter(|known| known.have != have) else { return Ok(()) };
+        if known.have.count != have.count {
+            *mirror = None;
+            return Err("the owner counts other changes than it has sent".to_owned());
+        }
+        self.local.log.append_note(&Note::line(have.line)).map_err(|error| error.to_string())?;
+        known.have = have;
+        Ok(())
     }
 
     fn take(&self, change: &[u8]) -> Result<(), String> {
         let change: Change = decode(change).map_err(|error| format!("a change cannot be decoded: {error}"))?;
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
-        self.local.log.append_note(&Note::followed(&change)).map_err(|error| error.to_string())?;
+        self.local
+            .log
+            .append_note(&Note::followed(known.have.count + 1, &change))
+            .map_err(|error| error.to_string())?;
         known.follow(&change);
         Ok(())
     }

@@ -7,3 +7,4 @@ mod landing;
 mod others;
 mod replay;
 mod support;
+mod unlist;

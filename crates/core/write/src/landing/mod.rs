@@ -8,43 +8,18 @@
 //! Directories, links and whatever has no contents are made at once. A step that changes nothing there is over as soon as it
 //! is its turn.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod forgetting;
+mod parts;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{Backed, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened in the tree.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum Step {
-    /// A file has a name, its first or another.
-    Name { file: FileId, kind: Kind, place: Place },
-    /// It has one less.
-    Unname { file: FileId, place: Place },
-    /// A name moved; what it replaced has one less.
-    Move { file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule },
-    /// The contents are whole.
-    Publish { file: FileId, version: u64 },
-    /// Mode, owner or times changed.
-    Attributes { file: FileId },
-    /// It has gone, and leaves a draft.
-    Discard { file: FileId },
-}
-
-impl Step {
-    /// The file that it is about.
-    fn file(&self) -> FileId {
-        match self {
-            Self::Name { file, .. }
-            | Self::Unname { file, .. }
-            | Self::Move { file, .. }
-            | Self::Publish { file, .. }
-            | Self::Attributes { file }
-            | Self::Discard { file } => *file,
-        }
-    }
-}
+pub use self::step::Step;
+use crate::versioned::Versioned;
 
 /// What is to be done on the backing file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,18 +58,20 @@ pub enum Recognised {
 /// The steps that the backing file system has not followed yet, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Landing {
-    steps: VecDeque<Step>,
+    steps: Versioned<u64, Step>,
     /// The number of the first of them.
     first: u64,
+    /// How many of them are about names in a directory.
+    of_directory: BTreeMap<FileId, u32>,
     /// The names that files have by the first step.
-    names: BTreeMap<FileId, Vec<Place>>,
-    kinds: BTreeMap<FileId, Kind>,
+    names: Versioned<FileId, Vec<Place>>,
+    kinds: Versioned<FileId, Kind>,
     /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
-    backed: BTreeMap<FileId, Backed>,
+    backed: Versioned<FileId, Backed>,
     /// Files there that the tier is changing itself, or was when its daemon died.
     changing: BTreeSet<FileId>,
     /// What lies on the backing file system by the first step.
-    there: BTreeMap<Place, FileId>,
+    there: Versioned<Place, FileId>,
     /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
     left: BTreeMap<FileId, Place>,
     /// In which directories files that are not published have drafts.
@@ -106,7 +83,7 @@ pub struct Landing {
 impl Landing {
     /// What was there before the job.
     pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
-        self.names.entry(file).or_default().push(place.clone());
+        self.names.insert(file, vec![place.clone()]);
         self.kinds.insert(file, kind);
         self.backed.insert(file, backed);
         self.there.insert(place.clone(), file);
@@ -132,7 +109,9 @@ impl Landing {
             Some(backed) if !backed.is_same_file(found) => Recognised::Another,
             Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Recognised::AsLeft,
             // Two names that it had there before the job are two files of the tree.
-            Some(_) if self.backed.values().any(|other| other.is_same_file(found) && other.is_same_version(found)) => {
+            Some(_)
+                if self.backed.iter().any(|(_, other)| other.is_same_file(found) && other.is_same_version(found)) =>
+            {
                 Recognised::AsLeft
             }
             Some(_) => Recognised::Changed,
@@ -149,7 +128,7 @@ impl Landing {
         }
         self.left.remove(&file);
         self.forget_backed(file);
-        self.backed.extend(draft.map(|draft| (file, draft)));
+        draft.map(|draft| self.backed.insert(file, draft));
     }
 
     /// The same, as far as it is known.
@@ -192,7 +171,31 @@ impl Landing {
 
     /// Something happened.
     pub fn push(&mut self, step: Step) {
-        self.steps.push_back(step);
+        for directory in step.directories() {
+            *self.of_directory.entry(directory).or_default() += 1;
+        }
+        self.steps.insert(self.end(), step);
+    }
+
+    /// The first step is over, or is left out.
+    fn pop(&mut self) -> Option<Step> {
+        let step = self.steps.remove(&self.first)?;
+        self.first += 1;
+        for directory in step.directories() {
+            if let Some(count) = self.of_directory.get_mut(&directory) {
+                *count -= 1;
+            }
+            if self.of_directory.get(&directory) == Some(&0) {
+                self.of_directory.remove(&directory);
+            }
+        }
+        Some(step)
+    }
+
+    /// Whether names in a directory are still to change there.
+    #[must_use]
+    pub fn has_steps_in(&self, directory: FileId) -> bool {
+        self.of_directory.contains_key(&directory)
     }
 
     /// What that step would bring does not come: newer contents will, or it has gone since.
@@ -200,10 +203,9 @@ impl Landing {
         if number != self.first {
             return;
         }
-        self.first += 1;
-        if let Some(Step::Name { file, kind, place }) = self.steps.pop_front() {
+        if let Some(Step::Name { file, kind, place }) = self.pop() {
             self.kinds.insert(file, kind);
-            self.names.entry(file).or_default().push(place);
+            self.names.entry_or_default(&file).push(place);
         }
     }
 
@@ -216,13 +218,13 @@ impl Landing {
     /// Whether any of the steps is about this file.
     #[must_use]
     pub fn has_steps_of(&self, file: FileId) -> bool {
-        self.steps.iter().any(|step| step.file() == file)
+        self.steps.iter().any(|(_, step)| step.file() == file)
     }
 
     /// The files that steps are about.
     #[must_use]
     pub fn files_with_steps(&self) -> BTreeSet<FileId> {
-        self.steps.iter().map(Step::file).collect()
+        self.steps.iter().map(|(_, step)| step.file()).collect()
     }
 
     /// The number of the step that comes next.
@@ -278,7 +280,7 @@ impl Landing {
     /// The number of the step whose turn it is, and what is to be done for it; steps without anything to be done are over
     /// with this.
     pub fn turn(&mut self) -> Option<(u64, Action)> {
-        while let Some(step) = self.steps.front() {
+        while let Some(step) = self.steps.get(&self.first) {
             if let Some(action) = self.action(step) {
                 return Some((self.first, action));
             }
@@ -293,7 +295,8 @@ impl Landing {
         let mut names: BTreeMap<FileId, Vec<Place>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         let (mut is_first, mut is_last) = (true, false);
-        let found = (self.first..).zip(&self.steps).map_while(move |(number, step)| {
+        let steps = (self.first..).map_while(|number| Some((number, self.steps.get(&number)?)));
+        let found = steps.map_while(move |(number, step)| {
             let is_there = |file: &FileId| self.place(*file).is_some() || seen.contains(file);
             match step {
                 _ if is_last => None,
@@ -324,8 +327,7 @@ impl Landing {
         if number != self.first {
             return;
         }
-        let Some(step) = self.steps.pop_front() else { return };
-        self.first += 1;
+        let Some(step) = self.pop() else { return };
         match step {
             Step::Name { file, kind, place } => self.name(file, kind, place),
             Step::Unname { file, place } => {
@@ -404,7 +406,7 @@ impl Landing {
             self.there.insert(place.clone(), file);
         }
         self.kinds.insert(file, kind);
-        self.names.entry(file).or_default().push(place);
+        self.names.entry_or_default(&file).push(place);
     }
 
     fn unname(&mut self, file: FileId, place: &Place) {
@@ -477,7 +479,7 @@ impl Landing {
     }
 
     fn rename_one(&mut self, file: FileId, from: &Place, to: &Place) {
-        let places = self.names.entry(file).or_default();
+        let places = self.names.entry_or_default(&file);
         if let Some(place) = places.iter_mut().find(|place| *place == from) {
             *place = to.clone();
         }

@@ -1,0 +1,26 @@
+//! What is only there, and can be forgotten.
+
+use forebay_types::FileId;
+use forebay_wire::write::Place;
+
+use super::Landing;
+
+impl Landing {
+    /// Whether a file has this place alone, by its own name, and nothing is known of it but what it was when it was adopted.
+    pub fn is_as_adopted(&self, file: FileId, place: &Place) -> bool {
+        self.there.get(place) == Some(&file)
+            && self.names.get(&file).is_some_and(|places| places[..] == [place.clone()])
+            && !self.aside.contains_key(place)
+            && !self.changing.contains(&file)
+            && !self.left.contains_key(&file)
+            && !self.drafts.contains_key(&file)
+    }
+
+    /// Nothing is known any more of a file that has this place alone.
+    pub fn forget(&mut self, file: FileId, place: &Place) {
+        self.there.remove(place);
+        self.names.remove(&file);
+        self.kinds.remove(&file);
+        self.backed.remove(&file);
+    }
+}

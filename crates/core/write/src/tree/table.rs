@@ -1,0 +1,121 @@
+//! The files of a tree, and which of them are more than what the backing file system has.
+//!
+//! Most files of a large tree are only looked at. What is to be done is asked again and again, and must not take longer the more of
+//! those there are: so the others are known by name.
+
+use std::collections::BTreeSet;
+
+use forebay_types::FileId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::nodes::Node;
+use crate::versioned::Versioned;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    files: Versioned<FileId, Node>,
+    /// Those for which `Node::is_active` holds, but for what `changed` says.
+    active: BTreeSet<FileId>,
+    /// Given to be changed since `settle`.
+    changed: Vec<FileId>,
+}
+
+impl Table {
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn get(&self, file: &FileId) -> Option<&Node> {
+        self.files.get(file)
+    }
+
+    pub fn contains_key(&self, file: &FileId) -> bool {
+        self.files.contains_key(file)
+    }
+
+    /// What is to be changed is not as the backing file system had it any more.
+    pub fn get_mut(&mut self, file: &FileId) -> Option<&mut Node> {
+        let node = self.of_opener(file)?;
+        node.is_as_met = false;
+        Some(node)
+    }
+
+    /// The same for whoever only notes that it is open, or is not.
+    pub fn of_opener(&mut self, file: &FileId) -> Option<&mut Node> {
+        let node = self.files.get_mut(file)?;
+        self.changed.push(*file);
+        Some(node)
+    }
+
+    pub fn insert(&mut self, file: FileId, node: Node) {
+        self.changed.push(file);
+        self.files.insert(file, node);
+    }
+
+    pub fn remove(&mut self, file: &FileId) -> Option<Node> {
+        self.active.remove(file);
+        self.files.remove(file)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&FileId, &Node)> {
+        self.files.iter()
+    }
+
+    /// Those that programs have open, that have changed, or that have bytes in logs.
+    pub fn active(&self) -> impl Iterator<Item = (&FileId, &Node)> {
+        let mut changed: Vec<&FileId> = self.changed.iter().filter(|file| !self.active.contains(file)).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let all = self.active.iter().chain(changed);
+        all.filter_map(|file| Some((file, self.files.get(file)?))).filter(|(_, node)| node.is_active())
+    }
+
+    /// An operation is over.
+    pub fn settle(&mut self) {
+        for file in std::mem::take(&mut self.changed) {
+            match self.files.get(&file).is_some_and(Node::is_active) {
+                true => self.active.insert(file),
+                false => self.active.remove(&file),
+            };
+        }
+    }
+
+    /// What one part has, shared (`Versioned::only`).
+    pub fn only(&self, part: usize) -> Self {
+        Self::of(self.files.only(part))
+    }
+
+    /// Adds the files of another one.
+    pub fn absorb(&mut self, other: Self) {
+        self.active.extend(other.active);
+        self.changed.extend(other.changed);
+        self.files.absorb(other.files);
+    }
+
+    fn of(files: Versioned<FileId, Node>) -> Self {
+        let active = files.iter().filter(|(_, node)| node.is_active()).map(|(file, _)| *file).collect();
+        Self { files, active, changed: vec![] }
+    }
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+    }
+}
+
+impl Eq for Table {}
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.files.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Versioned::deserialize(deserializer).map(Self::of)
+    }
+}
