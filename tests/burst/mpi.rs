@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 
 use forebay_tests::mpi::{Bench, MPICH, Mpi, OPEN_MPI, Way};
-use forebay_tests::program::{file_of_tests, run};
+use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::require;
 
 use crate::bed::Bed;
@@ -43,22 +43,27 @@ impl Ranks {
         Self { bed: Bed::of(NODES), bench }
     }
 
-    /// The file that a program writes: on ranks of all nodes, and elsewhere.
-    #[track_caller]
-    fn compare(&self, way: &Way<'_>, program: &Path, name: &str, words: &[&str]) {
-        let file = |directory: &str| self.bench.path(directory).join(name).display().to_string();
+    /// What a program does with a file, its ranks on all nodes.
+    fn on_nodes(&self, way: &Way<'_>, program: &Path, name: &str, words: &[&str]) -> Finished {
         let all: Vec<String> = (0..NODES).map(|node| self.bed.mount_of(node).display().to_string()).collect();
         let pattern = all[0].replace("mounts/0/", "mounts/%s/");
         let (nodes, place) = (NODES.to_string(), self.bench.path("place").display().to_string());
         let program_text = program.to_str().unwrap();
-        let written = file("place");
+        let written = format!("{place}/{name}");
         let mut wrapped = vec!["-m", "sh", "-euc", ON_ITS_NODE, "sh", &pattern, &nodes, &place, program_text, &written];
         wrapped.extend(words);
-        let plain = file("plain");
+        self.bench.run(way, Path::new("unshare"), &wrapped)
+    }
+
+    /// The file that a program writes: on ranks of all nodes, and elsewhere.
+    #[track_caller]
+    fn compare(&self, way: &Way<'_>, program: &Path, name: &str, words: &[&str]) {
+        let plain = self.bench.path("plain").join(name).display().to_string();
+        let original = words.to_vec();
         let words: Vec<&str> = [plain.as_str()].into_iter().chain(words.iter().copied()).collect();
         let _ = self.bench.run(way, program, &words).good();
         let what = format!("{} {words:?} {:?} ompio: {}", program.display(), way.environment, way.by_ompio);
-        let done = self.bench.run(way, Path::new("unshare"), &wrapped);
+        let done = self.on_nodes(way, program, name, &original);
         assert!(done.status.success(), "{what}: {}: {}", done.status, done.stderr);
         self.bed.drain();
         let [ours, theirs] = [self.bed.backing().join(name), plain.into()].map(|path: PathBuf| fs::read(path).unwrap());
@@ -116,6 +121,26 @@ fn open_mpi_by_its_own_io_and_by_romio() {
     ranks.io(&Way::plain(RANKS).by_ompio(), "ompio");
     ranks.io(&ranks.hints(SIEVING), "romio");
     ranks.bed.job.down();
+}
+
+/// Ranks that see a barrier, or close and open without one, see all that was written: by each MPI with the locks of `forebay run`.
+#[test]
+fn with_locks_a_barrier_is_enough() {
+    require!(Fuse, Root, Command("mpicc.mpich"), Command("mpicc.openmpi"));
+    let way = || Way::plain(RANKS).with("ROMIO_FSTYPE_FORCE", "nfs:").with("OMPI_MCA_fs_ufs_lock_algorithm", "3");
+    for (mpi, ways) in [(MPICH, vec![way()]), (OPEN_MPI, vec![way(), way().by_ompio()])] {
+        let ranks = Ranks::new(mpi);
+        let program = ranks.bench.compile("visible.c");
+        for (number, way) in ways.iter().enumerate() {
+            for (what, bytes, blocks) in
+                [("barrier", "4096", "50"), ("barrier", "1000000", "4"), ("close", "100000", "6")]
+            {
+                let name = format!("{what}-{bytes}-{number}");
+                let _ = ranks.on_nodes(way, &program, &name, &[what, bytes, blocks]).good();
+            }
+        }
+        ranks.bed.job.down();
+    }
 }
 
 #[test]

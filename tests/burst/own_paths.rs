@@ -41,6 +41,25 @@ fn scripts_find_it_at_its_directory_and_where_it_lands() {
 }
 
 #[test]
+fn mpi_programs_lock_where_other_nodes_see_the_tier() {
+    require!(Fuse, Root);
+    let named = "echo ${ROMIO_FSTYPE_FORCE-none} ${OMPI_MCA_fs_ufs_lock_algorithm-none}";
+    for (nodes, shown) in [(2, "nfs: 3\n"), (1, "none none\n")] {
+        let bed = Bed::of(nodes);
+        let run = |words: &[&str]| {
+            bed.command(&[&["run", "--view"], words, &["--", "sh", "-c", named]].concat()).good().text()
+        };
+        assert_eq!(run(&[]), shown);
+        assert_eq!(run(&["--no-mpi-locks"]), "none none\n");
+        let mut own = bed.job.sandbox.command();
+        let own = own.args(["run", "--view", "--job", &bed.job.sandbox.name, "--", "sh", "-c", named]);
+        let set = forebay_tests::program::run(own.env("ROMIO_FSTYPE_FORCE", "ufs:")).good().text();
+        assert!(set.starts_with("ufs: "), "{set}");
+        bed.job.down();
+    }
+}
+
+#[test]
 fn a_directory_that_does_not_exist_is_named() {
     require!(Fuse, Root);
     let bed = Bed::new();

@@ -22,9 +22,6 @@ use crate::settings::Settings;
 use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
 use crate::view_directory;
 
-/// The variable that tells programs of `run` where the burst mount is.
-pub const BURST: &str = "FOREBAY_BURST";
-
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
 
@@ -47,13 +44,14 @@ pub struct BurstMount {
 }
 
 impl BurstMount {
-    /// What its keeper is told.
-    pub fn paths(&self) -> BurstPaths {
+    /// What its keeper is told, in a job of so many nodes.
+    pub fn paths(&self, nodes: usize) -> BurstPaths {
         let BurstOptions { dir, backing, .. } = &self.options;
         let prefix = |path: &ViewPath| PathBuf::from(OsStr::from_bytes(path.as_bytes()));
         let prefixes = || self.options.private.iter().map(prefix).collect();
         let private = self.private.clone().map(|mount| PrivatePaths { mount, prefixes: prefixes() });
-        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), private }
+        let is_shared = nodes > 1;
+        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), private, is_shared }
     }
 }
 

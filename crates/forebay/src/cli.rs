@@ -186,6 +186,9 @@ pub struct RunArguments {
     /// Use the view of this node [default: this host's, the first of several]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
+    /// Do not have MPI libraries lock what they access in the burst tier of a job of several nodes: less is seen on other nodes
+    #[arg(long)]
+    pub no_mpi_locks: bool,
     /// Run it in an image.
     #[command(flatten)]
     pub image: ImageArguments,

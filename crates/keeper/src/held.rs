@@ -83,7 +83,8 @@ impl Held {
         let private = self.private.as_ref().zip(paths.private.as_ref());
         let private =
             private.map(|(held, paths)| PrivatePlaces { mount: described(held), prefixes: paths.prefixes.clone() });
-        Some(BurstPlaces { mount: described(held), dir: paths.dir.clone(), backing: paths.backing.clone(), private })
+        let (mount, dir, backing) = (described(held), paths.dir.clone(), paths.backing.clone());
+        Some(BurstPlaces { mount, dir, backing, private, is_shared: paths.is_shared })
     }
 
     /// The descriptors, in the order in which a daemon takes them.

@@ -64,6 +64,8 @@ pub struct BurstPaths {
     pub backing: PathBuf,
     /// The private mount, if there is to be one.
     pub private: Option<PrivatePaths>,
+    /// Whether the job has other nodes.
+    pub is_shared: bool,
 }
 
 /// Where files that belong to one node until they are closed are written.

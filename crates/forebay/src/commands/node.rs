@@ -241,7 +241,8 @@ impl Plan {
         let record = NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created };
         let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
-            let (mount, burst) = burst.map_or((None, None), |burst| (Some(burst.paths()), Some(burst.options)));
+            let (mount, burst) =
+                burst.map_or((None, None), |burst| (Some(burst.paths(self.nodes.len())), Some(burst.options)));
             let keeper =
                 KeeperOptions { burst: mount, ..self.keeper_options(directory, handed.listener.is_some(), view.path)? };
             let options = DaemonOptions { burst, ..self.daemon_options(&keeper)? };

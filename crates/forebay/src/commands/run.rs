@@ -14,13 +14,13 @@ use anyhow::{Context, anyhow};
 use forebay_keeper::own_paths::{self, Node};
 use forebay_types::NodeRank;
 
-use crate::burst_mount::BURST;
 use crate::cli::RunArguments;
 use crate::commands::run_image;
 use crate::exit::{NOT_FOUND, NOT_RUN};
 use crate::jobs;
 use crate::machine;
 use crate::output::causes;
+use crate::run_environment;
 use crate::search_path::find_program;
 use crate::settings::Effective;
 
@@ -37,7 +37,8 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let program = words.next().context("no command was given")?;
     if let Some(image) = &arguments.image.image {
         own_paths::enter(&directory, &node).context("no container can be made here")?;
-        return run_image::run(&arguments.image, image, (&directory, &node), (&program, words));
+        let locks = !arguments.no_mpi_locks;
+        return run_image::run((&arguments.image, image, locks), (&directory, &node), (&program, words));
     }
     let mut command = if arguments.view {
         from_view(&program, &node)
@@ -45,9 +46,8 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         own_paths::enter(&directory, &node).map_err(|error| with_way_out(&error, &node))?;
         Command::new(&program)
     };
-    if let Some(burst) = &node.burst {
-        command.env(BURST, burst.base());
-    }
+    let locks = !arguments.no_mpi_locks;
+    command.envs(run_environment::of_burst_tier(node.burst.as_deref(), locks, |name| std::env::var_os(name)));
     let error = command.args(words).exec();
     eprintln!("forebay: cannot run {}: {error}", program.display());
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))

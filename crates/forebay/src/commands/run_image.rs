@@ -17,11 +17,11 @@ use forebay_keeper::images::{self, Wanted};
 use forebay_keeper::own_paths::Node;
 use forebay_launch::JobDirectory;
 
-use crate::burst_mount::BURST;
 use crate::cli::ImageArguments;
 use crate::commands::run_image_environment::Environment;
 use crate::elf;
 use crate::exit::{NOT_FOUND, NOT_RUN};
+use crate::run_environment;
 use crate::search_path::find_program;
 
 /// Two machines by their numbers; a kernel for the second may run programs for the first.
@@ -33,8 +33,7 @@ const BINFMT_FILES: usize = 2;
 
 /// Runs the command; returns only if that fails.
 pub fn run(
-    arguments: &ImageArguments,
-    image: &Path,
+    (arguments, image, locks): (&ImageArguments, &Path, bool),
     (directory, node): (&JobDirectory, &Node),
     (program, words): (&OsStr, impl Iterator<Item = OsString>),
 ) -> anyhow::Result<ExitCode> {
@@ -49,8 +48,8 @@ pub fn run(
     for setting in settings {
         environment.set(setting)?;
     }
-    if let Some(burst) = &node.burst {
-        environment.insert(BURST.into(), burst.base().into());
+    for (name, value) in run_environment::of_burst_tier(node.burst.as_deref(), locks, |name| environment.get(name)) {
+        environment.insert(name.into(), value);
     }
     let found = find_program(program, environment.get("PATH"));
     let Some(found) = found.filter(|found| found.symlink_metadata().is_ok()) else {

@@ -63,6 +63,9 @@ pub struct BurstPlaces {
     /// What lies over parts of it, if anything does.
     #[serde(default)]
     pub private: Option<PrivatePlaces>,
+    /// Whether other nodes have it, too.
+    #[serde(default)]
+    pub is_shared: bool,
 }
 
 /// Directories of files that belong to one node until they are closed, as programs see them.
