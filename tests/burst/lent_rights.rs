@@ -86,3 +86,17 @@ fn what_root_writes_takes_no_rights_away() {
     stranger.end();
     bed.job.down();
 }
+
+/// It changes the file, though no byte of it.
+#[test]
+fn who_allocates_takes_rights_away_and_changes_the_file() {
+    require!(Fuse, Root, Command("python3"));
+    let (bed, mut stranger) = bed_with_stranger();
+    let _ = bed.shell("touch -d 2001-01-01 tool; sync tool").good();
+    assert_eq!(stranger.says("os.posix_fallocate(tool, 0, 4)"), "None");
+    assert_eq!(mode(&bed), 0o777);
+    assert_eq!(bed.shell("find tool -newermt 2002-01-01").good().text(), "tool\n");
+    assert_eq!(landed(&bed, "trusted\n"), 0o777);
+    stranger.end();
+    bed.job.down();
+}

@@ -33,6 +33,7 @@ mod query;
 mod random;
 mod refusals;
 mod reserved;
+mod room;
 mod salvage;
 mod stage;
 mod stripes;

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct Extents {
     /// By first byte; they neither overlap nor have length 0.
     written: BTreeMap<u64, WrittenExtent>,
+    /// Their bytes together.
+    written_bytes: u64,
     /// Bytes of the backing file that still count where nothing is written.
     base_len: u64,
     /// Those of `written` that the file's draft has, too.
@@ -41,6 +43,23 @@ impl Extents {
         pieces.iter().filter(|piece| piece.source == Source::Backing).map(|piece| (piece.offset, piece.len)).collect()
     }
 
+    /// Bytes that are written.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Bytes that are in no hole.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        if self.base_len == 0 {
+            return self.written_bytes;
+        }
+        let behind = |extent: &&WrittenExtent| end(extent) > self.base_len;
+        let written = self.written.values().rev().take_while(behind);
+        self.base_len + written.map(|extent| end(extent) - extent.offset.max(self.base_len)).sum::<u64>()
+    }
+
     /// Whether nothing is written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -59,6 +78,7 @@ impl Extents {
             return;
         }
         self.clear(extent.offset..end(&extent), freed);
+        self.written_bytes += extent.len;
         self.written.insert(extent.offset, extent);
     }
 
@@ -178,7 +198,9 @@ impl Extents {
                     self.written.insert(rest.start, cut(&extent, rest));
                 }
             }
-            freed.push(cut(&extent, extent.offset.max(range.start)..end(&extent).min(range.end)));
+            let covered = cut(&extent, extent.offset.max(range.start)..end(&extent).min(range.end));
+            self.written_bytes -= covered.len;
+            freed.push(covered);
         }
     }
 }

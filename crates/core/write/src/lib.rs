@@ -45,5 +45,7 @@ pub use results::Results;
 pub use stripes::{NextStripe, Stripes};
 pub use tenure::{Member, TENURE, Tenure, is_majority};
 pub use tree::permissions::check as check_access;
-pub use tree::{Ahead, Drain, Listed, LostFile, Refusal, Released, SentStripes, Tree, Turn, Way, gone_from, is_gone};
+pub use tree::{
+    Ahead, Drain, Listed, LostFile, Refusal, Released, SentStripes, Tree, Turn, Way, blocks_of, gone_from, is_gone,
+};
 pub use unconfirmed::Unconfirmed;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use forebay_fuse::Request;
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Caller, Change, Operation, Piece, Source, WrittenExtent};
-use forebay_write::Extents;
 use forebay_write::hold::REFUSED;
+use forebay_write::{Extents, blocks_of};
 
 use super::settling::Settling;
 
@@ -74,6 +74,8 @@ struct State {
 #[derive(Default)]
 pub struct Pending {
     pieces: Vec<Piece>,
+    /// Of the whole file.
+    bytes: u64,
     end: u64,
     written_at: Option<Timestamp>,
 }
@@ -302,7 +304,7 @@ impl OpenFile {
 
     /// Bytes that are pending.
     pub fn pending_bytes(&self) -> u64 {
-        self.state().pending.written().map(|extent| extent.len).sum()
+        self.state().pending.written_bytes()
     }
 
     /// When the last of them were written, as far as this daemon knows.
@@ -319,7 +321,12 @@ impl OpenFile {
         let state = self.state();
         let pieces = state.pending.pieces(range).into_iter();
         let pieces = pieces.filter(|piece| matches!(piece.source, Source::Log(_))).collect();
-        Pending { pieces, end: state.pending.written_end(), written_at: state.written_at }
+        Pending {
+            pieces,
+            bytes: state.pending.written_bytes(),
+            end: state.pending.written_end(),
+            written_at: state.written_at,
+        }
     }
 
     /// Has what is pending committed by `commit`, piece by piece in the order of writing; what a daemon before this one has sent
@@ -404,7 +411,9 @@ impl Pending {
     pub fn attributes(&self, committed: &Attributes) -> Attributes {
         let Some(written_at) = self.written_at else { return *committed };
         let size_bytes = committed.size_bytes.max(self.end);
-        Attributes { size_bytes, blocks: size_bytes.div_ceil(512), mtime: written_at, ctime: written_at, ..*committed }
+        // What lies over what is committed is counted twice until it is committed, too.
+        let blocks = (committed.blocks + blocks_of(self.bytes)).min(blocks_of(size_bytes).max(committed.blocks));
+        Attributes { size_bytes, blocks, mtime: written_at, ctime: written_at, ..*committed }
     }
 
     /// What `range` consists of: what is pending, and elsewhere what is committed; nothing where neither is.

@@ -57,9 +57,11 @@ impl Tree {
     ) -> Result<(), Errno> {
         let node = self.node_mut(file)?;
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL) };
+        let before = extents.held_bytes();
         extents.truncate(size_bytes, &mut released.extents);
         let is_cut = size_bytes < node.attributes.size_bytes;
         node.attributes.size_bytes = size_bytes;
+        node.recount(before);
         node.contents_changed(change.now);
         if is_cut {
             node.cut_at = node.version;

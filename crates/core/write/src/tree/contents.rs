@@ -83,12 +83,12 @@ impl Tree {
         let node = self.node_mut(file)?;
         let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL.into()) };
-        let written = moved(written, start, change)?;
+        let (written, before) = (moved(written, start, change)?, extents.held_bytes());
         for extent in &written {
             extents.insert(*extent, &mut released.extents);
             node.attributes.size_bytes = node.attributes.size_bytes.max(extent.offset + extent.len);
         }
-        node.attributes.blocks = node.attributes.size_bytes.div_ceil(512);
+        node.recount(before);
         // It was written then; the node itself may have been changed since.
         let changed_at = node.attributes.ctime;
         node.contents_changed(change.now);

@@ -12,6 +12,15 @@ use crate::extents::Extents;
 /// Preferred I/O size that programs are told, bytes: stdio and Python gather small writes up to it (`st_blksize`).
 pub const BLOCK_BYTES: u32 = 1 << 20;
 
+/// Files take blocks of so many bytes on the file systems that they land on, and `stat` counts in units of `BLOCK_UNIT_BYTES`.
+const FILE_BLOCK_BYTES: u64 = 4096;
+const BLOCK_UNIT_BYTES: u64 = 512;
+
+/// The blocks of so many bytes, as `stat` counts them.
+pub fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(FILE_BLOCK_BYTES) * (FILE_BLOCK_BYTES / BLOCK_UNIT_BYTES)
+}
+
 /// A file, a directory, or whatever has attributes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
@@ -127,6 +136,16 @@ impl Node {
         let is_written = matches!(&self.contents, Contents::File(extents) if !extents.is_empty());
         let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_base_gone;
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
+    }
+
+    /// Counts its blocks again, where it held so many bytes before. What lies on the backing file system may have holes: its blocks are
+    /// known from there.
+    pub fn recount(&mut self, before_bytes: u64) {
+        let Contents::File(extents) = &self.contents else { return };
+        let (held, all) = (extents.held_bytes(), extents.written_bytes());
+        let blocks = self.attributes.blocks + blocks_of(held);
+        self.attributes.blocks =
+            if held == all { blocks_of(held) } else { blocks.saturating_sub(blocks_of(before_bytes)) };
     }
 
     /// Its contents have changed.

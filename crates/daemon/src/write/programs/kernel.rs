@@ -11,6 +11,7 @@ use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operati
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
+use super::allocating::{self, Allocation};
 use super::committing::Committing;
 use super::directories::Readings;
 use super::joined::Joined;
@@ -31,9 +32,6 @@ use crate::write::page_cache::{PageCache, ToTell};
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
 pub const TTL: Duration = Duration::ZERO;
-
-/// `FALLOC_FL_KEEP_SIZE`.
-const KEEP_SIZE: u32 = 1;
 
 /// Takes the requests of the burst mount's session.
 pub struct Kernel {
@@ -481,20 +479,21 @@ impl Kernel {
         }
     }
 
-    /// Room need not be reserved: whether there is any is seen when something is written.
     fn allocate(&self, request: &Request<'_>, offset: u64, len: u64, mode: u32) -> Result<(), Errno> {
-        let file = file_of(request.node);
-        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        match mode {
-            KEEP_SIZE => Ok(()),
-            0 => {
-                if self.state(file)?.attributes.size_bytes < end {
-                    let new = NewAttributes { size_bytes: Some(end), handle: Some(0), ..NewAttributes::default() };
-                    self.set_attributes(request, &new)?;
-                }
+        let (file, end) = (file_of(request.node), offset.checked_add(len).ok_or(Errno::EFBIG)?);
+        self.committing.commit(file)?;
+        let size_bytes = self.state(file)?.attributes.size_bytes;
+        match allocating::plan(mode, offset..end, size_bytes, &self.reader.tree.file_system()?)? {
+            Allocation::Grows(size_bytes) => {
+                let new = NewAttributes { size_bytes: Some(size_bytes), handle: Some(0), ..NewAttributes::default() };
+                self.set_attributes(request, &new).map(drop)
+            }
+            Allocation::Stays => {
+                let nothing = Operation::Commit { file, extents: vec![], at: CommitAt::Start };
+                let Done::File(state) = self.carry_out(request, nothing)? else { return Err(Errno::EIO) };
+                self.files.find(file).into_iter().for_each(|open| open.set_mode(state.attributes.mode));
                 Ok(())
             }
-            _ => Err(Errno::EOPNOTSUPP),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What programs of this node see: the kernel's requests on the burst mount and on the private one.
 
+mod allocating;
 pub mod committing;
 pub mod directories;
 pub mod gate;

@@ -1,0 +1,50 @@
+//! What `fallocate` does. Room is not reserved: the store drains while it fills, and files land where others write, too. What does not
+//! fit there now is refused.
+
+use std::ops::Range;
+
+use forebay_types::{Errno, FileSystem};
+
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: u32 = 1;
+
+/// What becomes of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocation {
+    /// It gets a size, bytes.
+    Grows(u64),
+    /// It is as long as before, and was changed.
+    Stays,
+}
+
+/// For a range of a file of `size_bytes` that lands on `there`.
+///
+/// # Errors
+/// ENOSPC, EFBIG; EOPNOTSUPP for other modes.
+pub fn plan(mode: u32, range: Range<u64>, size_bytes: u64, there: &FileSystem) -> Result<Allocation, Errno> {
+    if mode & !KEEP_SIZE != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let room_bytes = there.blocks_available.saturating_mul(there.fragment_bytes.into());
+    if range.end.saturating_sub(size_bytes.max(range.start)) > room_bytes {
+        return Err(Errno::ENOSPC);
+    }
+    Ok(if mode == 0 && range.end > size_bytes { Allocation::Grows(range.end) } else { Allocation::Stays })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let there = FileSystem { blocks_available: 10, fragment_bytes: 1000, ..FileSystem::default() };
+        let plan = |mode, range, size| plan(mode, range, size, &there);
+        assert_eq!(plan(0, 0..10_000, 0), Ok(Allocation::Grows(10_000)));
+        assert_eq!(plan(KEEP_SIZE, 0..10_000, 0), Ok(Allocation::Stays));
+        assert_eq!(plan(0, 500..900, 1000), Ok(Allocation::Stays));
+        assert_eq!([0, KEEP_SIZE].map(|mode| plan(mode, 0..10_001, 0)), [Err(Errno::ENOSPC); 2]);
+        assert_eq!(plan(0, 0..20_000, 15_000), Ok(Allocation::Grows(20_000)), "it has the rest");
+        assert_eq!(plan(2, 0..1, 1), Err(Errno::EOPNOTSUPP));
+    }
+}
