@@ -8,6 +8,7 @@ mod calls;
 mod checkpoints;
 mod conflicts;
 mod deaths;
+mod description_locks;
 mod down;
 mod four;
 mod full;

@@ -129,6 +129,8 @@ pub enum Operation {
     Close {
         /// The file.
         file: FileId,
+        /// Which open, as the asking node numbers them; 0 for one that has set no locks.
+        handle: u64,
     },
     /// A node has nothing open any more: its mount is a new one, or it is gone.
     CloseAll {

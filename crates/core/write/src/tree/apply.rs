@@ -33,7 +33,7 @@ impl Tree {
             Operation::Rename { from, to, rule } => self.rename(change, from, to, *rule, released),
             Operation::SetAttributes { file, changes } => self.set_attributes(change, *file, changes, released),
             Operation::Open { file } => self.open(change, *file),
-            Operation::Close { file } => self.close(change, *file, released),
+            Operation::Close { file, handle } => self.close(change, *file, *handle, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
             Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),

@@ -324,7 +324,7 @@ impl Kernel {
                 self.files.open(file, mode_of(&done), may_map(flags));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
                 let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
-                reply.open(handle(flags), open_flags(flags, is_current && !is_below) | uncached);
+                reply.open(handle(request, flags), open_flags(flags, is_current && !is_below) | uncached);
             }
             Err(errno) => reply.error(errno),
         }
@@ -335,7 +335,8 @@ impl Kernel {
             Ok(state) => {
                 self.files.open(state.file, state.attributes.mode, may_map(flags));
                 let is_current = self.cache.is_current(&state);
-                reply.created(&Ways::default().entry(0, &state, TTL), handle(flags), open_flags(flags, is_current));
+                let (entry, handle) = (Ways::default().entry(0, &state, TTL), handle(request, flags));
+                reply.created(&entry, handle, open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
@@ -366,7 +367,7 @@ impl Kernel {
     fn open_found(&self, caller: &Caller, found: &FileState, flags: u32) -> Result<(), Errno> {
         let file = found.file;
         if let Err(errno) = self.reader.tree.check_access(caller, file, wanted(flags)) {
-            self.commits.carry_out_own(caller, Operation::Close { file })?;
+            self.commits.carry_out_own(caller, Operation::Close { file, handle: 0 })?;
             return Err(errno);
         }
         self.prefixes.refuse_holds(&self.commits, &Done::File(*found), flags)?;
@@ -378,7 +379,7 @@ impl Kernel {
             }
         };
         if opened.is_err() {
-            self.commits.carry_out_own(caller, Operation::Close { file })?;
+            self.commits.carry_out_own(caller, Operation::Close { file, handle: 0 })?;
         }
         opened
     }

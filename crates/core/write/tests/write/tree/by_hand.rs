@@ -192,7 +192,7 @@ fn a_file_lives_as_long_as_a_node_has_it_open() {
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     assert_eq!(asked.tree.state(id(1)).unwrap().attributes.nlink, 0);
     assert_eq!(asked.released, Released::default());
-    asked.ask_of(NodeRank(5), &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(NodeRank(5), &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(asked.released, Released { extents: vec![extent(5, 0, 10, 1)], files: vec![id(1)] });
 }
 
