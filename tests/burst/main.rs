@@ -32,6 +32,7 @@ mod promise;
 mod query;
 mod random;
 mod refusals;
+mod removed;
 mod reserved;
 mod salvage;
 mod stage;

@@ -19,6 +19,7 @@ mod nodes;
 pub(crate) mod permissions;
 mod questions;
 mod remove;
+mod removed;
 mod rename;
 mod sent;
 mod state;

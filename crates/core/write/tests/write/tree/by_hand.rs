@@ -41,7 +41,7 @@ fn names_are_made_found_and_removed() {
     asked.ask(&ROOT, Operation::RemoveDirectory { place: in_root("d") }).unwrap();
     assert_eq!(asked.tree.state(BURST_ROOT).unwrap().attributes.nlink, 2);
     assert_eq!(asked.released.files, [id(4), id(3)]);
-    assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ESTALE);
+    assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ENOENT);
 }
 
 /// What only a lost node has is held back, whatever happens to its names; all else goes on.
