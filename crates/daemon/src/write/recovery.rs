@@ -226,7 +226,7 @@ impl Found {
 
     fn take_change(&mut self, change: Change) {
         match &change.operation {
-            Operation::Create { file, .. } => self.given(*file),
+            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => self.given(*file),
             Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
             _ => {}
         }

@@ -27,6 +27,9 @@ impl Tree {
     fn carry_out(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
         match &change.operation {
             Operation::Create { .. } => self.create(change, released),
+            Operation::CreateUnnamed { directory, file, mode, may_be_named } => {
+                self.create_unnamed(change, *directory, *file, *mode, *may_be_named)
+            }
             Operation::Link { file, place } => self.link(change, *file, place),
             Operation::Unlink { place } => self.unlink(change, place, released),
             Operation::RemoveDirectory { place } => self.remove_directory(change, place, released),

@@ -19,6 +19,7 @@ impl Tree {
             Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => vec![*file],
             Operation::Adopt { directory, .. } => vec![*directory],
             Operation::Open { .. }
+            | Operation::CreateUnnamed { .. }
             | Operation::Close { .. }
             | Operation::CloseAll { .. }
             | Operation::Lock { .. }

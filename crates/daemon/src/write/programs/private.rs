@@ -145,6 +145,10 @@ impl PrivateKernel {
                 Ok(entry) => reply.created(&entry, private_handle(&plain, *flags), open_flag::KEEP_CACHE),
                 Err(errno) => reply.error(errno),
             },
+            Asked::CreateUnnamed { mode, flags } => match self.create_unnamed(&plain, *mode, *flags) {
+                Ok(entry) => reply.created(&entry, private_handle(&plain, *flags), open_flag::KEEP_CACHE),
+                Err(errno) => reply.error(errno),
+            },
             Asked::SetAttributes(new) => match self.set_attributes(&plain, contents, new) {
                 Ok(state) => reply.attributes(&state.attributes, Duration::ZERO),
                 Err(errno) => reply.error(errno),
@@ -297,6 +301,16 @@ impl PrivateKernel {
         })?;
         // Sent again by the kernel, it has the name that the daemon before gave it.
         let Done::File(FileState { file, .. }) = made else { return Err(Errno::EIO) };
+        self.opened_entry(file, flags)
+    }
+
+    fn create_unnamed(&self, plain: &Request<'_>, mode: u32, flags: u32) -> Result<Entry, Errno> {
+        let made = self.kernel.create_unnamed(plain, (mode, flags))?;
+        self.opened_entry(made.file, flags)
+    }
+
+    /// A file that a program of this node has just made, and opened by that.
+    fn opened_entry(&self, file: FileId, flags: u32) -> Result<Entry, Errno> {
         let (state, held) = self.holds.open(file, |hold| {
             self.claim(file, hold, may_write(flags)).inspect_err(|_| self.close_again(file, hold))
         })?;
