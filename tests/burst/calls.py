@@ -1,5 +1,5 @@
 """Evaluates an expression a line, and says what it is, or which error it is."""
-import errno, fcntl, mmap, os, sys
+import errno, fcntl, mmap, os, struct, sys, tempfile
 
 for line in sys.stdin:
     try:

@@ -337,6 +337,31 @@ fn locks_are_kept_over_nodes_and_make_nothing_visible() {
     bed.job.down();
 }
 
+/// A file without a name is the node's that makes it, until it is closed. A lock of an open ends with it.
+#[test]
+fn a_file_without_a_name_gets_one_and_is_locked_by_an_open() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = bed(2, &[]);
+    let (mut one, mut two) = (Calls::new(&prefix(&bed, 0)), Calls::new(&prefix(&bed, 1)));
+    assert_eq!(one.says("(f := os.open('.', os.O_TMPFILE | os.O_RDWR)) > 0"), "True");
+    assert_eq!(one.says("[os.write(f, b'gathered'), os.fstat(f).st_nlink, os.listdir('.')]"), "[8, 0, []]");
+    let lock = "fcntl.fcntl(f, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)) and 'locked'";
+    assert_eq!(one.says(lock), "locked");
+    assert_eq!(one.says("os.link(f'/proc/self/fd/{f}', 'a', src_dir_fd=0, follow_symlinks=True)"), "None");
+    assert_eq!(two.says("open('a', 'ab')"), "EBUSY");
+    assert_eq!(two.says("(f := os.open('a', os.O_RDONLY)) > 0"), "True");
+    let shared = lock.replace("F_WRLCK", "F_RDLCK");
+    assert_eq!(two.says(&shared), "EAGAIN");
+    replace_daemon(&bed, 0);
+    assert_eq!(one.says("os.close(f)"), "None");
+    wait_until("it is free", PATIENCE, || two.says(&shared) == "locked");
+    assert_eq!(two.says("open('a', 'rb').read()"), "b'gathered'");
+    [one, two].into_iter().for_each(Calls::end);
+    bed.drain();
+    assert_eq!(Bed::listing(&prefix(&bed, 1)), Bed::listing(&bed.backing().join("p")));
+    bed.job.down();
+}
+
 /// `stage in` writes on the burst mount.
 #[test]
 fn nothing_is_staged_there() {

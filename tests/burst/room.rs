@@ -35,7 +35,7 @@ fn blocks_are_those_of_what_is_written() {
 /// Room is not reserved, but what does not fit where files land is refused.
 #[test]
 fn more_than_there_is_room_for_cannot_be_allocated() {
-    require!(Fuse, Root, Command("fallocate"));
+    require!(Fuse, Root);
     let bed = Bed::with(2, &["--drain", "manual"]);
     for node in [0, 1] {
         let too_much = "fallocate -l $(($(stat -f -c '%a * %S' .) + (1 << 30))) much";

@@ -18,6 +18,8 @@ pub struct LockRequest {
     pub pid: u32,
     /// Whether by `flock`.
     pub is_flock: bool,
+    /// Through which open, as the asking node numbers them; 0 for none. A lock of an open file description (`F_OFD_SETLK`) ends with it.
+    pub handle: u64,
 }
 
 /// Kinds of locks.
@@ -44,4 +46,6 @@ pub struct HeldLock {
     pub kind: LockKind,
     /// The process.
     pub pid: u32,
+    /// Through which open.
+    pub handle: u64,
 }

@@ -125,10 +125,23 @@ pub enum Operation {
         /// The file.
         file: FileId,
     },
-    /// What a program opened once is closed.
+    /// A file is created without a name (`O_TMPFILE`), and opened.
+    CreateUnnamed {
+        /// The directory that it is made in, whose group it may get.
+        directory: FileId,
+        /// Its identity, new.
+        file: FileId,
+        /// Permission bits.
+        mode: u32,
+        /// Whether a `Link` may give it a name.
+        may_be_named: bool,
+    },
+    /// What a program opened once is closed, and so are locks that were set through that open.
     Close {
         /// The file.
         file: FileId,
+        /// Which open, as the asking node numbers them; 0 for one that has set no locks.
+        handle: u64,
     },
     /// A node has nothing open any more: its mount is a new one, or it is gone.
     CloseAll {

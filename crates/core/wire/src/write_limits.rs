@@ -57,6 +57,7 @@ impl Operation {
             | Self::Forked { .. }
             | Self::Verified { .. } => true,
             Self::Create { .. }
+            | Self::CreateUnnamed { .. }
             | Self::Link { .. }
             | Self::Unlink { .. }
             | Self::RemoveDirectory { .. }

@@ -38,6 +38,7 @@ pub fn request(identity: u64) -> LockRequest {
         kind: Some(LockKind::Exclusive),
         pid: 0,
         is_flock: false,
+        handle: 0,
     }
 }
 

@@ -13,6 +13,9 @@ pub const LOCKS_MAX: usize = 1 << 16;
 /// one for each thread that waits; a node that has more has its oldest forgotten, and is told EIO should it ask again.
 pub const RESULTS_MAX: usize = 1 << 14;
 
+/// Directories that are remembered once they are removed, some 200 bytes each: for programs that have one open or work in it.
+pub const REMOVED_MAX: usize = 1 << 13;
+
 /// Leases that are remembered one by one, some 40 bytes each; where there are more, nodes are told of every change for a while.
 pub const LEASES_MAX: usize = 1 << 18;
 

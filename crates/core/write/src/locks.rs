@@ -38,8 +38,8 @@ impl Locks {
             }
         }
         if let Some(kind) = request.kind {
-            let LockRequest { owner, start, end, pid, .. } = *request;
-            kept.push(HeldLock { node, owner, start, end, kind, pid });
+            let LockRequest { owner, start, end, pid, handle, .. } = *request;
+            kept.push(HeldLock { node, owner, start, end, kind, pid, handle });
             if hold::is_of_holds(start) {
                 kept = overtaken(kept, node);
             }
@@ -103,6 +103,18 @@ impl Locks {
         }
     }
 
+    /// A node has closed an open of a file. Locks of processes that were set through it have ended before, so what is left are those of the
+    /// open file description.
+    pub fn release_open(&mut self, node: NodeRank, file: FileId, handle: u64) {
+        for key in [(file, false), (file, true)] {
+            let Some(held) = self.by_file.get_mut(&key).filter(|_| handle != 0) else { continue };
+            held.retain(|lock| (lock.node, lock.handle) != (node, handle));
+            if held.is_empty() {
+                self.by_file.remove(&key);
+            }
+        }
+    }
+
     /// Whether what a node has not committed of a file is refused: others have the file, or have had it since the node's hold ended.
     #[must_use]
     pub fn refuses(&self, node: NodeRank, file: FileId) -> bool {
@@ -147,7 +159,7 @@ mod tests {
     const FILE: FileId = FileId { creator: NodeRank(0), serial: 7 };
 
     fn request(owner: u64, start: u64, end: u64, kind: Option<LockKind>) -> LockRequest {
-        LockRequest { owner, start, end, kind, pid: 1, is_flock: false }
+        LockRequest { owner, start, end, kind, pid: 1, is_flock: false, handle: 0 }
     }
 
     #[test]
@@ -173,6 +185,20 @@ mod tests {
         assert_eq!(locks.conflict(a, FILE, &asked).map(|held| held.start), Some(60));
         locks.release_node(b);
         assert_eq!(locks, Locks::default());
+    }
+
+    #[test]
+    fn a_closed_open_ends_its_own_locks_alone() {
+        let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
+        let through =
+            |handle, start| LockRequest { handle, ..request(handle, start, start, Some(LockKind::Exclusive)) };
+        for (node, handle, start) in [(a, 4, 0), (a, 6, 1), (b, 4, 2), (a, 0, 3)] {
+            locks.set(node, FILE, &through(handle, start), 0).unwrap();
+        }
+        locks.release_open(a, FILE, 4);
+        locks.release_open(a, FILE, 0);
+        let is_free = |start| locks.conflict(a, FILE, &request(9, start, start, Some(LockKind::Shared))).is_none();
+        assert_eq!([0, 1, 2, 3].map(is_free), [true, false, false, false]);
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub const O_EXCL: u32 = 0o200;
 pub const O_TRUNC: u32 = 0o1000;
 pub const O_APPEND: u32 = 0o2000;
 
+/// The flags of an open that are in its handle, at its lowest bits; and where its number begins. In between the private mount has its own.
+const HANDLE_FLAGS: u32 = 0o7777;
+const HANDLE_NUMBER_AT: u32 = 16;
+
 /// The bits of `access(2)`.
 const READ: u32 = 4;
 const WRITE: u32 = 2;
@@ -79,9 +83,11 @@ pub fn wanted(flags: u32) -> u32 {
     access | if flags & O_TRUNC != 0 { WRITE } else { 0 }
 }
 
-/// What the next daemon can know of an open file.
-pub fn handle(flags: u32) -> u64 {
-    u64::from(flags)
+/// What the next daemon can know of an open file: the flags that matter, and which open of its mount it is. The kernel numbers requests over
+/// all daemons of a mount, and one that comes again has its number.
+pub fn handle(request: &Request<'_>, flags: u32) -> u64 {
+    // Requests have even numbers.
+    (request.id() / 2) << HANDLE_NUMBER_AT | u64::from(flags & HANDLE_FLAGS)
 }
 
 /// Whether who opens a file with these flags may change it.

@@ -259,7 +259,7 @@ impl Found {
 
     fn take_change(&mut self, count: u64, change: Change) -> anyhow::Result<()> {
         match &change.operation {
-            Operation::Create { file, .. } => self.given(*file),
+            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => self.given(*file),
             Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
             _ => {}
         }

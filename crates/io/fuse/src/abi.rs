@@ -75,6 +75,8 @@ pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Locks are sent to the daemon: never asked for by a view, so that the kernel keeps real local ones.
     pub const POSIX_LOCKS: u64 = 1 << 1;
+    /// `LOOKUP` of `.` and `..` finds any file by its node, for `open_by_handle_at(2)`.
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// `flock(2)` is sent to the daemon.

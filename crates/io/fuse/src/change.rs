@@ -71,6 +71,14 @@ pub enum Change<'a> {
         /// Flags of `open(2)`.
         flags: u32,
     },
+    /// `open(2)` with `O_TMPFILE`: a file without a name, in the file system of the directory. The umask is taken off. Reply: `created`;
+    /// ENOSYS is remembered and becomes EOPNOTSUPP.
+    CreateUnnamed {
+        /// Type and permission bits.
+        mode: u32,
+        /// Flags of `open(2)`; with `O_EXCL` it never gets a name.
+        flags: u32,
+    },
     /// Reply: `written`.
     Write {
         /// What `open` gave.
@@ -193,6 +201,11 @@ impl<'a> Change<'a> {
             opcode::CREATE => arguments
                 .take::<abi::CreateIn>()
                 .and_then(|head| Ok(Self::Create { name: arguments.name()?, mode: head.mode, flags: head.flags })),
+            // The kernel has a name for it that says nothing.
+            opcode::TMPFILE => arguments.take::<abi::CreateIn>().and_then(|head| {
+                arguments.name()?;
+                Ok(Self::CreateUnnamed { mode: head.mode, flags: head.flags })
+            }),
             opcode::LINK => arguments
                 .take::<abi::LinkIn>()
                 .and_then(|head| Ok(Self::Link { node: head.oldnodeid, name: arguments.name()? })),

@@ -5,7 +5,7 @@
 //! change files: each read from the page cache looks at size and time first. The daemon of a view says itself when contents change.
 //! The write-back cache, with which the kernel does not believe the daemon about size and times, and writes whole pages of which a
 //! program changed a byte, is taken only for a mount whose files nobody else writes meanwhile. Listings bring no attributes there: names
-//! are given node numbers one by one.
+//! are given node numbers one by one, which are of certain contents, so that no handle of `name_to_handle_at(2)` finds them later.
 
 use crate::abi::{self, init_flag};
 use crate::options::{Access, SessionOptions};
@@ -30,6 +30,7 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const PAGES_FIXED: u16 = 32;
 
 const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
+    | init_flag::EXPORT_SUPPORT
     | init_flag::HANDLE_KILLPRIV_V2
     | init_flag::DIRECT_IO_ALLOW_MMAP
     | init_flag::AUTO_INVAL_DATA
@@ -40,6 +41,7 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
 const UNWANTED_TO_GATHER: u64 = init_flag::AUTO_INVAL_DATA
     | init_flag::DO_READDIRPLUS
     | init_flag::READDIRPLUS_AUTO
+    | init_flag::EXPORT_SUPPORT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// What was agreed.

@@ -249,7 +249,7 @@ impl Operation<'_> {
 }
 
 fn is_mutation(code: u32) -> bool {
-    matches!(code, opcode::COPY_FILE_RANGE | opcode::TMPFILE | opcode::COPY_FILE_RANGE_64)
+    matches!(code, opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64)
 }
 
 /// The nodes of a `BatchForget`, as (node, count).

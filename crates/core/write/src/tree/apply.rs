@@ -29,13 +29,16 @@ impl Tree {
     fn carry_out(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
         match &change.operation {
             Operation::Create { .. } => self.create(change, released),
+            Operation::CreateUnnamed { directory, file, mode, may_be_named } => {
+                self.create_unnamed(change, *directory, *file, *mode, *may_be_named)
+            }
             Operation::Link { file, place } => self.link(change, *file, place),
             Operation::Unlink { place } => self.unlink(change, place, released),
             Operation::RemoveDirectory { place } => self.remove_directory(change, place, released),
             Operation::Rename { from, to, rule } => self.rename(change, from, to, *rule, released),
             Operation::SetAttributes { file, changes } => self.set_attributes(change, *file, changes, released),
             Operation::Open { file } => self.open(change, *file),
-            Operation::Close { file } => self.close(change, *file, released),
+            Operation::Close { file, handle } => self.close(change, *file, *handle, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
             Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),

@@ -21,7 +21,13 @@ impl Tree {
         Ok(Done::File(self.state(file)?))
     }
 
-    pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
+    pub(super) fn close(
+        &mut self,
+        change: &Change,
+        file: FileId,
+        handle: u64,
+        released: &mut Released,
+    ) -> Result<Done, Refusal> {
         let of = change.id.node;
         let node = self.nodes.of_opener(&file).ok_or(Errno::ESTALE)?;
         // Otherwise it was open when its node was given up, perhaps more than once.
@@ -30,6 +36,7 @@ impl Tree {
         if !node.open_on.contains_key(&of) {
             self.locks.release_hold(of, file, was_open);
         }
+        self.locks.release_open(of, file, handle);
         self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)

@@ -45,6 +45,33 @@ impl Tree {
         Ok(Done::File(self.state(*file)?))
     }
 
+    /// A file that goes when the last program has closed it, unless it gets a name before.
+    pub(super) fn create_unnamed(
+        &mut self,
+        change: &Change,
+        directory: FileId,
+        file: FileId,
+        mode: u32,
+        may_be_named: bool,
+    ) -> Result<Done, Refusal> {
+        let Some(parent) = self.nodes.get(&directory).map(|node| node.attributes) else {
+            return Err(self.find_in_removed(&change.caller, directory));
+        };
+        if parent.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        permissions::check(&change.caller, &parent, permissions::WRITE | permissions::EXECUTE)?;
+        self.check_new(file)?;
+        let mut attributes = inherited(&parent, &change.caller, mode & 0o7777 | 0o100_000);
+        (attributes.ino, attributes.nlink) = (inode_number(file), 0);
+        (attributes.atime, attributes.mtime, attributes.ctime) = (change.now, change.now, change.now);
+        let mut node = Node::new(attributes, Contents::File(Extents::default()), directory);
+        (node.is_dirty, node.may_be_named) = (true, may_be_named);
+        node.open(change.id.node);
+        self.nodes.insert(file, node);
+        Ok(Done::File(self.state(file)?))
+    }
+
     pub(super) fn link(&mut self, change: &Change, file: FileId, place: &Place) -> Result<Done, Refusal> {
         let attributes = self.node(file)?.attributes;
         if attributes.kind() == Kind::Directory {
@@ -53,8 +80,8 @@ impl Tree {
         if self.find_to_change(&change.caller, place)?.is_some() {
             return Err(Errno::EEXIST.into());
         }
-        // Without a name it is gone as soon as it is closed, and may not come back (linkat(2)).
-        if attributes.nlink == 0 {
+        // What has lost its names is gone as soon as it is closed, and may not come back (linkat(2)).
+        if attributes.nlink == 0 && !self.node(file)?.may_be_named {
             return Err(Errno::ENOENT.into());
         }
         if attributes.nlink >= limits::LINKS_MAX {
@@ -62,6 +89,7 @@ impl Tree {
         }
         let node = self.node_mut(file)?;
         node.attributes.nlink += 1;
+        node.may_be_named = false;
         node.attributes.ctime = change.now;
         self.enter(change, place, file)?;
         self.landing.push(Step::Name { file, kind: attributes.kind(), place: place.clone() });

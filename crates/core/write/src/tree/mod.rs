@@ -20,6 +20,7 @@ mod parts;
 pub(crate) mod permissions;
 mod questions;
 mod remove;
+mod removed;
 mod rename;
 mod sent;
 mod state;

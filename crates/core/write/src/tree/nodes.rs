@@ -36,6 +36,8 @@ pub struct Node {
     pub cut_at: u64,
     /// How often nodes of the job have it open; never 0.
     pub open_on: BTreeMap<NodeRank, u32>,
+    /// Whether it may get a name although it has none: it has never had one.
+    pub may_be_named: bool,
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
     /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
@@ -107,6 +109,7 @@ impl Node {
             version: 1,
             cut_at: 0,
             open_on: BTreeMap::new(),
+            may_be_named: false,
             is_dirty: false,
             is_base_gone: false,
             bytes_of_others: 0,

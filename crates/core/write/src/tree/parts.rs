@@ -39,6 +39,7 @@ impl Tree {
             landing: self.landing.part(part),
             results: if is_first { self.results.clone() } else { Default::default() },
             locks: if is_first { self.locks.clone() } else { Default::default() },
+            removed: if is_first { self.removed.clone() } else { Default::default() },
             lost: if is_first { self.lost.clone() } else { Default::default() },
             number: self.number,
         }

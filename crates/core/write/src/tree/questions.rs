@@ -56,7 +56,7 @@ impl Tree {
     /// # Errors
     /// EACCES, ESTALE.
     pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
-        permissions::check(caller, &self.node(file)?.attributes, wanted)
+        permissions::check(caller, &self.seen(file)?.attributes, wanted)
     }
 
     /// The target of a symbolic link.
@@ -75,6 +75,9 @@ impl Tree {
     /// # Errors
     /// ENOTDIR, ESTALE; or that it is to be adopted.
     pub fn list(&self, directory: FileId, after: Option<&Name>, count: usize) -> Result<Vec<Listed>, Refusal> {
+        if self.removed.get(directory).is_some() {
+            return Ok(vec![]);
+        }
         let entries = self.directory(directory)?.entries_after(after);
         let listed =
             entries.take(count).map(|(name, file)| Ok(Listed { name: name.clone(), state: self.state(*file)? }));

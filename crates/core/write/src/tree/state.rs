@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::nodes::{self, Contents, Directory, Node};
 use super::permissions;
+use super::removed::Removed;
 use super::table::Table;
 use crate::extents::Extents;
 use crate::landing::{Landing, Step};
@@ -21,6 +22,7 @@ pub struct Tree {
     pub(super) results: Results,
     pub(super) landing: Landing,
     pub(super) locks: Locks,
+    pub(super) removed: Removed,
     /// Nodes that do not answer.
     pub(super) lost: BTreeSet<NodeRank>,
     /// Tells it from other trees.
@@ -65,6 +67,7 @@ impl Tree {
             results: Results::default(),
             landing: Landing::default(),
             locks: Locks::default(),
+            removed: Removed::default(),
             lost: BTreeSet::new(),
             number,
         }
@@ -85,11 +88,23 @@ impl Tree {
         Ok(FileState { file, attributes: node.attributes, version: node.version })
     }
 
-    /// The directory that holds a directory; the root holds itself.
+    /// A file as programs see it: as it is now, or as the directory was that has been removed.
+    ///
+    /// # Errors
+    /// ESTALE when there is none.
+    pub fn seen(&self, file: FileId) -> Result<FileState, Errno> {
+        let removed = || self.removed.get(file).map(|(state, _)| *state);
+        self.state(file).or_else(|errno| removed().ok_or(errno))
+    }
+
+    /// The directory that holds a directory, or held it until it was removed; the root holds itself.
     ///
     /// # Errors
     /// ENOTDIR, ESTALE.
     pub fn parent(&self, directory: FileId) -> Result<FileId, Errno> {
+        if let Some((_, parent)) = self.removed.get(directory) {
+            return Ok(*parent);
+        }
         let node = self.node(directory)?;
         if matches!(node.contents, Contents::Directory(_)) { Ok(node.directory) } else { Err(Errno::ENOTDIR) }
     }
@@ -139,7 +154,10 @@ impl Tree {
 
     /// What `place` names, if anything, for a caller who may search its directory.
     pub(super) fn find(&self, caller: &Caller, place: &Place) -> Result<Option<FileId>, Refusal> {
-        let attributes = &self.node(place.directory)?.attributes;
+        let Some(node) = self.nodes.get(&place.directory) else {
+            return Err(self.find_in_removed(caller, place.directory));
+        };
+        let attributes = &node.attributes;
         if attributes.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR.into());
         }
@@ -147,13 +165,16 @@ impl Tree {
         Ok(self.directory(place.directory)?.get(&place.name))
     }
 
-    /// The same for who may also change the directory's entries. A directory that was removed takes no more.
+    /// What a name in a directory names that may have been removed: nothing.
+    pub(super) fn find_in_removed(&self, caller: &Caller, directory: FileId) -> Refusal {
+        let Some((state, _)) = self.removed.get(directory) else { return Errno::ESTALE.into() };
+        permissions::check(caller, &state.attributes, permissions::EXECUTE).err().unwrap_or(Errno::ENOENT).into()
+    }
+
+    /// The same for who may also change the directory's entries.
     pub(super) fn find_to_change(&self, caller: &Caller, place: &Place) -> Result<Option<FileId>, Refusal> {
         let found = self.find(caller, place)?;
         let attributes = &self.node(place.directory)?.attributes;
-        if attributes.nlink == 0 {
-            return Err(Errno::ENOENT.into());
-        }
         if found.is_none() {
             permissions::check(caller, attributes, permissions::WRITE)?;
         }
@@ -166,8 +187,11 @@ impl Tree {
         if !unused {
             return;
         }
-        if let Some(Contents::File(extents)) = self.nodes.remove(&file).map(|node| node.contents) {
-            released.extents.extend(extents.written());
+        let Some(node) = self.nodes.remove(&file) else { return };
+        match &node.contents {
+            Contents::File(extents) => released.extents.extend(extents.written()),
+            Contents::Directory(_) => self.removed.note(file, &node),
+            _ => {}
         }
         if self.landing.draft_of(file).is_some() {
             self.landing.push(Step::Discard { file });

@@ -20,6 +20,7 @@ impl Tree {
             Operation::Adopt { directory, .. } => vec![*directory],
             Operation::Unlist { directory } => self.within(*directory),
             Operation::Open { .. }
+            | Operation::CreateUnnamed { .. }
             | Operation::Close { .. }
             | Operation::CloseAll { .. }
             | Operation::Lock { .. }

@@ -238,7 +238,7 @@ impl World {
             let Ok(listed) = tree.list(place.directory, None, usize::MAX) else { return Answer::None };
             listed.iter().for_each(|listed| grant(listed.state.file));
             let entries = listed.into_iter().map(|listed| (listed.name, listed.state)).collect();
-            let own = tree.state(place.directory).unwrap();
+            let own = tree.seen(place.directory).unwrap();
             return Answer::Entries(Entries { own, parent: BURST_ROOT, entries });
         }
         let state = match tree.lookup(&ROOT, place) {
@@ -247,7 +247,7 @@ impl World {
             Err(_) => return Answer::None,
         };
         state.iter().for_each(|state| grant(state.file));
-        Answer::Name { rights: tree.state(place.directory).ok(), state }
+        Answer::Name { rights: tree.seen(place.directory).ok(), state }
     }
 
     fn carry_out(&mut self, node: u32, changing: Changing, operation: Operation) {
@@ -286,7 +286,7 @@ impl World {
                 let name = |tree: &Tree| tree.lookup(&ROOT, &place).ok().map(|state| state.file);
                 let found = match known.lookup(self.now, &ROOT, &place) {
                     Found::Answer(Ok(state)) => {
-                        assert!(self.is_recent(&Some(state), |tree| tree.state(state.file).ok()), "{state:?} is old");
+                        assert!(self.is_recent(&Some(state), |tree| tree.seen(state.file).ok()), "{state:?} is old");
                         Some(state.file)
                     }
                     Found::Answer(Err(errno)) => {

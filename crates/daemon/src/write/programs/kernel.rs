@@ -12,7 +12,9 @@ use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
 use super::allocating::{self, Allocation};
+use super::by_number::{find_by_number, is_by_number};
 use super::committing::Committing;
+use super::creating::{named, open_found, unnamed};
 use super::directories::Readings;
 use super::joined::Joined;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
@@ -24,8 +26,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
 use crate::write::kernel_words::{
-    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted,
-    without_rights,
+    O_APPEND, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted, without_rights,
 };
 use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
@@ -153,7 +154,12 @@ impl Kernel {
                     Err(errno) => reply.error(errno),
                 }
             }
-            Asked::Create { name, mode, flags } => self.create_and_open(request, name, (*mode, *flags), reply),
+            Asked::Create { name, mode, flags } => {
+                self.answer_created(self.create(request, name, (*mode, *flags)), request, *flags, reply);
+            }
+            Asked::CreateUnnamed { mode, flags } => {
+                self.answer_created(self.create_unnamed(request, (*mode, *flags)), request, *flags, reply);
+            }
             Asked::SetAttributes(new) => {
                 let set = self
                     .prefixes
@@ -244,6 +250,9 @@ impl Kernel {
         if let Some(file) = self.files.settled(request, name) {
             return Ok(Ways::default().entry(0, &self.state(file)?, TTL));
         }
+        if is_by_number(name) {
+            return find_by_number(&self.reader, self.ways()?, request, name);
+        }
         let ways = self.ways()?;
         ways.check(request.node, name)?;
         Ok(ways.entry(request.node, &self.lookup(request, name)?, TTL))
@@ -322,63 +331,43 @@ impl Kernel {
                 self.files.open(file, mode_of(&done), may_map(flags));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
                 let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
-                reply.open(handle(flags), open_flags(flags, is_current && !is_below) | uncached);
+                reply.open(handle(request, flags), open_flags(flags, is_current && !is_below) | uncached);
             }
             Err(errno) => reply.error(errno),
         }
     }
 
-    fn create_and_open(&self, request: &Request<'_>, name: &[u8], (mode, flags): (u32, u32), reply: Reply) {
-        match self.try_to_create(request, name, mode, flags) {
+    fn answer_created(&self, created: Result<FileState, Errno>, request: &Request<'_>, flags: u32, reply: Reply) {
+        match created {
             Ok(state) => {
                 self.files.open(state.file, state.attributes.mode, may_map(flags));
                 let is_current = self.cache.is_current(&state);
-                reply.created(&Ways::default().entry(0, &state, TTL), handle(flags), open_flags(flags, is_current));
+                let (entry, handle) = (Ways::default().entry(0, &state, TTL), handle(request, flags));
+                reply.created(&entry, handle, open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
     }
 
-    fn try_to_create(&self, request: &Request<'_>, name: &[u8], mode: u32, flags: u32) -> Result<FileState, Errno> {
+    fn create(&self, request: &Request<'_>, name: &[u8], how: (u32, u32)) -> Result<FileState, Errno> {
         let (number, caller) = (self.under_way.begin(request), caller(request));
         let file = self.reader.local.new_file();
-        let operation = Operation::Create {
-            place: place(request.node, name)?,
-            file,
-            mode: mode & 0o7777 | 0o100_000,
-            rdev: 0,
-            target: vec![],
-            is_opened: true,
-            is_exclusive: flags & O_EXCL != 0,
-        };
+        let operation = named(request, name, file, how)?;
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation)? else { return Err(Errno::EIO) };
         // Somebody else was faster: it is opened as it is.
         if state.file != file {
-            self.open_found(&caller, &state, flags)?;
+            open_found((&self.reader, &self.commits, &self.prefixes), &caller, &state, how.1)?;
             return self.state(state.file);
         }
         Ok(state)
     }
 
-    /// What a creation found there already is opened, unless the caller may not.
-    fn open_found(&self, caller: &Caller, found: &FileState, flags: u32) -> Result<(), Errno> {
-        let file = found.file;
-        if let Err(errno) = self.reader.tree.check_access(caller, file, wanted(flags)) {
-            self.commits.carry_out_own(caller, Operation::Close { file })?;
-            return Err(errno);
+    /// Makes a file without a name, which is open from then on.
+    pub fn create_unnamed(&self, request: &Request<'_>, how: (u32, u32)) -> Result<FileState, Errno> {
+        match self.carry_out(request, unnamed(request, self.reader.local.new_file(), how))? {
+            Done::File(state) => Ok(state),
+            Done::Nothing => Err(Errno::EIO),
         }
-        self.prefixes.refuse_holds(&self.commits, &Done::File(*found), flags)?;
-        let opened = match flags & O_TRUNC {
-            0 => Ok(()),
-            _ => {
-                let changes = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
-                self.commits.carry_out_own(caller, Operation::SetAttributes { file, changes })
-            }
-        };
-        if opened.is_err() {
-            self.commits.carry_out_own(caller, Operation::Close { file })?;
-        }
-        opened
     }
 
     /// The last descriptor of an open is gone.

@@ -2,7 +2,7 @@
 //!
 //! Who waits is asked for again and again by one thread; the readers of the kernel's requests go on meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub struct Locking {
 
 #[derive(Default)]
 struct State {
-    /// Who may hold something: file, owner, whether by `flock`.
-    held: BTreeSet<(FileId, u64, bool)>,
+    /// Who may hold something: file, owner, whether by `flock`; and through which open the last of it was set.
+    held: BTreeMap<(FileId, u64, bool), u64>,
     /// What was given back, and the owner of the tree does not know it.
     owed: BTreeSet<(FileId, u64, bool)>,
     waiting: Vec<Waiting>,
@@ -60,7 +60,7 @@ impl Locking {
             let mut state = self.state();
             // What was to be given back late would take this one.
             state.owed.remove(&lock);
-            state.held.insert(lock);
+            state.held.insert(lock, request.handle);
         }
     }
 
@@ -103,16 +103,16 @@ impl Locking {
     /// # Errors
     /// What the tree's owner says.
     pub fn release(&self, file: FileId, owner: u64, is_flock: bool) -> Result<(), Errno> {
-        let was_held = self.state().held.remove(&(file, owner, is_flock));
-        if !was_held && !self.may_be_more {
+        let held = self.state().held.remove(&(file, owner, is_flock));
+        if held.is_none() && !self.may_be_more {
             return Ok(());
         }
-        let request = LockRequest { owner, start: 0, end: u64::MAX, kind: None, pid: 0, is_flock };
+        let request = LockRequest { owner, start: 0, end: u64::MAX, kind: None, pid: 0, is_flock, handle: 0 };
         match self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }) {
             Err(Errno::ESTALE) => Ok(()),
             Err(Errno::EIO) => {
                 let mut state = self.state();
-                state.held.insert((file, owner, is_flock));
+                state.held.insert((file, owner, is_flock), held.unwrap_or_default());
                 state.owed.insert((file, owner, is_flock));
                 Err(Errno::EIO)
             }
@@ -133,6 +133,17 @@ impl Locking {
         };
         let owed: BTreeSet<(FileId, u64, bool)> = owed;
         owed.into_iter().map(|(file, owner, is_flock)| self.release(file, owner, is_flock)).fold(Ok(()), Result::and)
+    }
+
+    /// The owner of the tree knows that an open is closed, and has ended what was locked through it.
+    pub fn forget_open(&self, file: FileId, handle: u64) {
+        let mut state = self.state();
+        let of_file = state.held.range((file, 0, false)..=(file, u64::MAX, true));
+        let ended: Vec<_> = of_file.filter(|(_, of)| **of == handle).map(|(lock, _)| *lock).collect();
+        for lock in ended {
+            state.held.remove(&lock);
+            state.owed.remove(&lock);
+        }
     }
 
     /// Asks for all that are waited for. Whether any is left.
@@ -203,8 +214,8 @@ pub fn request_of(lock: &Lock) -> Result<LockRequest, Errno> {
         UNLOCKED => None,
         _ => return Err(Errno::EINVAL),
     };
-    let Lock { owner, start, end, pid, is_flock, .. } = *lock;
-    Ok(LockRequest { owner, start, end, kind, pid, is_flock })
+    let Lock { owner, start, end, pid, is_flock, handle, .. } = *lock;
+    Ok(LockRequest { owner, start, end, kind, pid, is_flock, handle })
 }
 
 /// The number of a kind, as the kernel has it.

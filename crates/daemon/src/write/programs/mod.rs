@@ -1,7 +1,9 @@
 //! What programs of this node see: the kernel's requests on the burst mount and on the private one.
 
 mod allocating;
+mod by_number;
 pub mod committing;
+mod creating;
 pub mod directories;
 pub mod gate;
 pub mod holds;

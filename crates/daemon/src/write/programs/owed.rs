@@ -54,6 +54,7 @@ struct State {
 /// A close, with what comes before it.
 struct Close {
     file: FileId,
+    handle: u64,
     flock_owner: Option<u64>,
     change: Change,
     /// As long as it may be told again, the owner remembers it.
@@ -83,10 +84,14 @@ impl Owed {
         reply: Reply,
     ) -> Result<(), Errno> {
         let (file, local) = (file_of(request.node), &self.local);
-        let change = number.change(local.rank, local.now(), caller(request), Operation::Close { file });
-        let is_writer = matches!(request.operation, Op::Release { handle, .. } if may_write(handle as u32));
-        self.files.close(file, is_writer);
-        let close = Close { file, flock_owner, change, _number: number };
+        let handle = match request.operation {
+            Op::Release { handle, .. } => handle,
+            _ => 0,
+        };
+        let operation = Operation::Close { file, handle };
+        let change = number.change(local.rank, local.now(), caller(request), operation);
+        self.files.close(file, may_write(handle as u32));
+        let close = Close { file, handle, flock_owner, change, _number: number };
         // Where others are owed, the owner is known to be away.
         let outcome = if self.state().is_running { Err(Errno::EIO) } else { self.tell(&close) };
         match outcome {
@@ -109,6 +114,7 @@ impl Owed {
         owed(released)?;
         let closed = self.commits.carry_out(&close.change);
         owed(closed)?;
+        self.locking.forget_open(close.file, close.handle);
         self.files.forget_if_over(close.file);
         match closed {
             // It has been told, or there is no such file any more.

@@ -15,7 +15,7 @@ use forebay_wire::write::{BURST_ROOT, Caller, FileState, Operation, Place};
 
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
-use crate::write::kernel_words::{BELOW_PREFIX, node_of, place};
+use crate::write::kernel_words::{BELOW_PREFIX, file_of, node_of, place};
 
 /// Permissions of a prefix that is made.
 const MODE: u32 = 0o040_777;
@@ -153,6 +153,12 @@ impl Ways {
         let node = node_of(state.file) | if is_below { BELOW_PREFIX } else { 0 };
         let entry_ttl = self.ttl(state.file, ttl);
         Entry { node, generation: 0, attributes: state.attributes, entry_ttl, attribute_ttl: ttl }
+    }
+
+    /// The same of the directory in which the one is that has the number `directory`.
+    pub fn entry_of_parent(&self, directory: u64, parent: &FileState, ttl: Duration) -> Entry {
+        let is_prefix = self.prefixes.contains(&file_of(directory));
+        self.entry(if is_prefix { 0 } else { directory }, parent, ttl)
     }
 
     /// Why a change is not made on the burst mount, if it is not.

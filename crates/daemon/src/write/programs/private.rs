@@ -32,7 +32,10 @@ use crate::write::kernel_words::{
 const HELD_TTL: Duration = Duration::from_secs(1);
 
 /// In a handle: the file is read as it is at that time, past the page cache, whichever contents the number is about.
-const AS_IT_IS: u64 = 1 << 32;
+const AS_IT_IS: u64 = 1 << 12;
+
+/// In a handle: it is of the private mount, whose kernel numbers requests for itself.
+const OF_PRIVATE: u64 = 1 << 13;
 
 /// Where the parts of a number begin, bits: the file's serial, its creator (`NODES_MAX`), and what tells its contents apart.
 const CREATOR_AT: u32 = 32;
@@ -73,8 +76,11 @@ impl Handler for PrivateKernel {
             Op::Lookup { name } => answer_entry(self.look_up(&plain, name), reply),
             Op::Getattr { .. } => self.get_attributes(file, reply),
             Op::Open { flags } => match self.open(&plain, contents_of(node), *flags) {
-                Ok(true) => reply.open(handle(*flags), open_flag::KEEP_CACHE),
-                Ok(false) => reply.open(handle(*flags) | AS_IT_IS, open_flag::KEEP_CACHE | open_flag::DIRECT_IO),
+                Ok(true) => reply.open(private_handle(&plain, *flags), open_flag::KEEP_CACHE),
+                Ok(false) => {
+                    let uncached = open_flag::KEEP_CACHE | open_flag::DIRECT_IO;
+                    reply.open(private_handle(&plain, *flags) | AS_IT_IS, uncached);
+                }
                 Err(errno) => reply.error(errno),
             },
             Op::Read { handle, offset, size, .. } => {
@@ -136,7 +142,11 @@ impl PrivateKernel {
         }
         match asked {
             Asked::Create { name, mode, flags } => match self.create(&plain, name, *mode, *flags) {
-                Ok(entry) => reply.created(&entry, handle(*flags), open_flag::KEEP_CACHE),
+                Ok(entry) => reply.created(&entry, private_handle(&plain, *flags), open_flag::KEEP_CACHE),
+                Err(errno) => reply.error(errno),
+            },
+            Asked::CreateUnnamed { mode, flags } => match self.create_unnamed(&plain, *mode, *flags) {
+                Ok(entry) => reply.created(&entry, private_handle(&plain, *flags), open_flag::KEEP_CACHE),
                 Err(errno) => reply.error(errno),
             },
             Asked::SetAttributes(new) => match self.set_attributes(&plain, contents, new) {
@@ -265,7 +275,7 @@ impl PrivateKernel {
 
     /// What was opened a moment ago is not after all.
     fn close_again(&self, file: FileId, hold: &mut Hold) {
-        let closed = self.kernel.commits.carry_out_own(&Caller::default(), Operation::Close { file });
+        let closed = self.kernel.commits.carry_out_own(&Caller::default(), Operation::Close { file, handle: 0 });
         if let Err(errno) = closed {
             tracing::warn!(%errno, %file, "a file that was not opened stays open");
         }
@@ -291,6 +301,16 @@ impl PrivateKernel {
         })?;
         // Sent again by the kernel, it has the name that the daemon before gave it.
         let Done::File(FileState { file, .. }) = made else { return Err(Errno::EIO) };
+        self.opened_entry(file, flags)
+    }
+
+    fn create_unnamed(&self, plain: &Request<'_>, mode: u32, flags: u32) -> Result<Entry, Errno> {
+        let made = self.kernel.create_unnamed(plain, (mode, flags))?;
+        self.opened_entry(made.file, flags)
+    }
+
+    /// A file that a program of this node has just made, and opened by that.
+    fn opened_entry(&self, file: FileId, flags: u32) -> Result<Entry, Errno> {
         let (state, held) = self.holds.open(file, |hold| {
             self.claim(file, hold, may_write(flags)).inspect_err(|_| self.close_again(file, hold))
         })?;
@@ -325,6 +345,10 @@ impl PrivateKernel {
             })
         })
     }
+}
+
+fn private_handle(request: &Request<'_>, flags: u32) -> u64 {
+    handle(request, flags) | OF_PRIVATE
 }
 
 /// Whether the kernel tells when a file was written last, for whoever it was that wrote: `utimensat` comes without a handle.

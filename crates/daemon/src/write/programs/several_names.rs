@@ -26,7 +26,7 @@ impl Prefixes {
         }
         let refused = commits.carry_out_own(&Caller::default(), Operation::Lock { file, request: hold::refusal() });
         if refused.is_err() {
-            commits.carry_out_own(&Caller::default(), Operation::Close { file })?;
+            commits.carry_out_own(&Caller::default(), Operation::Close { file, handle: 0 })?;
         }
         refused.map_err(|errno| if errno == Errno::EAGAIN { Errno::EBUSY } else { errno })
     }

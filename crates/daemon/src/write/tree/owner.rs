@@ -162,7 +162,7 @@ impl Owner {
             }
             Question::State { file } => {
                 self.grant(asker, &[*file]);
-                Told::State(tree.state(*file)?)
+                Told::State(tree.seen(*file)?)
             }
             Question::Access { file, wanted } => {
                 tree.check_access(caller, *file, *wanted)?;
@@ -177,7 +177,7 @@ impl Owner {
                     self.grant(asker, &[&[*directory], &files[..]].concat());
                 }
                 let entries = listed.into_iter().map(|listed| (listed.name, listed.state)).collect();
-                Told::Entries(Entries { own: tree.state(*directory)?, parent: tree.parent(*directory)?, entries })
+                Told::Entries(Entries { own: tree.seen(*directory)?, parent: tree.parent(*directory)?, entries })
             }
             Question::Contents { file, range } => {
                 self.grant(asker, &[*file]);

@@ -41,7 +41,7 @@ fn names_are_made_found_and_removed() {
     asked.ask(&ROOT, Operation::RemoveDirectory { place: in_root("d") }).unwrap();
     assert_eq!(asked.tree.state(BURST_ROOT).unwrap().attributes.nlink, 2);
     assert_eq!(asked.released.files, [id(4), id(3)]);
-    assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ESTALE);
+    assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ENOENT);
 }
 
 /// What only a lost node has is held back, whatever happens to its names; all else goes on.
@@ -192,8 +192,34 @@ fn a_file_lives_as_long_as_a_node_has_it_open() {
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     assert_eq!(asked.tree.state(id(1)).unwrap().attributes.nlink, 0);
     assert_eq!(asked.released, Released::default());
-    asked.ask_of(NodeRank(5), &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(NodeRank(5), &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(asked.released, Released { extents: vec![extent(5, 0, 10, 1)], files: vec![id(1)] });
+}
+
+#[test]
+fn a_file_made_without_a_name_gets_one_unless_it_may_not() {
+    let mut asked = Asked::new();
+    let unnamed = |serial, may_be_named| {
+        let (directory, file) = (BURST_ROOT, id(serial));
+        Operation::CreateUnnamed { directory, file, mode: 0o600, may_be_named }
+    };
+    assert_eq!(refused(asked.ask(&alice(), unnamed(1, true))), Errno::EACCES);
+    for (serial, may_be_named) in [(1, true), (2, false), (3, true)] {
+        let made = file(asked.ask(&ROOT, unnamed(serial, may_be_named)).unwrap());
+        assert_eq!((made.attributes.nlink, made.attributes.mode), (0, 0o100_600));
+    }
+    let link = |serial, name| Operation::Link { file: id(serial), place: in_root(name) };
+    assert_eq!(refused(asked.ask(&ROOT, link(2, "b"))), Errno::ENOENT);
+    assert_eq!(file(asked.ask(&ROOT, link(1, "a")).unwrap()).attributes.nlink, 1);
+    asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
+    assert_eq!(refused(asked.ask(&ROOT, link(1, "a"))), Errno::ENOENT, "it has had its name");
+    asked.ask(&ROOT, link(3, "c")).unwrap();
+    assert_eq!(asked.land_all(), [], "all are open");
+    for serial in 1..=3 {
+        asked.ask(&ROOT, Operation::Close { file: id(serial), handle: 0 }).unwrap();
+    }
+    assert_eq!(asked.released.files, [id(1), id(2)]);
+    assert_eq!(asked.land_all(), [id(3)]);
 }
 
 #[test]

@@ -165,6 +165,6 @@ fn what_is_old_is_sent_of_files_that_are_not_there() {
     assert_eq!(segments(asked.tree.next_drain(Ahead::Old(&old(0)), 100)), []);
     assert_eq!(segments(asked.tree.next_drain(Ahead::Old(&old(3)), 100)), [(id(1), 1), (id(1), 2)]);
     assert_eq!(segments(asked.tree.next_drain(Ahead::Old(&BTreeMap::new()), 100)), []);
-    asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(segments(asked.tree.next_drain(Ahead::Old(&old(9)), 100)), [], "it lands as a whole");
 }

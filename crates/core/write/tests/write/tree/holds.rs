@@ -35,7 +35,7 @@ fn a_hold_ends_with_the_last_close_of_its_node() {
         assert_eq!(hold_of(TWO, &mut asked), Err(Errno::EAGAIN), "it is open there still");
         let held = asked.tree.lock_in_the_way(TWO, id(1), &hold::any()).unwrap();
         assert_eq!(held.node, ONE);
-        asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+        asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     }
     assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::any()), None);
     hold_of(TWO, &mut asked).unwrap();
@@ -54,7 +54,7 @@ fn what_was_taken_without_being_opened_is_given_back_unless_it_is_open() {
     hold_of(ONE, &mut asked).unwrap();
     give_back(&mut asked);
     assert_eq!(hold_of(TWO, &mut asked), Err(Errno::EAGAIN), "it is open");
-    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     hold_of(ONE, &mut asked).unwrap();
     for _ in 0..2 {
         give_back(&mut asked);
@@ -96,16 +96,16 @@ fn what_another_node_has_written_is_not_written_over() {
     hold_of(TWO, &mut asked).unwrap();
     let held = file(asked.ask_of(TWO, &ROOT, write_of(TWO, 2)).unwrap());
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 3))), hold::REFUSED);
-    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 4))), hold::REFUSED);
     assert_eq!((resumable(ONE, &asked), asked.tree.state(id(1)).unwrap().version), (None, held.version));
     // What its programs close now, they opened before.
-    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 5))), hold::REFUSED);
     asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
     hold_of(ONE, &mut asked).unwrap();
     asked.ask_of(ONE, &ROOT, write_of(ONE, 6)).unwrap();
-    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     hold_of(TWO, &mut asked).unwrap();
 }
 
@@ -118,7 +118,7 @@ fn a_node_goes_on_with_what_nobody_has_taken() {
     asked.ask_of(ONE, &ROOT, Operation::Lock { file: id(1), request: hold::request(identity) }).unwrap();
     assert_eq!((resumable(ONE, &asked), hold_of(TWO, &mut asked)), (None, Err(Errno::EAGAIN)));
     // Opened twice, before it was given up.
-    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(resumable(ONE, &asked), Some(identity));
     asked.ask_of(ONE, &ROOT, write_of(ONE, 3)).unwrap();
     // Given up again, it has no more than before.
@@ -147,7 +147,7 @@ fn what_was_written_elsewhere_is_not_written_over() {
     let mut asked = given_up();
     asked.ask_of(TWO, &ROOT, Operation::Open { file: id(1) }).unwrap();
     asked.ask_of(TWO, &ROOT, Operation::Lock { file: id(1), request: hold::refusal() }).unwrap();
-    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 2))), hold::REFUSED);
 }
 
@@ -164,9 +164,10 @@ fn programs_lock_what_is_held_as_ever() {
         kind: Some(LockKind::Exclusive),
         pid: 1,
         is_flock: false,
+        handle: 0,
     };
     asked.ask_of(TWO, &ROOT, Operation::Lock { file: id(1), request: all }).unwrap();
-    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(asked.tree.lock_in_the_way(ONE, id(1), &all).map(|held| held.node), Some(TWO), "it is no hold");
     assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::any()), None);
 }
@@ -198,7 +199,7 @@ fn nobody_holds_what_nodes_write_elsewhere() {
     for node in [ONE, TWO] {
         assert_eq!(hold_of(ONE, &mut asked), Err(Errno::EAGAIN));
         assert!(!hold::is_hold(&asked.tree.lock_in_the_way(ONE, id(1), &hold::any()).unwrap()));
-        asked.ask_of(node, &ROOT, Operation::Close { file: id(1) }).unwrap();
+        asked.ask_of(node, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     }
     hold_of(ONE, &mut asked).unwrap();
     assert!(hold::is_hold(&asked.tree.lock_in_the_way(TWO, id(1), &hold::any()).unwrap()));

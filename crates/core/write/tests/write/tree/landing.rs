@@ -228,7 +228,7 @@ fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
     follow_all(&mut asked, &mut backing);
     assert_eq!(backing.places[&in_root("latest")].0, id(1), "the last one stays until the new one is whole");
     assert_eq!(asked.tree.backing_place(id(1)), Some(&in_root("latest")), "who has it open reads it there");
-    asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2) }).unwrap();
+    asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2), handle: 0 }).unwrap();
     let publication = asked.tree.next_landing().unwrap().action;
     assert!(matches!(publication, Action::Publish { places, .. } if places == [in_root("latest")]));
     assert_eq!(asked.tree.unlinked_at(&in_root("latest")), Some(id(1)), "and goes on when it is replaced");
@@ -251,7 +251,7 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
     assert_eq!(asked.tree.next_landing(), None);
     assert_eq!(asked.released.extents, []);
-    asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let Turn { step, action, is_over } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Publish { .. }) && !is_over);
     let contents = LandedContents { version: asked.tree.state(id(1)).unwrap().version, backed: backed(0) };
@@ -293,7 +293,7 @@ fn what_appeared_and_was_not_noted_lands_again_when_its_node_is_back() {
     let extent = forebay_wire::write::WrittenExtent { offset: 0, len: 5, node: NodeRank(3), position, skip: 0 };
     let at = forebay_wire::write::CommitAt::Start;
     asked.ask_of(NodeRank(3), &ROOT, Operation::Commit { file, extents: vec![extent], at }).unwrap();
-    asked.ask_of(NodeRank(3), &ROOT, Operation::Close { file }).unwrap();
+    asked.ask_of(NodeRank(3), &ROOT, Operation::Close { file, handle: 0 }).unwrap();
     let there = backed(77);
     asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: there }).unwrap();
     asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(3)] }).unwrap();

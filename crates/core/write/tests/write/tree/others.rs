@@ -110,7 +110,7 @@ fn what_was_to_happen_to_a_name_of_theirs_is_over() {
     write(&mut asked, id(1), 0, 10);
     asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0 }).unwrap();
     assert_eq!(asked.tree.next_landing(), None, "theirs is not moved");
-    asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
+    asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let action = asked.tree.next_landing().unwrap().action;
     assert!(matches!(&action, Action::Publish { places, .. } if places[..] == [in_root("moved")]), "{action:?}");
 }

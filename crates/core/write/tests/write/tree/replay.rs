@@ -28,8 +28,11 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         2 => place().prop_map(|place| Operation::Unlink { place }),
         1 => place().prop_map(|place| Operation::RemoveDirectory { place }),
         6 => (place(), place(), rule).prop_map(|(from, to, rule)| Operation::Rename { from, to, rule }),
+        1 => (1..FILES, any::<bool>()).prop_map(|(serial, may_be_named)| {
+            Operation::CreateUnnamed { directory: BURST_ROOT, file: id(serial), mode: 0o600, may_be_named }
+        }),
         1 => file().prop_map(|file| Operation::Open { file }),
-        1 => file().prop_map(|file| Operation::Close { file }),
+        1 => file().prop_map(|file| Operation::Close { file, handle: 0 }),
         3 => (file(), 0..50_u64, 1..9_u64).prop_map(|(file, offset, len)| commit(file, offset, len)),
         1 => (file(), 0..60_u64).prop_map(|(file, size)| {
             let changes = AttributeChanges { size_bytes: Some(size), ..AttributeChanges::default() };
@@ -51,7 +54,7 @@ proptest! {
         let mut made = BTreeSet::new();
         for operation in operations {
             // No node gives an identity twice.
-            if matches!(&operation, Operation::Create { file, .. } if !made.insert(*file)) {
+            if matches!(&operation, Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } if !made.insert(*file)) {
                 continue;
             }
             let _ = asked.ask(&ROOT, operation);

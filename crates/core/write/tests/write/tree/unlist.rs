@@ -155,7 +155,7 @@ impl World {
             Event::Close if self.open.is_empty() => Ok(()),
             Event::Close => {
                 let file = self.open.remove(0);
-                self.ask(Operation::Close { file }).map(drop)
+                self.ask(Operation::Close { file, handle: 0 }).map(drop)
             }
             Event::Land(steps) => {
                 self.land(steps);
@@ -286,7 +286,8 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
         (0..NAMES).map(|name| world.find(&within(directory, &name.to_string())).unwrap()).collect();
     world.take(Event::Write((Some(0), 0)), 7).unwrap();
     world.take(Event::Open((Some(0), 1)), 8).unwrap();
-    let request = LockRequest { owner: 1, start: 0, end: 9, kind: Some(LockKind::Shared), pid: 1, is_flock: false };
+    let request =
+        LockRequest { owner: 1, start: 0, end: 9, kind: Some(LockKind::Shared), pid: 1, is_flock: false, handle: 0 };
     world.ask(Operation::Lock { file: files[2], request }).unwrap();
     world.land(usize::MAX);
     let before = world.asked.tree.files();

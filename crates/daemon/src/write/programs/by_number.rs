@@ -1,0 +1,35 @@
+//! Files that the kernel looks up by their numbers, since a program has no more (`open_by_handle_at(2)`) and it may have forgotten them.
+
+use std::time::Duration;
+
+use forebay_fuse::{Entry, Request};
+use forebay_types::{Errno, FileId};
+use forebay_wire::write::FileState;
+
+use super::prefixes::Ways;
+use crate::write::contents::Reader;
+use crate::write::kernel_words::file_of;
+
+/// What the kernel looks up in a file to find it by its number, and in a directory to find where it is.
+const ITSELF: &[u8] = b".";
+const PARENT: &[u8] = b"..";
+
+/// Whether the kernel looks up no name.
+pub fn is_by_number(name: &[u8]) -> bool {
+    name == ITSELF || name == PARENT
+}
+
+/// The file that has a number, or the directory that it is in. One without a name is found only as long as the kernel knows it itself.
+pub fn find_by_number(reader: &Reader, ways: &Ways, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+    let file = file_of(request.node);
+    if name == ITSELF {
+        return Ok(ways.entry(request.node, &named_state(reader, file)?, Duration::ZERO));
+    }
+    let parent = reader.tree.list(file)?.parent;
+    Ok(ways.entry_of_parent(request.node, &named_state(reader, parent)?, Duration::ZERO))
+}
+
+fn named_state(reader: &Reader, file: FileId) -> Result<FileState, Errno> {
+    let state = reader.tree.state(file)?;
+    if state.attributes.nlink > 0 { Ok(state) } else { Err(Errno::ENOENT) }
+}
