@@ -437,12 +437,6 @@ impl Checked for Verdict {
     }
 }
 
-impl Checked for Changed {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
 impl Checked for Handed {
     fn is_within_limits(&self) -> bool {
         self.0.len() <= UNCONFIRMED_MAX && self.0.iter().all(|(_, change)| change.is_within_limits())
@@ -485,16 +479,5 @@ impl Checked for Followed {
     fn is_within_limits(&self) -> bool {
         // The owner's, which sends what it has.
         true
-    }
-}
-
-impl Checked for Result<Told, Errno> {
-    fn is_within_limits(&self) -> bool {
-        match self {
-            Ok(Told::Entries(entries)) => entries.entries.len() <= limits::LISTING_ENTRIES_MAX,
-            Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
-            Ok(Told::Contents(contents)) => contents.pieces.iter().all(Piece::is_within_limits),
-            _ => true,
-        }
     }
 }

@@ -21,6 +21,7 @@ mod questions;
 mod remove;
 mod rename;
 mod sent;
+mod sound;
 mod state;
 mod touched;
 
