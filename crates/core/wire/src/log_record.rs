@@ -43,7 +43,10 @@ pub const RECORD_CONTENTS_BYTES_MAX: u32 = 8 << 20;
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// The next record's. 584 years pass before a record a nanosecond makes it overflow.
+    /// Above those of all logs: 146 years pass before a record a nanosecond gets there.
+    pub const END: Self = Self(1 << 62);
+
+    /// The next record's.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -54,10 +57,13 @@ impl Sequence {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LogIdentity(pub u64);
 
+/// Above the numbers of all segments.
+pub const SEGMENTS_END: u64 = 1 << (NUMBERED_BITS + SEGMENTS_BITS);
+
 /// Numbers of segments that each log has for itself: with segments of 64 MiB, those of 1 PiB.
 const SEGMENTS_BITS: u32 = 24;
 
-/// The bits of an identity that its segments' numbers begin with. Numbers stay below 2^62.
+/// The bits of an identity that its segments' numbers begin with.
 const NUMBERED_BITS: u32 = 38;
 
 impl LogIdentity {
@@ -194,6 +200,9 @@ impl RecordHead {
         {
             return Err(RecordError::Senseless("it ends behind any file"));
         }
+        if self.sequence >= Sequence::END {
+            return Err(RecordError::Senseless("no log has so many records"));
+        }
         if self.durable > self.sequence {
             return Err(RecordError::Senseless("it was durable before it was made"));
         }
@@ -273,7 +282,7 @@ mod tests {
     fn no_log_has_the_segments_of_another() {
         let last = |identity: u64| LogIdentity(identity).first_segment() + (1 << 24) - 2;
         assert!(last(7) < LogIdentity(8).first_segment());
-        assert!(last(u64::MAX) < 1 << 62);
+        assert!(last(u64::MAX) < SEGMENTS_END);
         assert_ne!(LogIdentity(0).first_segment(), 0, "a number that is missing tells of a segment that was freed");
     }
     const SEGMENT_BYTES: u32 = 64 << 20;
@@ -359,6 +368,8 @@ mod tests {
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&SEGMENT_BYTES.to_le_bytes())),
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&(RECORD_CONTENTS_BYTES_MAX + 1).to_le_bytes())),
             set(48, 10),
+            set(40, 1 << 62),
+            set(40, u64::MAX),
             set(56, 1),
             set(64, 1),
             decoded_after(|bytes| {
