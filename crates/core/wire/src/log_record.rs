@@ -195,6 +195,10 @@ impl RecordHead {
         if self.kind == RecordKind::Begin && (self.contents_bytes, self.position.offset) != (0, 0) {
             return Err(RecordError::Senseless("it begins a segment and stands elsewhere, or has contents"));
         }
+        // A recovery cuts a segment where its index begins.
+        if self.kind == RecordKind::Index && end != segment_bytes {
+            return Err(RecordError::Senseless("it is an index and does not end its segment"));
+        }
         if let RecordKind::Data { file_offset, .. } = self.kind
             && file_offset.checked_add(self.contents_bytes.into()).is_none()
         {
@@ -300,13 +304,17 @@ mod tests {
 
     fn heads() -> impl Strategy<Value = RecordHead> {
         (kinds(), any::<u64>(), 0..1u32 << 20, 0..1u64 << 40, 0..1u32 << 20, any::<u32>()).prop_map(
-            |(kind, segment, eighth, sequence, contents_bytes, contents_checksum)| RecordHead {
-                kind,
-                position: LogPosition { segment, offset: eighth * RECORD_ALIGN_BYTES },
-                sequence: Sequence(sequence),
-                durable: Sequence(sequence / 2),
-                contents_bytes,
-                contents_checksum,
+            |(kind, segment, eighth, sequence, contents_bytes, contents_checksum)| {
+                let offset = eighth * RECORD_ALIGN_BYTES;
+                let to_end = SEGMENT_BYTES - offset - RECORD_HEAD_BYTES as u32;
+                RecordHead {
+                    kind,
+                    position: LogPosition { segment, offset },
+                    sequence: Sequence(sequence),
+                    durable: Sequence(sequence / 2),
+                    contents_bytes: if kind == RecordKind::Index { to_end } else { contents_bytes },
+                    contents_checksum,
+                }
             },
         )
     }
@@ -369,6 +377,7 @@ mod tests {
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&(RECORD_CONTENTS_BYTES_MAX + 1).to_le_bytes())),
             set(48, 10),
             set(40, 1 << 62),
+            decoded_after(|bytes| bytes[4] = 5),
             set(40, u64::MAX),
             set(56, 1),
             set(64, 1),
