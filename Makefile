@@ -116,7 +116,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly t
 	@command -v cargo-fuzz >/dev/null || { echo 'fuzz: install it by `cargo install --locked cargo-fuzz`' >&2; exit 1; }
 	@cd fuzz && for each in $$($(CARGO) +nightly fuzz list); do \
 		echo "fuzz: $$each for $(FUZZ_SECONDS) s"; \
-		$(CARGO) +nightly fuzz run "$$each" -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 || exit 1; done
+		$(CARGO) +nightly fuzz run "$$each" -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=256 || exit 1; done
 
 lint: ## format, clippy with warnings denied, style, dependencies
 	$(CARGO) fmt --all --check

@@ -9,6 +9,7 @@
 
 mod driver;
 pub mod environment;
+pub mod exercise;
 mod job;
 pub mod limits;
 mod machine;

@@ -101,6 +101,7 @@ fn pair(words: &[&str], may_scatter: bool) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn parsed(script: &str) -> Result<Vec<(&'static str, String, usize)>, String> {
         let directives = parse(script, Path::new("job.sh")).map_err(|error| error.to_string())?;
@@ -135,6 +136,25 @@ mod tests {
         ] {
             let said = parsed(&format!("#!/bin/sh\n{line}\n")).unwrap_err();
             assert!(said.starts_with(&format!("job.sh, line 2: {line}: ")) && said.contains(problem), "{said}");
+        }
+    }
+
+    const SCRIPT: &str = "#!/bin/sh\n#FB capacity=100GiB policy=end\n#FB stage_in source=/a destination=/b/%u scatter\n\
+                          #FB\tstage_out source=/ckpt/x destination=/c\n#FB policy=auto\r\n";
+
+    proptest! {
+        /// With a few characters put anywhere, a script has directives that are options, or is refused with its line.
+        #[test]
+        fn any_script_is_read_or_refused(text in "[ -~\n\t\u{e9}#=]{0,6}", at in 0..SCRIPT.len(), cut in 0..9_usize) {
+            let (before, after) = SCRIPT.split_at(at);
+            let script = format!("{before}{text}{}", after.get(cut..).unwrap_or_default());
+            match parsed(&script) {
+                Ok(directives) => for (key, text, line) in directives {
+                    let words = script.lines().nth(line - 1).unwrap();
+                    prop_assert!(words.starts_with(MARK) && Setting::of(key).is_some_and(|one| (one.check)(&text).is_ok()));
+                },
+                Err(said) => prop_assert!(said.starts_with("job.sh, line "), "{}", said),
+            }
         }
     }
 }

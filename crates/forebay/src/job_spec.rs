@@ -124,4 +124,23 @@ mod tests {
         assert!(JobSpec::parse(other.as_bytes()).unwrap_err().to_string().contains("99.0.0"));
         assert!(JobSpec::parse(b"{}").is_err());
     }
+
+    /// Cut short or with a character changed at any place, it is refused, or one that is written as it was read.
+    #[test]
+    fn a_spoiled_job_spec_is_refused_or_another() {
+        let nodes = vec![NodeAddress { host: "n1".into(), port: 5 }, NodeAddress { host: "::1".into(), port: 7 }];
+        let settings = BTreeMap::from([("export".to_owned(), vec!["/soft".to_owned(), "/a b".to_owned()])]);
+        let layout = ViewLayout::ByHost;
+        let spec = JobSpec::new("job".into(), "/tmp/job".into(), nodes, Ports::named(5), layout, settings);
+        let text = spec.text().unwrap();
+        for at in 0..text.len() {
+            assert!(JobSpec::parse(&text[..at]).is_err(), "cut at {at}");
+            for letter in *b"0-\"[]{}\\,\xff" {
+                let changed = [&text[..at], &[letter], &text[at + 1..]].concat();
+                let Ok(read) = JobSpec::parse(&changed) else { continue };
+                let written = read.text().unwrap();
+                assert_eq!(JobSpec::parse(&written).unwrap().text().unwrap(), written);
+            }
+        }
+    }
 }

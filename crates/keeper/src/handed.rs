@@ -21,7 +21,7 @@ pub struct Handed {
 
 /// What comes with these descriptors.
 #[derive(Serialize, Deserialize)]
-struct HandedNames {
+pub struct HandedNames {
     has_key: bool,
 }
 

@@ -8,6 +8,7 @@
 
 mod asking;
 mod daemon;
+pub mod exercise;
 mod handed;
 mod held;
 mod held_mount;

@@ -76,7 +76,12 @@ pub fn receive<T: DeserializeOwned>(link: BorrowedFd<'_>) -> io::Result<Option<(
             descriptors.extend(handed);
         }
     }
-    Ok(Some((serde_json::from_slice(&text[..len])?, descriptors)))
+    Ok(Some((read(&text[..len])?, descriptors)))
+}
+
+/// The message of a packet.
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(text)
 }
 
 /// A file in memory with `text` in it, to be handed over.

@@ -21,6 +21,7 @@ mod division;
 mod divisions;
 mod domains;
 mod error;
+pub mod exercise;
 mod extents;
 mod flow;
 mod formula;

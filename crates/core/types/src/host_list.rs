@@ -105,6 +105,7 @@ fn split_outside_brackets(list: &str) -> Result<Vec<&str>, String> {
 
 /// The hosts of one item; `room` is how many may still come.
 fn expand_item(item: &str, room: usize) -> Result<Vec<String>, String> {
+    check_length(item)?;
     let mut names = vec![String::new()];
     let mut rest = item;
     for _ in 0..GROUPS_MAX {
@@ -126,6 +127,20 @@ fn expand_item(item: &str, room: usize) -> Result<Vec<String>, String> {
         return Err(too_many());
     }
     Ok(names.into_iter().map(|name| name + rest).collect())
+}
+
+/// Whether what all hosts of an item have alike can be part of a name: it is repeated for each.
+fn check_length(item: &str) -> Result<(), String> {
+    let mut within = false;
+    let alike = item.bytes().filter(|byte| {
+        within = (within || *byte == b'[') && *byte != b']';
+        !within && *byte != b']'
+    });
+    let bytes = alike.count();
+    if bytes > HOST_BYTES_MAX {
+        return Err(format!("{bytes} bytes outside of brackets are longer than a name of a host"));
+    }
+    Ok(())
 }
 
 /// The numbers of `1-4,7`, as text: leading zeros set the width.
@@ -175,6 +190,17 @@ mod tests {
             let list = format!("n[{}-999999]", "0".repeat(zeros));
             assert!(expand_host_list(&list).unwrap_err().to_string().contains("digits"));
         }
+    }
+
+    /// They were repeated for each host before the names were looked at.
+    #[test]
+    fn names_that_are_too_long_are_refused_before_they_are_made() {
+        let (most, name) = ("n".repeat(HOST_BYTES_MAX), "n".repeat(HOST_BYTES_MAX - 4));
+        for list in [format!("{most}n[1-1048576]"), format!("n[1-2]{most}"), format!("[1]{name}[2]nnnnn")] {
+            let message = expand_host_list(&list).unwrap_err().to_string();
+            assert!(message.contains("outside of brackets"), "{message}");
+        }
+        assert_eq!(expanded(&format!("{name}[1-2]n")).len(), 2);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Only encoding and decoding; who says what to whom is decided by the cores, and carried by the transport. Decoding
 //! never trusts a length, allocates no more than the bytes it was given justify, and has fuzz targets.
 
+pub mod exercise;
 pub mod frame;
 pub mod job;
 pub mod listing;

@@ -43,7 +43,10 @@ pub const RECORD_CONTENTS_BYTES_MAX: u32 = 8 << 20;
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// The next record's. 584 years pass before a record a nanosecond makes it overflow.
+    /// Above those of all logs: 146 years pass before a record a nanosecond gets there.
+    pub const END: Self = Self(1 << 62);
+
+    /// The next record's.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -54,10 +57,13 @@ impl Sequence {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LogIdentity(pub u64);
 
+/// Above the numbers of all segments.
+pub const SEGMENTS_END: u64 = 1 << (NUMBERED_BITS + SEGMENTS_BITS);
+
 /// Numbers of segments that each log has for itself: with segments of 64 MiB, those of 1 PiB.
 const SEGMENTS_BITS: u32 = 24;
 
-/// The bits of an identity that its segments' numbers begin with. Numbers stay below 2^62.
+/// The bits of an identity that its segments' numbers begin with.
 const NUMBERED_BITS: u32 = 38;
 
 impl LogIdentity {
@@ -189,10 +195,17 @@ impl RecordHead {
         if self.kind == RecordKind::Begin && (self.contents_bytes, self.position.offset) != (0, 0) {
             return Err(RecordError::Senseless("it begins a segment and stands elsewhere, or has contents"));
         }
+        // A recovery cuts a segment where its index begins.
+        if self.kind == RecordKind::Index && end != segment_bytes {
+            return Err(RecordError::Senseless("it is an index and does not end its segment"));
+        }
         if let RecordKind::Data { file_offset, .. } = self.kind
             && file_offset.checked_add(self.contents_bytes.into()).is_none()
         {
             return Err(RecordError::Senseless("it ends behind any file"));
+        }
+        if self.sequence >= Sequence::END {
+            return Err(RecordError::Senseless("no log has so many records"));
         }
         if self.durable > self.sequence {
             return Err(RecordError::Senseless("it was durable before it was made"));
@@ -273,7 +286,7 @@ mod tests {
     fn no_log_has_the_segments_of_another() {
         let last = |identity: u64| LogIdentity(identity).first_segment() + (1 << 24) - 2;
         assert!(last(7) < LogIdentity(8).first_segment());
-        assert!(last(u64::MAX) < 1 << 62);
+        assert!(last(u64::MAX) < SEGMENTS_END);
         assert_ne!(LogIdentity(0).first_segment(), 0, "a number that is missing tells of a segment that was freed");
     }
     const SEGMENT_BYTES: u32 = 64 << 20;
@@ -291,13 +304,17 @@ mod tests {
 
     fn heads() -> impl Strategy<Value = RecordHead> {
         (kinds(), any::<u64>(), 0..1u32 << 20, 0..1u64 << 40, 0..1u32 << 20, any::<u32>()).prop_map(
-            |(kind, segment, eighth, sequence, contents_bytes, contents_checksum)| RecordHead {
-                kind,
-                position: LogPosition { segment, offset: eighth * RECORD_ALIGN_BYTES },
-                sequence: Sequence(sequence),
-                durable: Sequence(sequence / 2),
-                contents_bytes,
-                contents_checksum,
+            |(kind, segment, eighth, sequence, contents_bytes, contents_checksum)| {
+                let offset = eighth * RECORD_ALIGN_BYTES;
+                let to_end = SEGMENT_BYTES - offset - RECORD_HEAD_BYTES as u32;
+                RecordHead {
+                    kind,
+                    position: LogPosition { segment, offset },
+                    sequence: Sequence(sequence),
+                    durable: Sequence(sequence / 2),
+                    contents_bytes: if kind == RecordKind::Index { to_end } else { contents_bytes },
+                    contents_checksum,
+                }
             },
         )
     }
@@ -359,6 +376,9 @@ mod tests {
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&SEGMENT_BYTES.to_le_bytes())),
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&(RECORD_CONTENTS_BYTES_MAX + 1).to_le_bytes())),
             set(48, 10),
+            set(40, 1 << 62),
+            decoded_after(|bytes| bytes[4] = 5),
+            set(40, u64::MAX),
             set(56, 1),
             set(64, 1),
             decoded_after(|bytes| {

@@ -32,6 +32,9 @@ pub const VERIFIED_MAX: usize = 1 << 10;
 /// Entries of one adoption; a larger directory is adopted in several.
 pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
 
+/// Files that one node can create or adopt: an inode number has the serial in its lower bits.
+pub const FILE_SERIALS: u64 = 1 << 40;
+
 /// One change, as it is asked for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Change {

@@ -1,22 +1,24 @@
 //! Bounds of a message about a burst tree, and its permitted senders: checked on arrival, before any of its numbers are added.
 
-use forebay_types::{NodeRank, limits};
+use forebay_types::{Errno, FileId, NodeRank, limits};
 
 use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::Checked;
 use crate::write::{
-    ADOPTED_ENTRIES_MAX, COMMIT_EXTENTS_MAX, Change, GROUPS_MAX, MOVED_MAX, Operation, Piece, Source, VERIFIED_MAX,
-    WrittenExtent, is_in_file,
+    ADOPTED_ENTRIES_MAX, COMMIT_EXTENTS_MAX, Change, Done, FILE_SERIALS, FileState, GROUPS_MAX, LockRequest, MOVED_MAX,
+    Operation, Piece, Source, VERIFIED_MAX, WrittenExtent, is_in_file,
 };
-use crate::write_message::Question;
+use crate::write_message::{Changed, Question, Told};
 
 impl Operation {
     /// Whether what travels keeps to the limits.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         match self {
-            Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
+            Self::CreateUnnamed { file, .. } => is_identity(*file),
+            Self::Create { file, target, .. } => is_identity(*file) && target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => are_extents(extents),
+            Self::Lock { request, .. } => request.is_within_limits(),
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
             Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
             Self::Drained { drained, .. } => are_extents(&drained.extents) && is_in_file(drained.size_bytes, 0),
@@ -29,7 +31,9 @@ impl Operation {
             Self::Adopt { entries, .. } => {
                 entries.len() <= ADOPTED_ENTRIES_MAX
                     && entries.iter().all(|entry| {
-                        entry.target.len() <= limits::TARGET_BYTES_MAX && is_in_file(0, entry.attributes.size_bytes)
+                        is_identity(entry.file)
+                            && entry.target.len() <= limits::TARGET_BYTES_MAX
+                            && is_in_file(0, entry.attributes.size_bytes)
                     })
             }
             _ => true,
@@ -72,6 +76,25 @@ impl Operation {
     }
 }
 
+/// Whether a node can give a file this identity: it fits into an inode number.
+fn is_identity(file: FileId) -> bool {
+    (file.creator.0 as usize) < limits::NODES_MAX && file.serial < FILE_SERIALS
+}
+
+impl FileState {
+    /// Whether there can be such a file.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        is_identity(self.file) && is_in_file(0, self.attributes.size_bytes)
+    }
+}
+
+impl LockRequest {
+    /// Whether its range has a byte: what is left of a lock without an empty range would be in two parts that overlap.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        self.start <= self.end
+    }
+}
+
 impl WrittenExtent {
     /// Whether a record has that much from there on, and a file can.
     #[must_use]
@@ -100,8 +123,12 @@ impl Change {
     /// Whether a node may ask for it, or hand it over as one of its own: what only the owner decides on comes from the owner itself.
     #[must_use]
     pub fn may_come_from(&self, node: NodeRank) -> bool {
-        let closes_others = matches!(self.operation, Operation::CloseAll { node: of } if of != node);
-        self.id.node == node && !closes_others && !self.operation.is_owners()
+        let is_its_own = match &self.operation {
+            Operation::CloseAll { node: of } => *of == node,
+            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => file.creator == node,
+            _ => true,
+        };
+        self.id.node == node && is_its_own && !self.operation.is_owners()
     }
 
     /// Whether what travels keeps to the limits.
@@ -122,6 +149,7 @@ impl Question {
     pub(crate) fn is_within_limits(&self) -> bool {
         match self {
             Self::Contents { range, .. } => range.start <= range.end && is_in_file(range.end, 0),
+            Self::Lock { request, .. } => request.is_within_limits(),
             _ => true,
         }
     }
@@ -130,5 +158,29 @@ impl Question {
 impl Checked for Vec<(u64, u64)> {
     fn is_within_limits(&self) -> bool {
         self.iter().all(|(offset, len)| is_in_file(*offset, *len))
+    }
+}
+
+impl Checked for Changed {
+    fn is_within_limits(&self) -> bool {
+        !matches!(self.outcome, Ok(Done::File(state)) if !state.is_within_limits())
+    }
+}
+
+impl Checked for Result<Told, Errno> {
+    fn is_within_limits(&self) -> bool {
+        match self {
+            Ok(Told::State(state)) => state.is_within_limits(),
+            Ok(Told::Entries(entries)) => {
+                let all = entries.entries.iter().map(|(_, state)| state);
+                entries.entries.len() <= limits::LISTING_ENTRIES_MAX
+                    && all.chain([&entries.own]).all(FileState::is_within_limits)
+            }
+            Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
+            Ok(Told::Contents(contents)) => {
+                contents.state.is_within_limits() && contents.pieces.iter().all(Piece::is_within_limits)
+            }
+            _ => true,
+        }
     }
 }

@@ -352,12 +352,6 @@ impl Default for Owns {
     }
 }
 
-impl Checked for Changed {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
 impl Checked for Result<(), Errno> {
     fn is_within_limits(&self) -> bool {
         true
@@ -387,16 +381,5 @@ impl Checked for BTreeMap<u64, u64> {
 impl Checked for Result<bool, Errno> {
     fn is_within_limits(&self) -> bool {
         true
-    }
-}
-
-impl Checked for Result<Told, Errno> {
-    fn is_within_limits(&self) -> bool {
-        match self {
-            Ok(Told::Entries(entries)) => entries.entries.len() <= limits::LISTING_ENTRIES_MAX,
-            Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
-            Ok(Told::Contents(contents)) => contents.pieces.iter().all(Piece::is_within_limits),
-            _ => true,
-        }
     }
 }

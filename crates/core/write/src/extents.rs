@@ -60,6 +60,27 @@ impl Extents {
         self.base_len + written.map(|extent| end(extent) - extent.offset.max(self.base_len)).sum::<u64>()
     }
 
+    /// Checks them, of a file of so many bytes: for fuzzing.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub(crate) fn assert_sound(&self, size_bytes: u64) {
+        let mut free_from = 0;
+        for (offset, extent) in &self.written {
+            assert!(extent.len > 0 && *offset == extent.offset && extent.is_within_limits(), "{extent:?}");
+            assert!(free_from <= *offset, "{extent:?} begins below {free_from}");
+            free_from = end(extent);
+        }
+        assert!(free_from <= size_bytes, "something is written behind the end");
+        assert!(self.sent.iter().all(|offset| self.written.contains_key(offset)), "what was sent is not written");
+        let mut at = 0;
+        for piece in self.pieces(0..size_bytes) {
+            assert!(piece.offset == at && piece.len > 0 && piece.is_within_limits(), "{piece:?} at {at}");
+            at += piece.len;
+        }
+        assert_eq!(at, size_bytes);
+    }
+
     /// Whether nothing is written.
     #[must_use]
     pub fn is_empty(&self) -> bool {

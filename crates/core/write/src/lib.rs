@@ -12,6 +12,7 @@
 mod ages;
 mod council;
 mod drain_rate;
+pub mod exercise;
 pub mod extents;
 mod history;
 pub mod hold;

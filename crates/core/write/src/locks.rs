@@ -128,6 +128,22 @@ impl Locks {
         self.by_file.get(&(file, false)).is_some_and(|held| held.iter().any(is_void))
     }
 
+    /// Checks them: for fuzzing.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub(crate) fn assert_sound(&self) {
+        for held in self.by_file.values() {
+            assert!(!held.is_empty() && held.len() <= limits::LOCKS_MAX);
+            assert!(held.iter().all(|lock| lock.start <= lock.end), "{held:?}");
+            let overlaps = |one: &HeldLock, other: &HeldLock| one.start <= other.end && other.start <= one.end;
+            for (index, one) in held.iter().enumerate() {
+                let mut own = held[..index].iter().filter(|other| is_of(other, one.node, one.owner));
+                assert!(!own.any(|other| overlaps(one, other)), "{held:?}");
+            }
+        }
+    }
+
     /// A file is gone.
     pub fn release_file(&mut self, file: FileId) {
         self.by_file.remove(&(file, false));

@@ -101,7 +101,7 @@ impl Uncopied {
 }
 
 /// Records of other nodes that this one has copied to its own log.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Copies {
     of: BTreeMap<NodeRank, BTreeMap<LogPosition, (LogPosition, u32)>>,
 }

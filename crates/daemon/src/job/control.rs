@@ -93,6 +93,16 @@ enum Command {
     },
 }
 
+/// Whether a line is a command.
+#[must_use]
+pub fn is_command(line: &str) -> bool {
+    command(line).is_ok()
+}
+
+fn command(line: &str) -> serde_json::Result<Command> {
+    serde_json::from_str(line)
+}
+
 /// The socket that the keeper made, with the clients that wait in its queue.
 pub fn adopt(listener: std::os::unix::net::UnixListener) -> anyhow::Result<UnixListener> {
     listener
@@ -127,7 +137,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
-        Ok(Ok(_)) => match serde_json::from_str(&line) {
+        Ok(Ok(_)) => match command(&line) {
             Ok(command @ (Command::QueryPart(_) | Command::QueryColumn(_) | Command::QueryFragment(_))) => {
                 let mut nothing = [0];
                 tokio::select! {

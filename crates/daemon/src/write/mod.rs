@@ -31,6 +31,7 @@ mod contents;
 mod copying;
 mod drain;
 mod ending;
+pub mod exercise;
 mod files;
 mod giving_back;
 mod joining;

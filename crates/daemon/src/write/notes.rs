@@ -6,7 +6,7 @@ use forebay_wire::write_message::Owns;
 use serde::{Deserialize, Serialize};
 
 /// A note.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Debug, Serialize, Deserialize)]
 pub enum Note {
     /// A change that this node has carried out as the owner, with how many it makes; or has sent to the owner, with 0.
     Own(u64, Change),

@@ -111,7 +111,7 @@ pub fn open_store(
 }
 
 /// What has been found so far.
-struct Found {
+pub struct Found {
     rank: NodeRank,
     owns: Owns,
     /// The tree that the store belongs to.
@@ -139,7 +139,7 @@ struct Found {
 
 impl Found {
     /// `tree` is that of a job that begins.
-    fn new(rank: NodeRank, tree: Tree) -> Self {
+    pub fn new(rank: NodeRank, tree: Tree) -> Self {
         let owns = Owns::default();
         Self {
             rank,
@@ -180,7 +180,11 @@ impl Found {
         Ok(())
     }
 
-    fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
+    /// A record of the log.
+    ///
+    /// # Errors
+    /// When the store cannot be recovered.
+    pub fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
         match record {
             RecoveredRecord::Data { file, file_offset, bytes } => {
                 *self.data.entry(position.segment).or_default() += u64::from(bytes);
@@ -296,8 +300,13 @@ impl Found {
         }
     }
 
+    /// The tree, if it is this node's.
+    pub fn tree(&self) -> Option<&Tree> {
+        self.tree.as_ref()
+    }
+
     /// What of the log is needed, as far as that is known. What was written to files that are gone is not.
-    fn live(&mut self) -> Vec<(LogPosition, u64)> {
+    pub fn live(&mut self) -> Vec<(LogPosition, u64)> {
         let Self { tree, uncommitted, rank, data, copies, .. } = self;
         let Some(tree) = tree else {
             let first = |segment| LogPosition { segment, offset: 0 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, limits};
 use serde::{Deserialize, Serialize};
 
 /// The lines that count on a starter's standard output.
@@ -15,6 +15,15 @@ pub(crate) enum Line {
     Failed { rank: NodeRank, message: String },
     /// A node found something worth telling.
     Note { rank: NodeRank, message: String },
+}
+
+impl Line {
+    /// Reads one. Anything else may be printed on another host, too, and what says the impossible is none.
+    pub(crate) fn read(line: &[u8]) -> Option<Self> {
+        let line: Self = serde_json::from_slice(line).ok()?;
+        let is_possible = !matches!(&line, Self::Gathered(gathered) if !gathered.is_within_limits());
+        is_possible.then_some(line)
+    }
 }
 
 /// How far a job is, as the node knows that nobody stands above.
@@ -64,6 +73,12 @@ impl Gathered {
         self.missing.is_empty() && !self.is_cut
     }
 
+    /// Whether a job can have so many nodes: they are looked at one by one.
+    fn is_within_limits(&self) -> bool {
+        let counts = self.missing.iter().map(|(first, last)| u64::from(last.0.saturating_sub(first.0)) + 1);
+        counts.sum::<u64>() <= limits::NODES_MAX as u64
+    }
+
     /// The nodes that are known not to be ready.
     pub fn missing_ranks(&self) -> impl Iterator<Item = NodeRank> + '_ {
         self.missing.iter().flat_map(|(first, last)| (first.0..=last.0).map(NodeRank))
@@ -86,6 +101,19 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_no_job_has_is_none() {
+        let line = |missing: &str| {
+            let line = format!(
+                r#"{{"gathered":{{"by":0,"ready":5,"is_last":false,"missing":{missing},"is_cut":false,"troubles":[]}}}}"#
+            );
+            Line::read(line.as_bytes()).is_some()
+        };
+        assert!(line("[[0,1048575]]") && line("[]") && line("[[7,3]]"));
+        assert!(!line("[[0,4294967295]]") && !line("[[0,1048574],[1,1],[2,2]]"));
+        assert!(Line::read(b"Welcome!").is_none());
+    }
 
     #[test]
     fn a_line_of_a_daemon_is_understood() {

@@ -10,6 +10,7 @@
 mod address;
 mod base;
 mod error;
+pub mod exercise;
 mod gathered;
 mod hostfile;
 mod hosts;

@@ -368,9 +368,7 @@ fn read_lines(index: usize, stdout: ChildStdout, events: &Sender<Event>) {
             Ok(0) | Err(_) => break,
             // A login shell's greeting comes this way too, and is not for us.
             Ok(_) => {
-                let Ok(line) = serde_json::from_slice(&line) else {
-                    continue;
-                };
+                let Some(line) = Line::read(&line) else { continue };
                 if events.send(Event::Line(line)).is_err() {
                     return;
                 }

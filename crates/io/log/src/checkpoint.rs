@@ -63,7 +63,7 @@ impl Log {
     }
 }
 
-fn head(identity: LogIdentity, up_to: Sequence, contents_bytes: u64) -> [u8; HEAD_BYTES] {
+pub(crate) fn head(identity: LogIdentity, up_to: Sequence, contents_bytes: u64) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(&MAGIC);
     head[8..16].copy_from_slice(&identity.0.to_le_bytes());
@@ -87,6 +87,9 @@ pub(crate) fn decode(bytes: Vec<u8>, identity: LogIdentity) -> Result<Checkpoint
     if *found != head(identity, up_to, contents.len() as u64) {
         return Err("it belongs to another log, or its length is wrong");
     }
+    if up_to >= Sequence::END {
+        return Err("it stands for more records than a log has");
+    }
     Ok(Checkpoint { up_to, contents })
 }
 
@@ -107,6 +110,9 @@ mod tests {
         let expected = Checkpoint { up_to: Sequence(9), contents: Bytes::from_static(b"core") };
         assert_eq!(decode(good.clone(), LogIdentity(5)), Ok(expected));
         assert!(decode(good.clone(), LogIdentity(6)).is_err(), "of another log");
+        let of_all = [&super::head(LogIdentity(5), Sequence(u64::MAX), 0)[..]].concat();
+        let of_all = [&of_all[..], &crc32c::crc32c(&of_all).to_le_bytes()].concat();
+        assert!(decode(of_all, LogIdentity(5)).is_err(), "of more records than there are");
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;

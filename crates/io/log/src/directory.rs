@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use forebay_wire::log_record::SEGMENTS_END;
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::fs::{fallocate, flock, fstat, fstatfs, fsync, mkdir, openat, renameat, rmdir, unlinkat};
 use rustix::io::Errno;
@@ -216,7 +217,7 @@ pub(crate) fn segment_name(number: u64) -> String {
 
 fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(SEGMENT)?.parse().ok()?;
-    (segment_name(number) == name).then_some(number)
+    (number < SEGMENTS_END && segment_name(number) == name).then_some(number)
 }
 
 #[cfg(test)]
@@ -227,6 +228,9 @@ mod tests {
     fn names_of_segments_are_their_numbers() {
         assert_eq!(segment_number(&segment_name(7)), Some(7));
         assert_eq!(segment_number("segment-000000000012"), Some(12));
+        assert_eq!(segment_number(&segment_name(SEGMENTS_END - 1)), Some(SEGMENTS_END - 1));
+        // One more would be the number of the next segment.
+        assert_eq!(segment_number("segment-18446744073709551615"), None);
         for strange in ["segment-12", "segment-+00000000012", "segment-", "head", "segment-000000000012.new"] {
             assert_eq!(segment_number(strange), None, "{strange}");
         }

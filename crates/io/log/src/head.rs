@@ -94,7 +94,8 @@ impl StoreHead {
             return Err(broken("its length is wrong"));
         }
         let segment_bytes = word(40);
-        if segment_bytes < limits::SEGMENT_BYTES_MIN || !segment_bytes.is_multiple_of(RECORD_ALIGN_BYTES) {
+        let is_possible = (limits::SEGMENT_BYTES_MIN..=limits::SEGMENT_BYTES).contains(&segment_bytes);
+        if !is_possible || !segment_bytes.is_multiple_of(RECORD_ALIGN_BYTES) {
             return Err(broken("its segments have an impossible size"));
         }
         let mut boot = [0; 16];
@@ -149,6 +150,7 @@ mod tests {
         };
         assert_eq!(changed(8, VERSION as u8 + 1), Err(HeadError::Version(VERSION + 1)));
         assert!(changed(10, 5).is_err() && changed(40, 1).is_err() && changed(42, 0).is_err());
+        assert!(changed(43, 4).is_err() && changed(43, 0xff).is_err());
         assert!(changed(56, 0xff).is_err() && changed(52, 5).is_err());
     }
 }

@@ -16,6 +16,7 @@ mod commit;
 mod descriptors;
 mod directory;
 mod error;
+pub mod exercise;
 mod head;
 pub mod limits;
 mod log;

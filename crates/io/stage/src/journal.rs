@@ -156,6 +156,11 @@ pub fn draft_path(copy: &Path) -> PathBuf {
     copy.with_file_name(draft_name(copy.file_name().unwrap_or_default(), ""))
 }
 
+/// Where its journal lies.
+pub fn journal_path(copy: &Path) -> PathBuf {
+    copy.with_file_name(draft_name(copy.file_name().unwrap_or_default(), SUMS))
+}
+
 /// The name of a link before it takes the place of a copy.
 pub fn link_name(copy: &OsStr) -> OsString {
     draft_name(copy, LINK)

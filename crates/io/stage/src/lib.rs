@@ -10,6 +10,7 @@
 
 mod copy;
 mod error;
+pub mod exercise;
 mod journal;
 pub mod limits;
 mod listing;

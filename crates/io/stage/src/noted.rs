@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
-const ATTRIBUTE: &str = "user.forebay.stage";
+/// Where it is noted.
+pub const ATTRIBUTE: &str = "user.forebay.stage";
 
 /// What tells a file's version from others of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

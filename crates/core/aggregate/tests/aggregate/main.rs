@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod corpora;
 mod plans;
 mod refusals;

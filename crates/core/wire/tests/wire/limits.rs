@@ -1,10 +1,13 @@
 //! A peer's offsets and lengths are those that a file or a record can have.
 
-use forebay_types::{Errno, FileId, LogPosition, NodeRank, OperationId, Timestamp};
+use forebay_types::{Attributes, Errno, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp};
 use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;
 use forebay_wire::message::{decode, encode};
-use forebay_wire::write::{BURST_ROOT, Caller, Change, CommitAt, Operation, Piece, Source, StepOutcome, WrittenExtent};
-use forebay_wire::write_message::{Contents, Question, Told, WriteMessage};
+use forebay_wire::write::{
+    BURST_ROOT, Caller, Change, CommitAt, Done, FileState, LockRequest, Operation, Piece, Place, Source, StepOutcome,
+    WrittenExtent,
+};
+use forebay_wire::write_message::{Changed, Contents, Question, Told, WriteMessage};
 use forebay_wire::{Envelope, Request};
 
 const FILE: FileId = FileId { creator: NodeRank(1), serial: 5 };
@@ -74,6 +77,52 @@ fn ranges_that_no_file_can_have_are_not_taken() {
     assert!(unlinked(max - 1, 1) && !unlinked(max, 1) && !unlinked(u64::MAX, 2));
     assert!(decode::<Vec<(u64, u64)>>(&encode(&vec![(0_u64, max)])).is_ok());
     assert!(decode::<Vec<(u64, u64)>>(&encode(&vec![(1_u64, max)])).is_err());
+}
+
+/// An inode number that was made of one overflowed.
+#[test]
+fn identities_that_no_inode_number_can_have_are_not_taken() {
+    let create = |creator, serial| Operation::Create {
+        place: Place { directory: BURST_ROOT, name: Name::new(b"a").unwrap() },
+        file: FileId { creator: NodeRank(creator), serial },
+        mode: 0o100_644,
+        rdev: 0,
+        target: vec![],
+        is_opened: false,
+        is_exclusive: false,
+    };
+    let is_taken = |creator, serial| decode::<Change>(&encode(&change(creator, create(creator, serial)))).is_ok();
+    assert!(is_taken(1, 1) && is_taken((1 << 20) - 1, (1 << 40) - 1));
+    assert!(!is_taken(1 << 20, 1) && !is_taken(1, 1 << 40) && !is_taken((1 << 24) - 1, (1 << 40) - 1));
+    let is_told = |creator, serial, size_bytes| {
+        let file = FileId { creator: NodeRank(creator), serial };
+        let state = FileState { file, attributes: Attributes { size_bytes, ..Attributes::default() }, version: 1 };
+        let changed = Changed { outcome: Ok(Done::File(state)), have: None, safe: None };
+        let told: Result<Told, Errno> = Ok(Told::State(state));
+        let told = decode::<Result<Told, Errno>>(&encode(&told)).is_ok();
+        assert_eq!(told, decode::<Changed>(&encode(&changed)).is_ok());
+        told
+    };
+    assert!(is_told(1, 1, 0) && is_told(0, 0, i64::MAX as u64));
+    assert!(!is_told(1 << 20, 1, 0) && !is_told(1, 1 << 40, 0) && !is_told(1, 1, 1 << 63));
+    assert!(change(1, create(1, 5)).may_come_from(NodeRank(1)));
+    assert!(!change(1, create(0, 5)).may_come_from(NodeRank(1)), "another node counts these");
+}
+
+/// What is left of a lock without such a range would be in two parts that overlap.
+#[test]
+fn locks_of_empty_ranges_are_not_taken() {
+    let request = |start, end| LockRequest { owner: 1, start, end, kind: None, pid: 1, is_flock: false };
+    let is_taken = |start, end| {
+        let request = request(start, end);
+        let question = Question::Lock { file: FILE, request };
+        let asked = WriteMessage::Question { caller: Caller::default(), question, is_leased: false };
+        let taken =
+            [is_heard(asked), is_heard(WriteMessage::Change(change(1, Operation::Lock { file: FILE, request })))];
+        assert_eq!(taken[0], taken[1]);
+        taken[0]
+    };
+    assert!(is_taken(0, u64::MAX) && is_taken(7, 7) && !is_taken(8, 7) && !is_taken(u64::MAX, 0));
 }
 
 #[test]

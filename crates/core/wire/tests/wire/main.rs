@@ -5,3 +5,4 @@
 mod corpora;
 mod limits;
 mod stripes;
+mod write_corpus;

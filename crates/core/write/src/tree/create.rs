@@ -1,7 +1,7 @@
 //! New names: files, directories, links.
 
 use forebay_types::{Attributes, Errno, FileId, Kind, NodeRank};
-use forebay_wire::write::{Caller, Change, Done, Operation, Place};
+use forebay_wire::write::{Caller, Change, Done, FILE_SERIALS, Operation, Place};
 
 use super::nodes::{BLOCK_BYTES, Contents, Directory, Node, inode_number};
 use super::permissions::{self, SET_GID};
@@ -99,7 +99,11 @@ impl Tree {
     /// A name that a node gives must be of its own count and new.
     fn check_new(&self, file: FileId) -> Result<(), Errno> {
         let is_root = file.creator == NodeRank(0) && file.serial == 0;
-        if is_root || file.serial >= 1 << 40 || self.nodes.contains_key(&file) { Err(Errno::EINVAL) } else { Ok(()) }
+        if is_root || file.serial >= FILE_SERIALS || self.nodes.contains_key(&file) {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds an entry, and counts what is a directory.

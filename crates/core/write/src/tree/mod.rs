@@ -23,6 +23,7 @@ mod remove;
 mod removed;
 mod rename;
 mod sent;
+mod sound;
 mod state;
 mod table;
 mod touched;

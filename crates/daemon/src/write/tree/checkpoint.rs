@@ -20,7 +20,7 @@ const KEPT_PART: u64 = 8;
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
 /// See the module.
-#[derive(Serialize, Deserialize, Default)]
+#[derive(PartialEq, Debug, Serialize, Deserialize, Default)]
 pub struct Checkpoint {
     /// Who owns the tree.
     pub owns: Owns,

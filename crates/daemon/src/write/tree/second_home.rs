@@ -34,7 +34,7 @@ const HANDED_WITHIN: Duration = Duration::from_secs(5);
 const ASKED_AT_ONCE: usize = 64;
 
 /// The tree as it is known here.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mirror {
     pub have: Have,
     pub tree: Tree,

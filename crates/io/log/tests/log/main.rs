@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod appends;
+mod corpora;
 mod crashes;
 mod failures;
 mod fixture;

@@ -1,0 +1,8 @@
+//! Whatever nodes ask the owner of a burst tree for, the tree stays one, and the same changes make the same one again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = forebay_write::exercise::apply(bytes);
+});
