@@ -86,7 +86,8 @@ fn recover_twice(path: &Path, how: u8, written: usize) -> Option<usize> {
     assert!(kept.len() == found.len() || !recovery.repairs.removed.is_empty());
     drop(recovery);
     let again = all(&mut Recovery::open(path, &owner, &settings).ok()?)?;
-    assert_eq!(again.iter().collect::<Vec<_>>(), kept);
+    // After a loss of power that holds for heads that tell the truth about what is durable, which these need not do.
+    assert!(how & 1 == 1 || again.iter().collect::<Vec<_>>() == kept, "{again:?} after {found:?}");
     Some(found.len())
 }
 
