@@ -112,7 +112,7 @@ fn identities_that_no_inode_number_can_have_are_not_taken() {
 /// What is left of a lock without such a range would be in two parts that overlap.
 #[test]
 fn locks_of_empty_ranges_are_not_taken() {
-    let request = |start, end| LockRequest { owner: 1, start, end, kind: None, pid: 1, is_flock: false };
+    let request = |start, end| LockRequest { owner: 1, start, end, kind: None, pid: 1, is_flock: false, handle: 0 };
     let is_taken = |start, end| {
         let request = request(start, end);
         let question = Question::Lock { file: FILE, request };
