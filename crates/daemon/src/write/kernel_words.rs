@@ -86,8 +86,7 @@ pub fn wanted(flags: u32) -> u32 {
 /// What the next daemon can know of an open file: the flags that matter, and which open of its mount it is. The kernel numbers requests over
 /// all daemons of a mount, and one that comes again has its number.
 pub fn handle(request: &Request<'_>, flags: u32) -> u64 {
-    // Requests have even numbers.
-    (request.id() / 2) << HANDLE_NUMBER_AT | u64::from(flags & HANDLE_FLAGS)
+    request.id() << HANDLE_NUMBER_AT | u64::from(flags & HANDLE_FLAGS)
 }
 
 /// Whether who opens a file with these flags may change it.
