@@ -15,7 +15,7 @@ sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
 sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
+.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -54,6 +54,11 @@ test-kernels: ## the static binary on other kernels under qemu, as root and as a
 	@echo 'Packages: installs qemu-system-x86, qemu-system-arm, cpio, xz-utils and what `make dist` names by apt-get where they are'
 	@echo 'missing; says so before it does; downloads kernels, busybox-static, fuse3 and libc6 of Debian into target/kernels/.'
 	@tests/kernels/run.sh
+
+test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory with its sources; needs root and half an hour)
+	@echo 'Packages: installs xfsprogs, fio, quota, acl, attr, bc, gawk, fuse3, python3 and what building xfstests needs by apt-get, and adds'
+	@echo 'the users fsgqa, 123456-fsgqa and fsgqa2, where they are missing; says so before it does.'
+	@tests/xfstests/run.sh "$(SOURCE)"
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
 	@echo 'Packages: installs fuse3, python3, gcc and libc6-dev by apt-get where they are missing, for BIG=1 also python3-venv,'

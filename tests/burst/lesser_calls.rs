@@ -18,12 +18,19 @@ def outcome(call, *words):
         return os.strerror(error.errno)
     return os.strerror(ctypes.get_errno())
 AT_FDCWD, RENAME_WHITEOUT, FIEMAP, COLLAPSE, INSERT = -100, 4, 0xC020660B, 0x08, 0x20
+FICLONE, GETFLAGS = 0x40049409, 0x80086601
 print(outcome(libc.renameat2, AT_FDCWD, b"f", AT_FDCWD, b"g", RENAME_WHITEOUT))
 print(outcome(fcntl.ioctl, f, FIEMAP, bytes(32)))
+other = os.open("other", os.O_CREAT | os.O_RDWR)
+print(outcome(fcntl.ioctl, other, FICLONE, f))
+print(outcome(fcntl.ioctl, f, GETFLAGS, bytes(8)))
+os.unlink("other")
 size = ctypes.c_long
 print(outcome(libc.fallocate, f, COLLAPSE, size(0), size(4096)))
 print(outcome(libc.fallocate, f, INSERT, size(0), size(4096)))
 print(os.popen("stat -c %W f").read().strip())
+flags = os.statvfs(".").f_flag
+print(bool(flags & os.ST_NODEV), bool(flags & os.ST_NOSUID))
 fcntl.flock(f, fcntl.LOCK_EX)
 fcntl.lockf(f, fcntl.LOCK_EX)
 print([line for line in open("/proc/locks") if f":{os.fstat(f).st_ino} " in line and f" {os.getpid()} " in line])
@@ -36,8 +43,20 @@ fn calls_that_do_less_say_so() {
     let bed = Bed::new();
     let said = bed.shell(&format!("python3 -c '{CALLS}'")).good().text();
     let unsupported = "Operation not supported";
-    let expected = ["Invalid argument", unsupported, unsupported, unsupported, "0", "[]", "16384 ['f']"]
-        .map(|line| format!("{line}\n"));
+    let unflagged = "Inappropriate ioctl for device";
+    let expected = [
+        "Invalid argument",
+        unsupported,
+        unsupported,
+        unflagged,
+        unsupported,
+        unsupported,
+        "0",
+        "True True",
+        "[]",
+        "16384 ['f']",
+    ]
+    .map(|line| format!("{line}\n"));
     assert_eq!(said, expected.concat());
     bed.job.down();
 }
