@@ -103,7 +103,10 @@ impl<'a> Script<'a> {
             6 | 7 => Operation::Rename { from: self.place(), to: self.place(), rule: self.rule() },
             8 => self.set_attributes(),
             9 => Operation::Open { file: self.file() },
-            10 => Operation::Close { file: self.file(), handle: u64::from(self.number() & 3) },
+            10 => {
+                let file = self.file();
+                Operation::Close { file, handle: file.serial & 3 }
+            }
             11 => Operation::CloseAll { node },
             12 | 13 => self.commit(node),
             14 => self.lock(node),
