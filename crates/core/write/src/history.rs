@@ -146,6 +146,11 @@ impl History {
         self.recent.note(change);
     }
 
+    /// The same where nobody follows: it is counted, and not kept.
+    pub fn count(&mut self) {
+        self.lineage.note();
+    }
+
     /// What the owner has.
     #[must_use]
     pub fn have(&self) -> Have {

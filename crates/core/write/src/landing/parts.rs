@@ -1,17 +1,19 @@
 //! The same in parts, as it travels with its tree.
 
+use std::ops::Range;
+
 use super::Landing;
 
 impl Landing {
-    /// What one part has (`Versioned::only`): the first one also has what is not in parts.
-    pub fn part(&self, part: usize) -> Self {
-        let rest = if part == 0 { self.not_in_parts() } else { Self::default() };
+    /// What some parts have (`Versioned::only`): the first one also has what is not in parts.
+    pub fn parts(&self, parts: Range<usize>) -> Self {
+        let rest = if parts.start == 0 { self.not_in_parts() } else { Self::default() };
         Self {
-            steps: self.steps.only(part),
-            names: self.names.only(part),
-            kinds: self.kinds.only(part),
-            backed: self.backed.only(part),
-            there: self.there.only(part),
+            steps: self.steps.only(parts.clone()),
+            names: self.names.only(parts.clone()),
+            kinds: self.kinds.only(parts.clone()),
+            backed: self.backed.only(parts.clone()),
+            there: self.there.only(parts),
             ..rest
         }
     }

@@ -44,6 +44,9 @@ impl Tree {
 
     /// Files that a directory has only there, as they were met, are forgotten. Directories stay: programs may be in them.
     pub(super) fn unlist(&mut self, directory: FileId) -> Result<Done, Refusal> {
+        self.directory(directory)?;
+        // The owner may have done with steps that bring nothing, which whoever follows the tree has not: both are as far now.
+        let _ = self.landing.turn();
         let forgotten: Vec<(Place, FileId)> = self.forgettable(directory)?.collect();
         if forgotten.is_empty() {
             return Ok(Done::Nothing);

@@ -15,7 +15,7 @@ impl Tree {
             return result.map_err(Refusal::Errno);
         }
         let outcome = self.carry_out(change, released);
-        self.nodes.settle();
+        self.nodes.settle(outcome.is_err());
         let result = match outcome {
             Ok(done) => Ok(done),
             Err(Refusal::Errno(errno)) => Err(errno),

@@ -9,15 +9,21 @@ impl Tree {
     #[must_use]
     pub fn parts(&self, first: usize, files_max: usize) -> (Self, Option<usize>) {
         let first = first.min(PARTS - 1);
-        let mut parts = self.part(first);
-        for next in first + 1..PARTS {
-            let part = self.part(next);
-            if parts.nodes.len() + part.nodes.len() > files_max {
-                return (parts, Some(next));
-            }
-            parts.absorb(part);
+        let mut files = 0;
+        let fits = |part: &usize| {
+            files += self.nodes.len_of(*part);
+            *part == first || files <= files_max
+        };
+        let end = first + (first..PARTS).take_while(fits).count();
+        let next = (end < PARTS).then_some(end);
+        if first > 0 {
+            let (nodes, landing) = (self.nodes.only(first..end), self.landing.parts(first..end));
+            let (results, locks, removed, lost) = Default::default();
+            return (Self { nodes, landing, results, locks, removed, lost, number: self.number }, next);
         }
-        (parts, None)
+        let mut parts = self.clone();
+        (parts.nodes, parts.landing) = (self.nodes.only(0..end), self.landing.parts(0..end));
+        (parts, next)
     }
 
     /// Adds parts that come after the first of all.
@@ -30,18 +36,5 @@ impl Tree {
     #[must_use]
     pub fn files(&self) -> usize {
         self.nodes.len()
-    }
-
-    fn part(&self, part: usize) -> Self {
-        let is_first = part == 0;
-        Self {
-            nodes: self.nodes.only(part),
-            landing: self.landing.part(part),
-            results: if is_first { self.results.clone() } else { Default::default() },
-            locks: if is_first { self.locks.clone() } else { Default::default() },
-            removed: if is_first { self.removed.clone() } else { Default::default() },
-            lost: if is_first { self.lost.clone() } else { Default::default() },
-            number: self.number,
-        }
     }
 }

@@ -4,6 +4,7 @@
 //! those there are: so the others are known by name.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use forebay_types::FileId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,6 +20,8 @@ pub struct Table {
     active: BTreeSet<FileId>,
     /// Given to be changed since `settle`.
     changed: Vec<FileId>,
+    /// Those of them that were as they were met.
+    was_as_met: Vec<FileId>,
 }
 
 impl Table {
@@ -36,8 +39,11 @@ impl Table {
 
     /// What is to be changed is not as the backing file system had it any more.
     pub fn get_mut(&mut self, file: &FileId) -> Option<&mut Node> {
-        let node = self.of_opener(file)?;
-        node.is_as_met = false;
+        let node = self.files.get_mut(file)?;
+        self.changed.push(*file);
+        if std::mem::take(&mut node.is_as_met) {
+            self.was_as_met.push(*file);
+        }
         Some(node)
     }
 
@@ -72,8 +78,13 @@ impl Table {
         all.filter_map(|file| Some((file, self.files.get(file)?))).filter(|(_, node)| node.is_active())
     }
 
-    /// An operation is over.
-    pub fn settle(&mut self) {
+    /// An operation is over. One that was refused has changed nothing: whoever follows the tree has not heard of it.
+    pub fn settle(&mut self, is_refused: bool) {
+        for file in std::mem::take(&mut self.was_as_met) {
+            if let Some(node) = self.files.get_mut(&file) {
+                node.is_as_met |= is_refused;
+            }
+        }
         for file in std::mem::take(&mut self.changed) {
             match self.files.get(&file).is_some_and(Node::is_active) {
                 true => self.active.insert(file),
@@ -82,9 +93,14 @@ impl Table {
         }
     }
 
-    /// What one part has, shared (`Versioned::only`).
-    pub fn only(&self, part: usize) -> Self {
-        Self::of(self.files.only(part))
+    /// How many files a part has.
+    pub fn len_of(&self, part: usize) -> usize {
+        self.files.len_of(part)
+    }
+
+    /// What some parts have, shared (`Versioned::only`).
+    pub fn only(&self, parts: Range<usize>) -> Self {
+        Self::of(self.files.only(parts))
     }
 
     /// Adds the files of another one.
@@ -96,7 +112,7 @@ impl Table {
 
     fn of(files: Versioned<FileId, Node>) -> Self {
         let active = files.iter().filter(|(_, node)| node.is_active()).map(|(file, _)| *file).collect();
-        Self { files, active, changed: vec![] }
+        Self { files, active, changed: vec![], was_as_met: vec![] }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_body::LiveBytes;
-use forebay_types::FileId;
+use forebay_types::{FileId, Map};
 
 /// What a file takes, bytes: measured for names of some ten bytes.
 const FILE_BYTES: u64 = 1300;
@@ -44,17 +44,19 @@ pub struct Forgetting {
 #[derive(Default)]
 struct State {
     /// Directories whose entries are known, each once, those looked at longest ago first.
-    listed: VecDeque<FileId>,
-    /// Those of them that were used since.
-    used: BTreeSet<FileId>,
+    order: VecDeque<FileId>,
+    /// Whether each of them was used since.
+    used: Map<FileId, bool>,
 }
 
 impl Forgetting {
     /// For a node with this budget, whose tree knows the entries of these directories.
     pub fn new(budget_bytes: u64, listed: impl Iterator<Item = FileId>) -> Self {
         let files_max = usize::try_from(budget_bytes / BUDGET_SHARE / FILE_BYTES).unwrap_or(usize::MAX);
-        let listed = listed.collect::<BTreeSet<_>>().into_iter().collect();
-        Self { files_max, state: Mutex::new(State { listed, used: BTreeSet::new() }) }
+        let forgetting = Self { files_max, state: Mutex::default() };
+        // In an order that is the same in each run.
+        listed.collect::<BTreeSet<_>>().into_iter().for_each(|directory| forgetting.add(directory, false));
+        forgetting
     }
 
     /// Whether so many files are too many.
@@ -64,22 +66,23 @@ impl Forgetting {
 
     /// The entries of a directory are known from now on.
     pub fn listed(&self, directory: FileId) {
-        let mut state = self.state();
-        state.listed.push_back(directory);
-        state.used.insert(directory);
+        self.add(directory, true);
     }
 
-    /// A directory was used whose entries are known.
+    /// A directory was used.
     pub fn used(&self, directory: FileId) {
-        self.state().used.insert(directory);
+        if let Some(used) = self.state().used.get_mut(&directory) {
+            *used = true;
+        }
     }
 
     /// The directory that is to be unlisted next; nothing where it was used since it was looked at last.
     pub fn next(&self) -> Option<FileId> {
         let mut state = self.state();
-        let directory = state.listed.pop_front()?;
-        if state.used.remove(&directory) {
-            state.listed.push_back(directory);
+        let directory = state.order.pop_front()?;
+        if state.used.remove(&directory) == Some(true) {
+            state.used.insert(directory, false);
+            state.order.push_back(directory);
             return None;
         }
         Some(directory)
@@ -87,7 +90,15 @@ impl Forgetting {
 
     /// All that is in that directory is needed.
     pub fn keep(&self, directory: FileId) {
-        self.state().listed.push_back(directory);
+        self.add(directory, false);
+    }
+
+    fn add(&self, directory: FileId, is_used: bool) {
+        let mut state = self.state();
+        // Two programs may have had it listed at once.
+        if state.used.insert(directory, is_used).is_none() {
+            state.order.push_back(directory);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +121,9 @@ mod tests {
         forgetting.used(id(1));
         assert_eq!([(); 4].map(|()| forgetting.next()), [None, Some(id(2)), None, Some(id(1))]);
         forgetting.keep(id(1));
-        assert_eq!([(); 3].map(|()| forgetting.next()), [Some(id(3)), Some(id(1)), None]);
+        forgetting.listed(id(1));
+        // What is not listed is not remembered.
+        forgetting.used(id(9));
+        assert_eq!([(); 3].map(|()| forgetting.next()), [Some(id(3)), None, Some(id(1))]);
     }
 }

@@ -425,10 +425,14 @@ impl Owner {
                 break;
             }
             let Some(directory) = self.forgetting.next() else { continue };
-            let can_be_unlisted = self.tree().can_be_unlisted(directory);
-            match can_be_unlisted {
-                true => drop(self.carry_out_own(Operation::Unlist { directory })?),
-                false => self.forgetting.keep(directory),
+            let (is_there, can_be_unlisted) = {
+                let tree = self.tree();
+                (tree.state(directory).is_ok(), tree.can_be_unlisted(directory))
+            };
+            if can_be_unlisted {
+                self.carry_out_own(Operation::Unlist { directory })?;
+            } else if is_there {
+                self.forgetting.keep(directory);
             }
         }
         self.footprint.set(files());

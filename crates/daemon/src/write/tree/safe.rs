@@ -70,6 +70,7 @@ impl Safe {
         (lineage, recent): (Lineage, Recent),
         has_second: bool,
     ) -> Self {
+        let recent = if has_second { recent } else { Recent::default() };
         Self {
             local: Arc::clone(local),
             nodes: Arc::clone(nodes),
@@ -89,8 +90,12 @@ impl Safe {
     /// A change was carried out. With what history, if anybody follows it. The tree is had.
     pub fn note(&self, change: &Change) -> Option<Have> {
         let mut history = self.all_history();
-        history.note(if self.has_second { encode(change) } else { vec![] });
-        self.has_second.then(|| history.have())
+        if !self.has_second {
+            history.count();
+            return None;
+        }
+        history.note(encode(change));
+        Some(history.have())
     }
 
     /// How many changes there are with the next one. The tree is had.

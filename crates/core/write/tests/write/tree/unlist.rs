@@ -8,14 +8,17 @@ use forebay_wire::write::{
     AdoptedEntry, BURST_ROOT, CommitAt, Done, LandedContents, LockKind, LockRequest, Operation, Place, RenameRule,
     StepOutcome, WrittenExtent,
 };
-use forebay_write::{Action, Refusal, Tree, Turn};
+use forebay_write::{Action, Refusal, Released, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::tree::support::{Asked, ROOT, backed, create, id, in_root, within};
 
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
-const NAMES: u8 = 5;
+
+/// Files of each directory at first, and names that events choose from.
+const FILES: u8 = 5;
+const NAMES: u8 = 8;
 
 /// Something that programs or the tier do, by names: each tree calls files differently.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,8 @@ enum Event {
     RemoveDirectory(Named),
     Rename(Named, Named, RenameRule),
     Write(Named),
+    /// A commit that is refused.
+    WriteForAnother(Named),
     Open(Named),
     /// The one that was opened first.
     Close,
@@ -43,6 +48,8 @@ type There = (Kind, u64);
 /// A tree over a backing file system of its own.
 struct World {
     asked: Asked,
+    /// The same tree at its second home.
+    follower: Tree,
     there: BTreeMap<Place, There>,
     /// Which write made which contents of a file.
     written: BTreeMap<(FileId, u64), u64>,
@@ -56,12 +63,13 @@ impl World {
     fn new(forgets: bool) -> Self {
         let root = Attributes { mode: DIRECTORY, nlink: 2, ..Attributes::default() };
         let asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
+        let follower = asked.tree.clone();
         let there = [("0", Kind::Directory), ("1", Kind::Directory), ("2", Kind::File)];
         let there = there.into_iter().map(|(name, kind)| (in_root(name), (kind, 0))).collect();
-        let mut world = Self { asked, there, written: BTreeMap::new(), open: vec![], serials: 0, forgets };
+        let mut world = Self { asked, follower, there, written: BTreeMap::new(), open: vec![], serials: 0, forgets };
         let directories: Vec<FileId> = ["0", "1"].map(|name| world.find(&in_root(name)).unwrap()).into();
         for directory in directories {
-            world.there.extend((0..NAMES).map(|name| (within(directory, &name.to_string()), (Kind::File, 0))));
+            world.there.extend((0..FILES).map(|name| (within(directory, &name.to_string()), (Kind::File, 0))));
         }
         world
     }
@@ -71,10 +79,20 @@ impl World {
         self.serials
     }
 
+    /// What is carried out is carried out again by who follows, who does not see what is refused, nor when the owner looks what is to land.
+    fn carry_out(&mut self, operation: Operation) -> Result<Done, Refusal> {
+        let done = self.asked.ask(&ROOT, operation);
+        if done.is_ok() {
+            let change = self.asked.changes.last().unwrap();
+            assert_eq!(self.follower.apply(change, &mut Released::default()), done, "{change:?}");
+        }
+        done
+    }
+
     /// As the owner does: a directory is adopted when it must be.
     fn ask(&mut self, operation: Operation) -> Result<Done, Errno> {
         loop {
-            match self.asked.ask(&ROOT, operation.clone()) {
+            match self.carry_out(operation.clone()) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory),
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(done) => return Ok(done),
@@ -109,7 +127,7 @@ impl World {
             });
             self.written.insert((file, 1), written);
         }
-        self.asked.ask(&ROOT, Operation::Adopt { directory, entries, is_last: true }).unwrap();
+        self.carry_out(Operation::Adopt { directory, entries, is_last: true }).unwrap();
     }
 
     fn place(&mut self, (directory, name): Named) -> Result<Place, Errno> {
@@ -145,6 +163,13 @@ impl World {
                 self.written.insert((file, state.version), number);
                 Ok(())
             }
+            Event::WriteForAnother(named) => {
+                let place = self.place(named)?;
+                let file = self.find(&place)?;
+                let position = forebay_types::LogPosition { segment: 1, offset: 0 };
+                let extents = vec![WrittenExtent { offset: 0, len: 1, node: NodeRank(1), position, skip: 0 }];
+                self.ask(Operation::Commit { file, extents, at: CommitAt::Start }).map(drop)
+            }
             Event::Open(named) => {
                 let place = self.place(named)?;
                 let file = self.find(&place)?;
@@ -165,7 +190,7 @@ impl World {
                 let known = in_root(&directory.to_string());
                 let directory = if directory == 9 { BURST_ROOT } else { self.find(&known).unwrap_or(BURST_ROOT) };
                 if self.forgets {
-                    let _ = self.asked.ask(&ROOT, Operation::Unlist { directory });
+                    let _ = self.carry_out(Operation::Unlist { directory });
                 }
                 assert!(self.open.iter().all(|file| self.asked.tree.state(*file).is_ok()), "an open file is forgotten");
                 Ok(())
@@ -187,7 +212,7 @@ impl World {
             if !is_over {
                 self.follow(action);
             }
-            self.asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+            self.carry_out(Operation::Landed { step, outcome }).unwrap();
         }
     }
 
@@ -211,6 +236,17 @@ impl World {
             }
             Action::Remove { place, .. } => drop(self.there.remove(&place).expect("what is removed is there")),
             Action::SetAttributes { .. } | Action::Discard { .. } => {}
+        }
+    }
+
+    /// Owner and second home call the same files the same.
+    fn assert_followed(&self) {
+        let mut todo = vec![BURST_ROOT];
+        while let Some(directory) = todo.pop() {
+            let listed = self.asked.tree.list(directory, None, usize::MAX);
+            assert_eq!(self.follower.list(directory, None, usize::MAX), listed, "{directory}");
+            let directories = listed.unwrap_or_default().into_iter().map(|entry| entry.state);
+            todo.extend(directories.filter(|state| state.attributes.kind() == Kind::Directory).map(|state| state.file));
         }
     }
 
@@ -250,6 +286,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => named().prop_map(Event::RemoveDirectory),
         4 => (named(), named(), rule).prop_map(|(from, to, rule)| Event::Rename(from, to, rule)),
         3 => named().prop_map(Event::Write),
+        2 => named().prop_map(Event::WriteForAnother),
         2 => named().prop_map(Event::Open),
         2 => Just(Event::Close),
         4 => (1..6_usize).prop_map(Event::Land),
@@ -265,6 +302,7 @@ proptest! {
         for (number, event) in (1..).zip(events) {
             let (came, same) = (one.take(event, number), other.take(event, number));
             prop_assert_eq!(came, same, "{:?}", event);
+            one.assert_followed();
         }
         prop_assert_eq!(one.seen(), other.seen());
         for world in [&mut one, &mut other] {
@@ -283,7 +321,7 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     let mut world = World::new(true);
     let directory = world.find(&in_root("0")).unwrap();
     let files: Vec<FileId> =
-        (0..NAMES).map(|name| world.find(&within(directory, &name.to_string())).unwrap()).collect();
+        (0..FILES).map(|name| world.find(&within(directory, &name.to_string())).unwrap()).collect();
     world.take(Event::Write((Some(0), 0)), 7).unwrap();
     world.take(Event::Open((Some(0), 1)), 8).unwrap();
     let request =
@@ -295,7 +333,7 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     let is_there: Vec<bool> = files.iter().map(|file| world.asked.tree.state(*file).is_ok()).collect();
     assert_eq!((is_there, before - world.asked.tree.files()), (vec![true, true, true, false, false], 2));
     assert_eq!(world.asked.tree.list(directory, None, 1), Err(Refusal::Unlisted(directory)));
-    assert_eq!(world.seen().len(), 3 + 2 * usize::from(NAMES));
+    assert_eq!(world.seen().len(), 3 + 2 * usize::from(FILES));
     assert_eq!(world.find(&within(directory, "0")), Ok(files[0]));
     // A name that is still to go there is not met again.
     world.take(Event::Unlink((Some(0), 3)), 9).unwrap();
@@ -303,5 +341,5 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     assert!(world.asked.tree.list(directory, None, 1).is_ok());
     world.land(usize::MAX);
     world.asked.ask(&ROOT, Operation::Unlist { directory }).unwrap();
-    assert_eq!(world.seen().len(), 2 + 2 * usize::from(NAMES));
+    assert_eq!(world.seen().len(), 2 + 2 * usize::from(FILES));
 }
