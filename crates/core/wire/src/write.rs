@@ -272,6 +272,13 @@ pub enum Operation {
         /// Which, from the file's beginning, `VERIFIED_MAX` at most; none when its sending begins.
         stripes: Vec<u64>,
     },
+    /// A file is changed without a byte of it, and is at least so long afterwards: nothing is cut that others have written meanwhile.
+    Allocate {
+        /// The file.
+        file: FileId,
+        /// Bytes.
+        least_bytes: u64,
+    },
 }
 
 /// What was done for a step on the backing file system.

@@ -18,6 +18,7 @@ impl Operation {
             Self::CreateUnnamed { file, .. } => is_identity(*file),
             Self::Create { file, target, .. } => is_identity(*file) && target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => are_extents(extents),
+            Self::Allocate { least_bytes, .. } => is_in_file(0, *least_bytes),
             Self::Lock { request, .. } => request.is_within_limits(),
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
             Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
@@ -67,6 +68,7 @@ impl Operation {
             | Self::RemoveDirectory { .. }
             | Self::Rename { .. }
             | Self::SetAttributes { .. }
+            | Self::Allocate { .. }
             | Self::Open { .. }
             | Self::Close { .. }
             | Self::CloseAll { .. }

@@ -343,7 +343,9 @@ impl Known {
             }
             Operation::Create { place, .. } => files.push(place.directory),
             Operation::Link { file, place } => files.extend([*file, place.directory]),
-            Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => files.push(*file),
+            Operation::SetAttributes { file, .. }
+            | Operation::Commit { file, .. }
+            | Operation::Allocate { file, .. } => files.push(*file),
             _ => {}
         }
         (files, is_blind)

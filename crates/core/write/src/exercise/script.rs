@@ -12,7 +12,7 @@ use forebay_wire::write::{
 use crate::hold;
 
 /// Kinds of operations that have a spelling of their own.
-const KINDS: u8 = 28;
+const KINDS: u8 = 29;
 
 /// Numbers at which something may go wrong.
 const NUMBERS: [u64; 12] = [
@@ -189,6 +189,7 @@ impl<'a> Script<'a> {
             }
             24 => self.moved(),
             26 => Operation::Unlist { directory: self.file() },
+            28 => Operation::Allocate { file: self.file(), least_bytes: self.large() },
             27 => {
                 let (directory, file, how) = (self.file(), self.file(), self.number());
                 Operation::CreateUnnamed { directory, file, mode: 0o100_644, may_be_named: how & 1 == 0 }

@@ -42,6 +42,7 @@ impl Tree {
             Operation::Lock { file, request } => self.lock(change, *file, request),
             Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
+            Operation::Allocate { file, least_bytes } => self.allocate(change, *file, *least_bytes),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Unlist { directory } => self.unlist(*directory),
             Operation::Publish { file } => self.publish_now(*file),

@@ -107,6 +107,27 @@ impl Tree {
         Ok(Done::File(self.state(file)?))
     }
 
+    /// A file is changed, and grows if it is shorter.
+    pub(super) fn allocate(&mut self, change: &Change, file: FileId, least_bytes: u64) -> Result<Done, Refusal> {
+        if !matches!(self.node(file)?.contents, Contents::File(_)) {
+            return Err(Errno::EINVAL.into());
+        }
+        if least_bytes > limits::FILE_BYTES_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        if self.locks.refuses(change.id.node, file) {
+            return Err(hold::REFUSED.into());
+        }
+        let node = self.node_mut(file)?;
+        node.attributes.size_bytes = node.attributes.size_bytes.max(least_bytes);
+        node.contents_changed(change.now);
+        if change.caller.uid != 0 {
+            node.attributes.mode = permissions::without_lent_rights(&node.attributes);
+        }
+        self.publish_if_closed(file);
+        Ok(Done::File(self.state(file)?))
+    }
+
     pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {
         let is_lost = self.is_lost(file);
         let node = self.node_mut(file)?;

@@ -16,7 +16,9 @@ impl Tree {
             Operation::Link { file, place } => vec![*file, place.directory],
             Operation::Unlink { place } | Operation::RemoveDirectory { place } => self.named_by(place).collect(),
             Operation::Rename { from, to, .. } => self.named_by(from).chain(self.named_by(to)).collect(),
-            Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => vec![*file],
+            Operation::SetAttributes { file, .. }
+            | Operation::Commit { file, .. }
+            | Operation::Allocate { file, .. } => vec![*file],
             Operation::Adopt { directory, .. } => vec![*directory],
             Operation::Unlist { directory } => self.within(*directory),
             Operation::Open { .. }

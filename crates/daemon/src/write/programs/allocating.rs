@@ -8,20 +8,11 @@ use forebay_types::{Errno, FileSystem};
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
-/// What becomes of the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Allocation {
-    /// It gets a size, bytes.
-    Grows(u64),
-    /// It is as long as before, and was changed.
-    Stays,
-}
-
-/// For a range of a file of `size_bytes` that lands on `there`.
+/// How long a file of `size_bytes`, which lands on `there`, is at least after a range of it was allocated, bytes.
 ///
 /// # Errors
-/// ENOSPC, EFBIG; EOPNOTSUPP for other modes.
-pub fn plan(mode: u32, range: Range<u64>, size_bytes: u64, there: &FileSystem) -> Result<Allocation, Errno> {
+/// ENOSPC; EOPNOTSUPP for other modes.
+pub fn least_bytes(mode: u32, range: Range<u64>, size_bytes: u64, there: &FileSystem) -> Result<u64, Errno> {
     if mode & !KEEP_SIZE != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -29,7 +20,7 @@ pub fn plan(mode: u32, range: Range<u64>, size_bytes: u64, there: &FileSystem) -
     if range.end.saturating_sub(size_bytes.max(range.start)) > room_bytes {
         return Err(Errno::ENOSPC);
     }
-    Ok(if mode == 0 && range.end > size_bytes { Allocation::Grows(range.end) } else { Allocation::Stays })
+    Ok(if mode == KEEP_SIZE { 0 } else { range.end })
 }
 
 #[cfg(test)]
@@ -39,12 +30,11 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let there = FileSystem { blocks_available: 10, fragment_bytes: 1000, ..FileSystem::default() };
-        let plan = |mode, range, size| plan(mode, range, size, &there);
-        assert_eq!(plan(0, 0..10_000, 0), Ok(Allocation::Grows(10_000)));
-        assert_eq!(plan(KEEP_SIZE, 0..10_000, 0), Ok(Allocation::Stays));
-        assert_eq!(plan(0, 500..900, 1000), Ok(Allocation::Stays));
+        let plan = |mode, range, size| least_bytes(mode, range, size, &there);
+        assert_eq!(plan(0, 0..10_000, 0), Ok(10_000));
+        assert_eq!(plan(KEEP_SIZE, 0..10_000, 0), Ok(0));
         assert_eq!([0, KEEP_SIZE].map(|mode| plan(mode, 0..10_001, 0)), [Err(Errno::ENOSPC); 2]);
-        assert_eq!(plan(0, 0..20_000, 15_000), Ok(Allocation::Grows(20_000)), "it has the rest");
+        assert_eq!(plan(0, 0..20_000, 15_000), Ok(20_000), "it has the rest");
         assert_eq!(plan(2, 0..1, 1), Err(Errno::EOPNOTSUPP));
     }
 }

@@ -11,7 +11,7 @@ use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operati
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
-use super::allocating::{self, Allocation};
+use super::allocating::least_bytes;
 use super::by_number::{find_by_number, is_by_number};
 use super::committing::Committing;
 use super::creating::{named, open_found, unnamed};
@@ -472,17 +472,13 @@ impl Kernel {
         let (file, end) = (file_of(request.node), offset.checked_add(len).ok_or(Errno::EFBIG)?);
         self.committing.commit(file)?;
         let size_bytes = self.state(file)?.attributes.size_bytes;
-        match allocating::plan(mode, offset..end, size_bytes, &self.reader.tree.file_system()?)? {
-            Allocation::Grows(size_bytes) => {
-                let new = NewAttributes { size_bytes: Some(size_bytes), handle: Some(0), ..NewAttributes::default() };
-                self.set_attributes(request, &new).map(drop)
-            }
-            Allocation::Stays => {
-                let nothing = Operation::Commit { file, extents: vec![], at: CommitAt::Start };
-                let Done::File(state) = self.carry_out(request, nothing)? else { return Err(Errno::EIO) };
+        let least_bytes = least_bytes(mode, offset..end, size_bytes, &self.reader.tree.file_system()?)?;
+        match self.carry_out(request, Operation::Allocate { file, least_bytes })? {
+            Done::File(state) => {
                 self.files.find(file).into_iter().for_each(|open| open.set_mode(state.attributes.mode));
                 Ok(())
             }
+            Done::Nothing => Err(Errno::EIO),
         }
     }
 }

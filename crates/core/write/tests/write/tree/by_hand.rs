@@ -289,6 +289,21 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
 }
 
 #[test]
+fn who_allocates_cuts_nothing_off_that_was_written_meanwhile() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
+    let allocate = |asked: &mut Asked, least_bytes| {
+        file(asked.ask(&ROOT, Operation::Allocate { file: id(1), least_bytes }).unwrap()).attributes.size_bytes
+    };
+    assert_eq!(allocate(&mut asked, 100), 100);
+    let commit = Operation::Commit { file: id(1), extents: vec![extent(0, 400, 100, 1)], at: CommitAt::Start };
+    asked.ask(&ROOT, commit).unwrap();
+    assert_eq!([200, 0].map(|least_bytes| allocate(&mut asked, least_bytes)), [500, 500]);
+    let pieces = asked.tree.pieces(id(1), 0..1000).unwrap();
+    assert_eq!(pieces.last().map(|piece| (piece.offset, piece.len)), Some((400, 100)));
+}
+
+#[test]
 fn mode_bits_decide_who_may_what() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("open"), 1, 0o041_777).unwrap();
