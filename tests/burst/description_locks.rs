@@ -116,7 +116,7 @@ fn a_lock_of_a_process_ends_with_any_of_its_descriptors_and_with_no_other_proces
     bed.job.down();
 }
 
-/// What is locked anew through a descriptor stays when the one through which it was locked before is closed at last.
+/// A range that is locked anew through a descriptor stays locked when the descriptor of before is closed at last.
 #[test]
 fn a_lock_that_was_set_again_elsewhere_stays() {
     require!(Fuse, Root, Command("python3"));

@@ -10,7 +10,7 @@ use crate::bed::{Bed, arguments};
 use crate::salvage::wait_for_second_home;
 use crate::takeover::lose_the_owner;
 
-/// What the owner's log says when it sends the tree, in place of changes.
+/// Words of the owner's log when it sends the tree, in place of changes.
 const WHOLE_TREE: &str = "gets the whole tree";
 
 fn trees_sent(bed: &Bed) -> usize {

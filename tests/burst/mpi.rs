@@ -43,7 +43,7 @@ impl Ranks {
         Self { bed: Bed::of(NODES), bench }
     }
 
-    /// What a program does with a file, its ranks on all nodes.
+    /// A program's run on a file, its ranks on all nodes.
     fn on_nodes(&self, way: &Way<'_>, program: &Path, name: &str, words: &[&str]) -> Finished {
         let all: Vec<String> = (0..NODES).map(|node| self.bed.mount_of(node).display().to_string()).collect();
         let pattern = all[0].replace("mounts/0/", "mounts/%s/");

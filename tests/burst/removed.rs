@@ -10,7 +10,7 @@ use crate::calls::Calls;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is the matter with a removed directory: through a descriptor `d`, and for a program that works in it.
+/// Calls on a removed directory: through a descriptor `d`, and by a program that works in it.
 const SEEN: [(&str, &str); 10] = [
     ("os.fstat(d).st_nlink", "0"),
     ("os.listdir(d)", "[]"),

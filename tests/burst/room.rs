@@ -1,4 +1,4 @@
-//! What `stat` and `fallocate` say of room.
+//! Room, as `stat` and `fallocate` tell of it.
 
 use std::os::unix::fs::MetadataExt as _;
 

@@ -44,7 +44,7 @@ pub struct BurstMount {
 }
 
 impl BurstMount {
-    /// What its keeper is told, in a job of so many nodes.
+    /// The keeper's part of it, in a job of so many nodes.
     pub fn paths(&self, nodes: usize) -> BurstPaths {
         let BurstOptions { dir, backing, .. } = &self.options;
         let prefix = |path: &ViewPath| PathBuf::from(OsStr::from_bytes(path.as_bytes()));

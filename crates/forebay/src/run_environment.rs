@@ -1,4 +1,4 @@
-//! What programs of `run` find in their environment because of the burst tier.
+//! Variables that programs of `run` find because of the burst tier.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,7 +7,7 @@ use forebay_keeper::own_paths::BurstPlaces;
 /// Where the burst mount is.
 const BURST: &str = "FOREBAY_BURST";
 
-/// What has MPI libraries lock what they read and write. What a program wrote to the burst tier is seen on other nodes when it gives a lock
+/// Variables that have MPI libraries lock what they read and write. Bytes on the burst tier are seen on other nodes when their writer gives a lock
 /// back, and MPI programs rely on a barrier alone, or on less.
 const MPI_LOCKS: [(&str, &str); 2] = [
     // ROMIO, in MPICH and what is made from it, and in Open MPI: as on NFS, whose clients cache too.

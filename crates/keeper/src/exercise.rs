@@ -25,7 +25,7 @@ pub fn read_packet(bytes: &[u8]) -> usize {
     kinds.iter().filter(|is_one| is_one(bytes)).count()
 }
 
-/// What a daemon has gathered is not compared: a number may have another last digit when it is read again.
+/// Reports that a daemon has gathered are not compared: a number may have another last digit when it is read again.
 fn is_read_again(bytes: &[u8]) -> bool {
     let Ok(message) = packets::read::<ToKeeper>(bytes) else { return false };
     assert!(packets::read::<ToKeeper>(&serde_json::to_vec(&message).unwrap_or_default()).is_ok());

@@ -148,7 +148,7 @@ impl Bed {
         status["nodes"][0]["burst"]["second_home_behind"].as_u64()
     }
 
-    /// What `status` says even where a daemon does not answer.
+    /// The answer of `status`, also where a daemon does not answer.
     fn status_in_part(&self) -> Option<String> {
         let ended = Command::new(&self.binary).args(["status", "--json", "--job", &self.job]).output().ok()?;
         String::from_utf8(ended.stdout).ok()

@@ -1,4 +1,4 @@
-//! What programs notice of a large tree: when the daemon of its owner dies, and when its second home has fallen far behind.
+//! Effects of a large tree on programs: when the daemon of its owner dies, and when its second home has fallen far behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

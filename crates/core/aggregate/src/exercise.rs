@@ -42,7 +42,7 @@ pub fn plan(description: CaseDescription) -> bool {
 }
 
 fn is_small(topology: &TopologyDescription) -> bool {
-    // What overflows is refused, which is to be seen.
+    // A number that overflows is refused, which is to be seen.
     let product = |mut counts: Box<dyn Iterator<Item = usize> + '_>| {
         counts.try_fold(1_usize, usize::checked_mul).is_none_or(|count| count <= PLACES_MAX)
     };

@@ -17,7 +17,7 @@ use crate::{Envelope, Message};
 /// Decodes bytes, checks what must hold then, and tells whether they were well formed.
 pub type Exercise = fn(&[u8]) -> bool;
 
-/// Everything that travels, by its name.
+/// All messages, by their names.
 pub const WRITE_KINDS: [(&str, Exercise); 15] = [
     ("request", request),
     ("change", change),

@@ -1,4 +1,4 @@
-//! Who owns a burst tree, what others know of its history, and how another node comes to own it.
+//! Ownership of a burst tree: its owner, the history that others know, and how another node comes to own it.
 
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::write::Change;
 /// Changes that a node keeps until the tree's second home has them.
 pub const UNCONFIRMED_MAX: usize = 1 << 10;
 
-/// Who owns a tree.
+/// The owner of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Owns {
     /// Owners of the tree before it.
@@ -18,7 +18,7 @@ pub struct Owns {
     pub node: NodeRank,
 }
 
-/// What the owner tells the council.
+/// The owner's message to the council.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Renewal {
     /// The owner.
@@ -31,7 +31,7 @@ pub struct Renewal {
     pub is_followed: bool,
 }
 
-/// Somebody who would own the tree.
+/// A node that would own the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Bid {
     /// As its owner.
@@ -42,7 +42,7 @@ pub struct Bid {
     pub is_trial: bool,
 }
 
-/// What becomes of a bid.
+/// The fate of a bid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Verdict {
     /// The node votes for it.
@@ -55,7 +55,7 @@ pub enum Verdict {
     Newer(Owns),
 }
 
-/// What a node hands to the tree's next owner, `UNCONFIRMED_MAX` at most.
+/// Changes that a node hands to the tree's next owner, `UNCONFIRMED_MAX` at most.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handed(pub Vec<(Have, Change)>);
 
@@ -68,19 +68,19 @@ pub struct Have {
     pub count: u64,
 }
 
-/// What the second home of the tree is told.
+/// The owner's answer to the tree's second home.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Followed {
     /// Changes that were carried out after those which it has.
     Changes {
-        /// What it has with them.
+        /// Its history with them.
         have: Have,
         /// In their order, encoded; none when nothing happened for a time.
         changes: Vec<Vec<u8>>,
     },
     /// Parts of the tree itself: what it has is too old, or of another tree.
     Parts {
-        /// What the tree is made of.
+        /// The history that made the tree.
         have: Have,
         /// The first of these parts.
         first: u32,
@@ -89,7 +89,7 @@ pub enum Followed {
         /// Encoded by the write core.
         tree: Vec<u8>,
     },
-    /// Nothing for now: all is being told to somebody else, or this node does not own the tree any more.
+    /// No answer for now: another question is being answered, or this node does not own the tree any more.
     NotNow,
 }
 

@@ -139,7 +139,7 @@ pub enum Operation {
         /// Whether a `Link` may give it a name.
         may_be_named: bool,
     },
-    /// What a program opened once is closed, and so are locks that were set through that open.
+    /// An open of a program is closed, and locks that were set through it end.
     Close {
         /// The file.
         file: FileId,

@@ -75,7 +75,7 @@ fn empty(is_backed: bool) -> Tree {
     Tree::new(Attributes { mode: 0o040_777, nlink: 2, ..Attributes::default() }, is_backed, 1)
 }
 
-/// What the owner says of a step is mostly of the one whose turn it is, and of the contents that are there.
+/// The owner's word about a step is mostly about the one whose turn it is, and about the contents that are there.
 fn aim(change: &mut Change, tree: &Tree) {
     match &mut change.operation {
         Operation::Landed { step, outcome } if *step < 8 => {
@@ -107,7 +107,7 @@ fn again(outcomes: &[(Change, Result<Done, Refusal>)], is_backed: bool) -> (Tree
     (tree, released)
 }
 
-/// Everything that a tree is asked without being changed.
+/// All questions to a tree that do not change it.
 fn ask(tree: &Tree) {
     let files: Vec<FileId> = tree.all_files().collect();
     for file in &files {

@@ -123,7 +123,7 @@ pub enum Sent {
     Nothing,
     /// These come next.
     Changes {
-        /// What it has with them.
+        /// Its history with them.
         have: Have,
         /// Encoded; none where it only hears of a new line.
         changes: Vec<Vec<u8>>,

@@ -120,7 +120,7 @@ impl<K: Ord + Spread + Clone, V: Clone> Versioned<K, V> {
         self.parts[part].len()
     }
 
-    /// What some parts have, shared.
+    /// The entries of some parts, shared.
     pub fn only(&self, parts: Range<usize>) -> Self {
         let mut only = Self::default();
         for part in parts {

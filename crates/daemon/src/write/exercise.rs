@@ -16,7 +16,7 @@ use super::tree::checkpoint::Checkpoint;
 /// Records of one log.
 const RECORDS_MAX: usize = 300;
 
-/// What a record that is no note is told by: the first byte before it.
+/// The first byte before a record that is no note.
 const WRITTEN: u8 = 0xf0;
 const WRITTEN_FIELDS: usize = 18;
 

@@ -411,7 +411,7 @@ impl Pending {
     pub fn attributes(&self, committed: &Attributes) -> Attributes {
         let Some(written_at) = self.written_at else { return *committed };
         let size_bytes = committed.size_bytes.max(self.end);
-        // What lies over what is committed is counted twice until it is committed, too.
+        // Bytes over committed ones are counted twice until they are committed, too.
         let blocks = (committed.blocks + blocks_of(self.bytes)).min(blocks_of(size_bytes).max(committed.blocks));
         Attributes { size_bytes, blocks, mtime: written_at, ctime: written_at, ..*committed }
     }

@@ -83,7 +83,7 @@ pub fn wanted(flags: u32) -> u32 {
     access | if flags & O_TRUNC != 0 { WRITE } else { 0 }
 }
 
-/// What the next daemon can know of an open file: the flags that matter, and which open of its mount it is. The kernel numbers requests over
+/// The next daemon's knowledge of an open file: the flags that matter, and which open of its mount it is. The kernel numbers requests over
 /// all daemons of a mount, and one that comes again has its number.
 pub fn handle(request: &Request<'_>, flags: u32) -> u64 {
     request.id() << HANDLE_NUMBER_AT | u64::from(flags & HANDLE_FLAGS)

@@ -230,7 +230,7 @@ impl Found {
                 let mirror =
                     self.mirror.take().context("the tree that this node took over is missing from its store")?;
                 self.tree = Some(mirror.tree);
-                // Nobody else has followed what was added to it since.
+                // No other node has followed what was added to it since.
                 (self.lineage, self.recent) = Default::default();
             }
             false => self.tree = None,
@@ -246,7 +246,7 @@ impl Found {
         }
     }
 
-    /// What lacks a change is not known: its next owner would not notice.
+    /// A mirror that lacks a change is dropped: its next owner would not notice.
     fn follow(&mut self, count: u64, change: &Change) {
         let Some(mirror) = &mut self.mirror else { return };
         if count == mirror.have.count + 1 {

@@ -203,7 +203,7 @@ impl Segment {
     }
 }
 
-/// What is left of the bytes.
+/// The rest of the bytes.
 struct Script<'a> {
     bytes: &'a [u8],
 }

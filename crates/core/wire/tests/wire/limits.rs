@@ -109,7 +109,7 @@ fn identities_that_no_inode_number_can_have_are_not_taken() {
     assert!(!change(1, create(0, 5)).may_come_from(NodeRank(1)), "another node counts these");
 }
 
-/// What is left of a lock without such a range would be in two parts that overlap.
+/// The rest of a lock without such a range would be in two parts that overlap.
 #[test]
 fn locks_of_empty_ranges_are_not_taken() {
     let request = |start, end| LockRequest { owner: 1, start, end, kind: None, pid: 1, is_flock: false, handle: 0 };

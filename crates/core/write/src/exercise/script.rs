@@ -30,7 +30,7 @@ const NUMBERS: [u64; 12] = [
     1 << 20,
 ];
 
-/// What is left of it.
+/// The rest of it.
 pub struct Script<'a> {
     bytes: &'a [u8],
     /// The newest operation of the session that has most.

@@ -1,4 +1,4 @@
-//! What is only there, and can be forgotten.
+//! Files that are only there, and can be forgotten.
 
 use forebay_types::FileId;
 use forebay_wire::write::Place;
@@ -16,7 +16,7 @@ impl Landing {
             && !self.drafts.contains_key(&file)
     }
 
-    /// Nothing is known any more of a file that has this place alone.
+    /// A file that has this place alone is not known any more.
     pub fn forget(&mut self, file: FileId, place: &Place) {
         self.there.remove(place);
         self.names.remove(&file);

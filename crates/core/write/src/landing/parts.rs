@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Landing;
 
 impl Landing {
-    /// What some parts have (`Versioned::only`): the first one also has what is not in parts.
+    /// The contents of some parts (`Versioned::only`): the first one also has what is not in parts.
     pub fn parts(&self, parts: Range<usize>) -> Self {
         let rest = if parts.start == 0 { self.not_in_parts() } else { Self::default() };
         Self {

@@ -1,4 +1,4 @@
-//! What happened, as the backing file system is to follow it.
+//! Events of the tree, as the backing file system is to follow them.
 
 use forebay_types::{FileId, Kind};
 use forebay_wire::write::{Place, RenameRule};

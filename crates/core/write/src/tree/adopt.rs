@@ -1,4 +1,4 @@
-//! What is there on the backing file system already. A tree is as large as the backing file system would have it, and memory is not: what
+//! Files that are there on the backing file system already. A tree is as large as the backing file system would have it, and memory is not: what
 //! is only there, as it was met, can be forgotten and adopted again.
 
 use forebay_types::{Attributes, Backed, FileId, Kind};

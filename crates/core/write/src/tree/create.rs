@@ -80,7 +80,7 @@ impl Tree {
         if self.find_to_change(&change.caller, place)?.is_some() {
             return Err(Errno::EEXIST.into());
         }
-        // What has lost its names is gone as soon as it is closed, and may not come back (linkat(2)).
+        // A file that has lost its names is gone as soon as it is closed, and may not come back (linkat(2)).
         if attributes.nlink == 0 && !self.node(file)?.may_be_named {
             return Err(Errno::ENOENT.into());
         }

@@ -15,7 +15,7 @@ use crate::limits::REMOVED_MAX;
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Removed {
-    /// What each was, with the directory that it was in.
+    /// The last state of each, with the directory that it was in.
     states: Map<FileId, (FileState, FileId)>,
     /// In the order in which they were removed.
     order: VecDeque<FileId>,
@@ -35,7 +35,7 @@ impl Removed {
         }
     }
 
-    /// What a directory was, and where.
+    /// The last state of a directory, and where it was.
     pub fn get(&self, file: FileId) -> Option<&(FileState, FileId)> {
         self.states.get(&file)
     }

@@ -1,4 +1,4 @@
-//! What holds in every tree after every operation, for fuzzing.
+//! Conditions that hold in every tree after every operation, for fuzzing.
 
 use std::collections::BTreeMap;
 

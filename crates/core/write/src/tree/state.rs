@@ -165,7 +165,7 @@ impl Tree {
         Ok(self.directory(place.directory)?.get(&place.name))
     }
 
-    /// What a name in a directory names that may have been removed: nothing.
+    /// A name in a directory that may have been removed: it names nothing.
     pub(super) fn find_in_removed(&self, caller: &Caller, directory: FileId) -> Refusal {
         let Some((state, _)) = self.removed.get(directory) else { return Errno::ESTALE.into() };
         permissions::check(caller, &state.attributes, permissions::EXECUTE).err().unwrap_or(Errno::ENOENT).into()

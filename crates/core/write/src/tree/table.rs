@@ -37,7 +37,7 @@ impl Table {
         self.files.contains_key(file)
     }
 
-    /// What is to be changed is not as the backing file system had it any more.
+    /// A file that is about to be changed is not as the backing file system had it any more.
     pub fn get_mut(&mut self, file: &FileId) -> Option<&mut Node> {
         let node = self.files.get_mut(file)?;
         self.changed.push(*file);
@@ -98,7 +98,7 @@ impl Table {
         self.files.len_of(part)
     }
 
-    /// What some parts have, shared (`Versioned::only`).
+    /// The files of some parts, shared (`Versioned::only`).
     pub fn only(&self, parts: Range<usize>) -> Self {
         Self::of(self.files.only(parts))
     }

@@ -52,7 +52,7 @@ struct Owner {
     history: History,
 }
 
-/// What a node's log has of a tree that it owns.
+/// The part of a node's log about a tree that it owns.
 #[derive(Clone, Default)]
 struct Log {
     /// Changes before it took the tree over.
@@ -75,7 +75,7 @@ impl Log {
         self.taken.iter().copied().chain(self.of_notes()).collect()
     }
 
-    /// What a daemon that begins finds.
+    /// The findings of a daemon that begins.
     fn recover(&self) -> (Lineage, Recent) {
         let (mut lineage, mut recent) = (Lineage::default(), Recent::default());
         for note in &self.notes {
@@ -95,7 +95,7 @@ struct World {
     lines: u64,
     council: Vec<NodeRank>,
     nodes: Vec<Node>,
-    /// What was promised.
+    /// The changes that were promised.
     promised: Vec<u64>,
     changes: u64,
     takeovers: usize,

@@ -1,4 +1,4 @@
-//! What `fallocate` does. Room is not reserved: the store drains while it fills, and files land where others write, too. What does not
+//! The effect of `fallocate`. Room is not reserved: the store drains while it fills, and files land where others write, too. An amount that does not
 //! fit there now is refused.
 
 use std::ops::Range;

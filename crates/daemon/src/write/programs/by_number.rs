@@ -10,7 +10,7 @@ use super::prefixes::Ways;
 use crate::write::contents::Reader;
 use crate::write::kernel_words::file_of;
 
-/// What the kernel looks up in a file to find it by its number, and in a directory to find where it is.
+/// Names that the kernel looks up in a file to find it by its number, and in a directory to find where it is.
 const ITSELF: &[u8] = b".";
 const PARENT: &[u8] = b"..";
 

@@ -9,7 +9,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::kernel_words::{O_EXCL, O_TRUNC, file_of, place, wanted};
 
-/// What creates `file` by a name.
+/// The operation that creates `file` by a name.
 ///
 /// # Errors
 /// ENAMETOOLONG.
@@ -25,12 +25,12 @@ pub fn named(request: &Request<'_>, name: &[u8], file: FileId, (mode, flags): (u
     })
 }
 
-/// What creates `file` without one.
+/// The operation that creates `file` without one.
 pub fn unnamed(request: &Request<'_>, file: FileId, (mode, flags): (u32, u32)) -> Operation {
     Operation::CreateUnnamed { directory: file_of(request.node), file, mode, may_be_named: flags & O_EXCL == 0 }
 }
 
-/// What a creation found there already is opened, unless the caller may not.
+/// A file that a creation has found there is opened, unless the caller may not.
 pub fn open_found(
     (reader, commits, prefixes): (&Reader, &Commits, &Prefixes),
     caller: &Caller,

@@ -31,7 +31,7 @@ pub struct Locking {
 
 #[derive(Default)]
 struct State {
-    /// Who may hold something: file, owner, whether by `flock`; and through which open the last of it was set.
+    /// Possible holders: file, owner, whether by `flock`; and through which open the last lock was set.
     held: BTreeMap<(FileId, u64, bool), u64>,
     /// What was given back, and the owner of the tree does not know it.
     owed: BTreeSet<(FileId, u64, bool)>,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use forebay_body::LiveBytes;
 use forebay_types::{FileId, Map};
 
-/// What a file takes, bytes: measured for names of some ten bytes.
+/// Memory of a file, bytes: measured for names of some ten bytes.
 const FILE_BYTES: u64 = 1300;
 
 /// Of the budget of a node, one part in so many is for the tree.
@@ -21,7 +21,7 @@ const STEP_FILES: usize = 1 << 10;
 /// Directories that are tried when one becomes listed: all may be needed.
 pub const TRIES: usize = 64;
 
-/// What a tree takes, as the caches of its node know it: they have so much less.
+/// Memory of a tree, as the caches of its node know it: they have so much less.
 #[derive(Default)]
 pub struct Footprint(Mutex<Option<(usize, LiveBytes)>>);
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!([(); 4].map(|()| forgetting.next()), [None, Some(id(2)), None, Some(id(1))]);
         forgetting.keep(id(1));
         forgetting.listed(id(1));
-        // What is not listed is not remembered.
+        // A directory that is not listed is not remembered.
         forgetting.used(id(9));
         assert_eq!([(); 3].map(|()| forgetting.next()), [Some(id(3)), None, Some(id(1))]);
     }

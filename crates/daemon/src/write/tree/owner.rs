@@ -48,7 +48,7 @@ pub struct Owner {
     has_failed: AtomicBool,
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
-    /// What nodes say of their stores.
+    /// Nodes' reports on their stores.
     stores: Stores,
     /// Nodes whose logs may lack what the tree says they have.
     pub unverified: Unverified,
@@ -343,7 +343,7 @@ impl Owner {
         }
     }
 
-    /// What the second home gets (`Safe::followed`). May block.
+    /// The second home's answer (`Safe::followed`). May block.
     pub fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
         self.safe.followed(have, parts, || {
             let tree = self.tree();

@@ -44,7 +44,7 @@ pub struct Safe {
     /// For the tree's second home, if it has one. What happens is noted while the tree is had.
     history: Mutex<History>,
     has_second: bool,
-    /// What the second home gets in parts. Its copy of the tree shares with the tree what has not changed since.
+    /// The tree that the second home gets in parts. It shares with the owner's what has not changed since.
     sending: Mutex<Option<Sending>>,
     /// Something was noted in it.
     happened: Condvar,
@@ -169,7 +169,7 @@ impl Safe {
         history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have.count)
     }
 
-    /// What the second home gets, which has `have`, and of a tree that it is being sent has come to `parts`. `tree` copies the tree, with
+    /// The second home's answer. It has `have`, and of a tree that it is being sent has come to `parts`. `tree` copies the tree, with
     /// what it is made of. May block.
     pub fn followed(
         &self,

@@ -234,7 +234,7 @@ impl SecondHome {
         None
     }
 
-    /// What is known has come about as `have` says: perhaps under another daemon of the owner.
+    /// The mirror has come about as `have` says: perhaps under another daemon of the owner.
     fn go_on_as(&self, have: Have) -> Result<(), String> {
         let mut mirror = self.mirror();
         let Some(known) = mirror.as_mut().filter(|known| known.have != have) else { return Ok(()) };

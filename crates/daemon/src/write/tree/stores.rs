@@ -1,4 +1,4 @@
-//! What other nodes say of their stores.
+//! Other nodes' reports on their stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

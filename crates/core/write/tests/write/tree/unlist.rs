@@ -42,7 +42,7 @@ enum Event {
 /// A name of the root, or of the directory with that name in it.
 type Named = (Option<u8>, u8);
 
-/// What is at a place of the backing file system: its kind, and which write made its contents.
+/// A file at a place of the backing file system: its kind, and which write made its contents.
 type There = (Kind, u64);
 
 /// A tree over a backing file system of its own.
@@ -79,7 +79,7 @@ impl World {
         self.serials
     }
 
-    /// What is carried out is carried out again by who follows, who does not see what is refused, nor when the owner looks what is to land.
+    /// An operation that is carried out is carried out by the follower too. It sees neither those that are refused, nor when the owner looks what is to land.
     fn carry_out(&mut self, operation: Operation) -> Result<Done, Refusal> {
         let done = self.asked.ask(&ROOT, operation);
         if done.is_ok() {
@@ -138,7 +138,7 @@ impl World {
         Ok(within(directory, &name.to_string()))
     }
 
-    /// What comes of an event; `number` is its own.
+    /// The outcome of an event; `number` is its own.
     fn take(&mut self, event: Event, number: u64) -> Result<(), Errno> {
         match event {
             Event::Create(named, mode) => {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// What programs see, by paths.
+    /// The tree as programs see it, by paths.
     fn seen(&mut self) -> BTreeMap<String, (Kind, u64, u64)> {
         let (mut seen, mut todo) = (BTreeMap::new(), vec![(BURST_ROOT, String::new())]);
         while let Some((directory, path)) = todo.pop() {
