@@ -144,3 +144,19 @@ fn a_lock_that_was_set_again_elsewhere_stays() {
     other.end();
     bed.job.down();
 }
+
+/// The kernel does not wait for the daemon to hear of the last close, so the daemon itself makes the next who asks wait.
+#[test]
+fn a_lock_is_free_on_its_node_when_the_last_close_has_returned() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::of(2);
+    for node in [0, 1] {
+        let mut program = Calls::new(&bed.mount_of(node));
+        for lock in [set("f", false, 0), "fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)".to_owned()] {
+            let again = format!("[[{}, {lock}, os.close(f)] for _ in range(300)] and 'each time'", open("f"));
+            assert_eq!(program.says(&again), "each time", "{lock} on {node}");
+        }
+        program.end();
+    }
+    bed.job.down();
+}

@@ -404,7 +404,13 @@ impl Kernel {
     fn lock(&self, request: &Request<'_>, lock: &Lock) -> Result<(), Errno> {
         let (file, asked) = (file_of(request.node), request_of(lock)?);
         self.committing.commit(file)?;
-        self.carry_out(request, Operation::Lock { file, request: asked })?;
+        let operation = Operation::Lock { file, request: asked };
+        let is_held = |outcome: &Result<(), Errno>| *outcome == Err(Errno::EAGAIN);
+        self.locking.ask_behind_closes(file, is_held, |is_again| match is_again {
+            // The first has had its answer.
+            true => self.commits.carry_out_own(&Caller::default(), operation.clone()),
+            false => self.carry_out(request, operation.clone()).map(drop),
+        })?;
         self.locking.note(file, &asked);
         Ok(())
     }
@@ -418,7 +424,10 @@ impl Kernel {
     }
 
     fn lock_in_the_way(&self, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
-        let held = self.reader.tree.lock_in_the_way(file, request_of(lock)?)?;
+        let asked = request_of(lock)?;
+        let is_held = |held: &Result<Option<_>, Errno>| matches!(held, Ok(Some(_)));
+        let ask = |_| self.reader.tree.lock_in_the_way(file, asked);
+        let held = self.locking.ask_behind_closes(file, is_held, ask)?;
         Ok(held.map_or(Lock { kind: UNLOCKED, ..*lock }, |held| {
             // A process of another node has no number here.
             let pid = if held.node == self.reader.local.rank { held.pid } else { 0 };

@@ -15,6 +15,9 @@ use crate::write::commits::Commits;
 /// How long a lock that is waited for is not asked for, at first and in the end.
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
+/// How long closes under way are waited for: one that the owner of the tree does not hear of takes longer.
+const CLOSES_WAIT: Duration = Duration::from_secs(1);
+
 /// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
@@ -27,6 +30,7 @@ pub struct Locking {
     may_be_more: bool,
     state: Mutex<State>,
     came: Condvar,
+    closed: Condvar,
 }
 
 #[derive(Default)]
@@ -35,6 +39,10 @@ struct State {
     held: BTreeMap<(FileId, u64, bool), u64>,
     /// What was given back, and the owner of the tree does not know it.
     owed: BTreeSet<(FileId, u64, bool)>,
+    /// How many closes of a file are under way, which end locks.
+    closing: BTreeMap<FileId, u32>,
+    /// How many have ended.
+    closed: u64,
     waiting: Vec<Waiting>,
     /// Which of them the owner is asked for at this moment, unless it was interrupted since.
     asking: Option<u64>,
@@ -50,7 +58,8 @@ struct Waiting {
 
 impl Locking {
     pub fn new(commits: &Arc<Commits>, may_be_more: bool) -> Arc<Self> {
-        Arc::new(Self { commits: Arc::clone(commits), may_be_more, state: Mutex::default(), came: Condvar::new() })
+        let (came, closed) = (Condvar::new(), Condvar::new());
+        Arc::new(Self { commits: Arc::clone(commits), may_be_more, state: Mutex::default(), came, closed })
     }
 
     /// Notes that a lock was given.
@@ -62,6 +71,43 @@ impl Locking {
             state.owed.remove(&lock);
             state.held.insert(lock, request.handle);
         }
+    }
+
+    /// While `close` runs, locks of a file may be about to end.
+    pub fn while_closing<T>(&self, file: FileId, close: impl FnOnce() -> T) -> T {
+        *self.state().closing.entry(file).or_default() += 1;
+        let closed = close();
+        let mut state = self.state();
+        state.closed += 1;
+        if let Some(count) = state.closing.get_mut(&file) {
+            *count -= 1;
+            if *count == 0 {
+                state.closing.remove(&file);
+            }
+        }
+        drop(state);
+        self.closed.notify_all();
+        closed
+    }
+
+    /// Asks for a lock of a file, and once more where a close of it was under way: the kernel does not wait for the last close of an open,
+    /// but sends it before a program can ask for what was locked through it.
+    pub fn ask_behind_closes<T>(&self, file: FileId, is_held: impl Fn(&T) -> bool, ask: impl Fn(bool) -> T) -> T {
+        let before = {
+            let state = self.state();
+            (!state.closing.contains_key(&file)).then_some(state.closed)
+        };
+        let asked = ask(false);
+        if !is_held(&asked) {
+            return asked;
+        }
+        let state = self.state();
+        if before == Some(state.closed) && !state.closing.contains_key(&file) {
+            return asked;
+        }
+        let is_closing = |state: &mut State| state.closing.contains_key(&file);
+        drop(self.closed.wait_timeout_while(state, CLOSES_WAIT, is_closing).unwrap_or_else(PoisonError::into_inner));
+        ask(true)
     }
 
     /// Answers when the lock is given, or when `interrupt` is called for `unique`.

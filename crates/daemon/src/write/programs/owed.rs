@@ -93,8 +93,9 @@ impl Owed {
         self.files.close(file, may_write(handle as u32));
         let close = Close { file, handle, flock_owner, change, _number: number };
         // Where others are owed, the owner is known to be away.
-        let outcome = if self.state().is_running { Err(Errno::EIO) } else { self.tell(&close) };
-        match outcome {
+        let is_away = self.state().is_running;
+        let tell = || if is_away { Err(Errno::EIO) } else { self.tell(&close) };
+        match self.locking.while_closing(file, tell) {
             Err(Errno::EIO) => self.owe(close, reply),
             outcome => {
                 answer(reply, outcome);
