@@ -12,6 +12,7 @@ mod description_locks;
 mod down;
 mod four;
 mod full;
+mod holes;
 mod in_place;
 mod known;
 mod large_trees;

@@ -143,6 +143,21 @@ fn with_locks_a_barrier_is_enough() {
     }
 }
 
+/// With the library, which writes what it has held through the same descriptors, programs that sync as MPI says find the same bytes.
+#[test]
+fn the_librarys_bytes_are_the_same_with_those_locks() {
+    require!(Fuse, Root, Command("mpicc.mpich"), Command("mpicc.openmpi"));
+    for mpi in [MPICH, OPEN_MPI] {
+        let ranks = Ranks::new(mpi);
+        let program = ranks.bench.compile("nodes.c");
+        let way = Way::aggregated(RANKS).with("ROMIO_FSTYPE_FORCE", "nfs:").with("OMPI_MCA_fs_ufs_lock_algorithm", "3");
+        for (what, blocks) in [("strided", "40"), ("collective", "40"), ("sync", "4")] {
+            ranks.compare(&way, &program, &format!("library-{what}"), &[what, blocks]);
+        }
+        ranks.bed.job.down();
+    }
+}
+
 #[test]
 fn hdf5_by_mpich() {
     require!(Fuse, Root, Command("h5pcc.mpich"), Command("mpiexec.mpich"));

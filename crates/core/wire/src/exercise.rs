@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::{Checked, decode, encode};
-use crate::write::{Change, Copy, Operation, WrittenExtent};
+use crate::write::{Change, Copy, Operation, WrittenExtent, is_in_file};
 use crate::write_message::{
     CONTENTS_BYTES_MAX, Changed, Followed, Handed, Owns, Question, ToCopy, Told, Verdict, WriteMessage,
 };
@@ -65,6 +65,7 @@ fn request(bytes: &[u8]) -> bool {
             assert!(request.start <= request.end)
         }
         WriteMessage::Question { question: Question::Contents { range, .. }, .. } => assert!(range.start <= range.end),
+        WriteMessage::Question { question: Question::Seek { seek, .. }, .. } => assert!(is_in_file(seek.from, 0)),
         WriteMessage::Stripe(stripe) => stripe.extents.iter().for_each(assert_extent),
         _ => {}
     }

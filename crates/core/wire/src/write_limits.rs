@@ -151,6 +151,7 @@ impl Question {
     pub(crate) fn is_within_limits(&self) -> bool {
         match self {
             Self::Contents { range, .. } => range.start <= range.end && is_in_file(range.end, 0),
+            Self::Seek { seek, .. } => is_in_file(seek.from, 0),
             Self::Lock { request, .. } => request.is_within_limits(),
             _ => true,
         }

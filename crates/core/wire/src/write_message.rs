@@ -242,6 +242,24 @@ pub enum Question {
         /// The file.
         file: FileId,
     },
+    /// Where in a file the next data or the next hole begins. Told: `Contents` with the first piece that may be it, or none.
+    Seek {
+        /// The file.
+        file: FileId,
+        /// From where, and which of the two.
+        seek: Seek,
+    },
+}
+
+/// Data or a hole that is looked for in a file (`SEEK_DATA`, `SEEK_HOLE`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Seek {
+    /// The first byte that counts.
+    pub from: u64,
+    /// Whether a hole is sought.
+    pub is_hole: bool,
+    /// The file of the backing file system has none of it below this byte.
+    pub backing_until: u64,
 }
 
 /// What the owner says.

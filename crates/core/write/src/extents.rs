@@ -79,6 +79,12 @@ impl Extents {
             at += piece.len;
         }
         assert_eq!(at, size_bytes);
+        for is_log in [false, true] {
+            let is_sought = |piece: &Piece| matches!(piece.source, Source::Log(_)) == is_log;
+            let first = self.pieces(0..size_bytes).into_iter().find(is_sought);
+            let found = self.find(0..size_bytes, is_sought);
+            assert_eq!(found.map(|piece| piece.offset), first.map(|piece| piece.offset), "what is found first");
+        }
     }
 
     /// Whether nothing is written.
@@ -170,6 +176,22 @@ impl Extents {
         }
         self.unwritten(at..range.end.max(at), &mut pieces);
         pieces
+    }
+
+    /// The first piece in `range` that is the one sought.
+    #[must_use]
+    pub fn find(&self, range: Range<u64>, is_sought: impl Fn(&Piece) -> bool) -> Option<Piece> {
+        let mut at = range.start;
+        while at < range.end {
+            let before = self.written.range(..=at).next_back().map(|(_, extent)| end(extent));
+            let next = self.written.range(at..range.end).next().map(|(_, extent)| end(extent));
+            let until = before.filter(|end| *end > at).or(next).unwrap_or(range.end).min(range.end);
+            if let Some(found) = self.pieces(at..until).into_iter().find(&is_sought) {
+                return Some(found);
+            }
+            at = until;
+        }
+        None
     }
 
     /// The base and the hole behind it, for a range in which nothing is written.

@@ -212,15 +212,7 @@ impl Reader {
         offset: u64,
         into: &mut [u8],
     ) -> Result<(), Errno> {
-        if let Some(owner) = self.tree.here() {
-            let open = open_backing(owner, file)?;
-            return self.local.calls.serve(|| read_exactly(&open, offset, into));
-        }
-        let found = backing.and_then(|(path, backed)| {
-            let open = self.local.calls.serve(|| self.local.place.open_to_read(path)).ok()?;
-            is_it(&open, backed).then_some(open)
-        });
-        match found {
+        match self.open_backing(file, backing)? {
             Some(open) => self.local.calls.serve(|| read_exactly(&open, offset, into)),
             // It has no name there any more, or is between two.
             None => {
@@ -228,6 +220,20 @@ impl Reader {
                 self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, into)
             }
         }
+    }
+
+    /// The file of the backing file system that has a file's contents; `None` where this node cannot reach it.
+    ///
+    /// # Errors
+    /// As `open_backing`, on the owner's node.
+    pub fn open_backing(&self, file: FileId, backing: Option<&(ViewPath, Backed)>) -> Result<Option<Arc<File>>, Errno> {
+        if let Some(owner) = self.tree.here() {
+            return open_backing(owner, file).map(Some);
+        }
+        Ok(backing.and_then(|(path, backed)| {
+            let open = self.local.calls.serve(|| self.local.place.open_to_read(path)).ok()?;
+            is_it(&open, backed).then(|| Arc::new(open))
+        }))
     }
 }
 

@@ -48,7 +48,7 @@ struct State {
     /// Descriptions that are open, as far as this daemon has seen them opened.
     opens: u64,
     /// Whether the kernel may gather what is written by one of those that there were since nothing was open.
-    may_be_gathered: bool,
+    may_be_mapped: bool,
     /// Why something could not be written that the kernel had gathered, and whether a process that settles the file may have been told,
     /// instead of a program.
     failed: Option<(Errno, bool)>,
@@ -82,11 +82,11 @@ pub struct Pending {
 
 impl Files {
     /// A program has opened `file`, which has this mode. The kernel may gather what it writes or not.
-    pub fn open(&self, file: FileId, mode: u32, may_be_gathered: bool) {
+    pub fn open(&self, file: FileId, mode: u32, may_be_mapped: bool) {
         let open = self.entry(file);
         let mut state = open.state();
         state.opens += 1;
-        state.may_be_gathered |= may_be_gathered;
+        state.may_be_mapped |= may_be_mapped;
         state.lends_rights = mode & LENT_RIGHTS != 0;
     }
 
@@ -112,7 +112,7 @@ impl Files {
         if let Some(open) = self.find(file) {
             let mut state = open.state();
             state.opens = state.opens.saturating_sub(1);
-            state.may_be_gathered &= state.opens > 0;
+            state.may_be_mapped &= state.opens > 0;
             state.failed = state.failed.filter(|_| state.opens > 0 && !is_writer);
         }
     }
@@ -194,7 +194,7 @@ impl Files {
     pub fn to_settle(&self) -> std::io::Result<Vec<OsString>> {
         let is_one = |open: &mut State| {
             open.failed = open.failed.map(|(errno, _)| (errno, true));
-            open.opens > 0 && open.may_be_gathered
+            open.opens > 0 && open.may_be_mapped
         };
         self.all().iter().filter(|open| is_one(&mut open.state())).map(|open| self.settling.name(open.file)).collect()
     }
@@ -295,6 +295,11 @@ impl OpenFile {
     /// those who wrote is such a user.
     pub fn writer(&self) -> Caller {
         self.state().ends_lent_rights.clone().unwrap_or_default()
+    }
+
+    /// Whether programs may have changed it through a map.
+    pub fn may_be_mapped(&self) -> bool {
+        self.state().may_be_mapped
     }
 
     /// Whether anything is pending.

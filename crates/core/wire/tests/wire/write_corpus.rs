@@ -16,8 +16,8 @@ use forebay_wire::write::{
     WrittenExtent,
 };
 use forebay_wire::write_message::{
-    Bid, Changed, Contents, Entries, Followed, Handed, Have, LogPart, Owns, Question, Renewal, Stripe, ToCopy, Told,
-    Verdict, WriteMessage,
+    Bid, Changed, Contents, Entries, Followed, Handed, Have, LogPart, Owns, Question, Renewal, Seek, Stripe, ToCopy,
+    Told, Verdict, WriteMessage,
 };
 use forebay_wire::{Envelope, Request};
 
@@ -180,6 +180,7 @@ fn messages() -> Vec<WriteMessage> {
         WriteMessage::HandOver { owns: OWNS, after: HAVE },
         WriteMessage::Stripe(stripe),
         WriteMessage::EndChanges,
+        question(Question::Seek { file: FILE, seek: Seek { from: 3, is_hole: true, backing_until: 4096 } }),
     ]
 }
 

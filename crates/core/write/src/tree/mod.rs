@@ -22,6 +22,7 @@ mod questions;
 mod remove;
 mod removed;
 mod rename;
+mod seek;
 mod sent;
 mod sound;
 mod state;

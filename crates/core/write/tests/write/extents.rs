@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{LogPosition, NodeRank};
-use forebay_wire::write::Source;
-use forebay_wire::write::WrittenExtent;
+use forebay_wire::write::{Piece, Source, WrittenExtent};
 use forebay_write::Extents;
 use proptest::prelude::*;
 
@@ -52,6 +51,23 @@ fn extent(record: u64, offset: u64, len: u64) -> WrittenExtent {
 fn bytes_of(extent: &WrittenExtent) -> impl Iterator<Item = (u64, (u64, u32))> {
     let (offset, skip, record) = (extent.offset, extent.skip, extent.position.segment);
     (0..extent.len).map(move |at| (offset + at, (record, skip + at as u32)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Log,
+    Backing,
+    Hole,
+}
+
+impl Kind {
+    fn of(source: &Source) -> Self {
+        match source {
+            Source::Log(_) => Self::Log,
+            Source::Backing => Self::Backing,
+            Source::Hole => Self::Hole,
+        }
+    }
 }
 
 proptest! {
@@ -102,6 +118,11 @@ fn check(extents: &Extents, model: &Model) -> Result<(), TestCaseError> {
             at += piece.len;
         }
         prop_assert_eq!(at, range.end);
+        for sought in [Kind::Log, Kind::Backing, Kind::Hole] {
+            let is_sought = |piece: &Piece| Kind::of(&piece.source) == sought;
+            let first = extents.pieces(range.clone()).into_iter().find(is_sought).map(|piece| piece.offset);
+            prop_assert_eq!(extents.find(range.clone(), is_sought).map(|piece| piece.offset), first);
+        }
     }
     Ok(())
 }

@@ -17,11 +17,12 @@ use super::committing::Committing;
 use super::creating::{named, open_found, unnamed};
 use super::directories::Readings;
 use super::joined::Joined;
-use super::locks::{Locking, UNLOCKED, number_of, request_of};
+use super::locks::{Locking, request_of};
 use super::owed::Owed;
 use super::prefixes::{Prefixes, Ways, is_below};
 use super::requests::{Number, UnderWay, answer_entry, caller};
 use super::room::Room;
+use super::seeking::seek;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
@@ -92,24 +93,8 @@ impl Handler for Kernel {
             Op::Readdirplus { handle, offset, size } => {
                 self.read_directory(request.node, (*handle, *offset, *size), true, reply)
             }
-            Op::Access { mask } => answer(self.reader.tree.check_access(&caller(&request), file, *mask), reply),
-            Op::Statfs => match self.reader.tree.file_system() {
-                Ok(sizes) => reply.statfs(&sizes),
-                Err(errno) => reply.error(errno),
-            },
-            Op::Interrupt { unique } => {
-                self.locking.interrupt(*unique);
-                reply.none();
-            }
-            Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
-            Op::Getxattr { .. } | Op::Listxattr { .. } => reply.error(Errno::EOPNOTSUPP),
             Op::Change(asked) => self.change(&request, asked, reply),
-            // The kernel does without it, and does not ask again: it copies ranges itself.
-            Op::Other(_) => reply.error(Errno::ENOSYS),
-            operation => {
-                let errno = operation.default_error();
-                reply.error(errno);
-            }
+            _ => self.handle_lesser(&request, reply),
         }
     }
 }
@@ -141,6 +126,37 @@ pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
 }
 
 impl Kernel {
+    /// What is asked rarely.
+    fn handle_lesser(&self, request: &Request<'_>, reply: Reply) {
+        let file = file_of(request.node);
+        match &request.operation {
+            Op::Access { mask } => answer(self.reader.tree.check_access(&caller(request), file, *mask), reply),
+            Op::Lseek { offset, whence, .. } => {
+                let committed = self.committing.commit(file);
+                match committed.and_then(|()| seek(&self.reader, &self.files, file, *offset, *whence)) {
+                    Ok(found) => reply.lseek(found),
+                    Err(errno) => reply.error(errno),
+                }
+            }
+            Op::Statfs => match self.reader.tree.file_system() {
+                Ok(sizes) => reply.statfs(&sizes),
+                Err(errno) => reply.error(errno),
+            },
+            Op::Interrupt { unique } => {
+                self.locking.interrupt(*unique);
+                reply.none();
+            }
+            Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
+            Op::Getxattr { .. } | Op::Listxattr { .. } => reply.error(Errno::EOPNOTSUPP),
+            // The kernel does without it, and does not ask again: it copies ranges itself.
+            Op::Other(_) => reply.error(Errno::ENOSYS),
+            operation => {
+                let errno = operation.default_error();
+                reply.error(errno);
+            }
+        }
+    }
+
     fn change(&self, request: &Request<'_>, asked: &Asked<'_>, reply: Reply) {
         match self.ways().map(|ways| ways.refusal(request, asked)) {
             Ok(None) => {}
@@ -168,7 +184,7 @@ impl Kernel {
                 self.answer_attributes(set, reply);
             }
             Asked::Fallocate { offset, len, mode, .. } => answer(self.allocate(request, *offset, *len, *mode), reply),
-            Asked::GetLock(lock) => match self.lock_in_the_way(file_of(request.node), lock) {
+            Asked::GetLock(lock) => match self.locking.in_the_way(&self.reader, file_of(request.node), lock) {
                 Ok(lock) => reply.lock(&lock),
                 Err(errno) => reply.error(errno),
             },
@@ -421,18 +437,6 @@ impl Kernel {
             Ok(asked) => self.locking.wait(request.unique, file, asked, reply),
             Err(errno) => reply.error(errno),
         }
-    }
-
-    fn lock_in_the_way(&self, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
-        let asked = request_of(lock)?;
-        let is_held = |held: &Result<Option<_>, Errno>| matches!(held, Ok(Some(_)));
-        let ask = |_| self.reader.tree.lock_in_the_way(file, asked);
-        let held = self.locking.ask_behind_closes(file, is_held, ask)?;
-        Ok(held.map_or(Lock { kind: UNLOCKED, ..*lock }, |held| {
-            // A process of another node has no number here.
-            let pid = if held.node == self.reader.local.rank { held.pid } else { 0 };
-            Lock { start: held.start, end: held.end, kind: number_of(held.kind), pid, ..*lock }
-        }))
     }
 
     /// Where the end is, the owner says when the write is committed.

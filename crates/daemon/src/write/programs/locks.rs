@@ -11,6 +11,7 @@ use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Caller, LockKind, LockRequest, Operation};
 
 use crate::write::commits::Commits;
+use crate::write::contents::Reader;
 
 /// How long a lock that is waited for is not asked for, at first and in the end.
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -108,6 +109,22 @@ impl Locking {
         let is_closing = |state: &mut State| state.closing.contains_key(&file);
         drop(self.closed.wait_timeout_while(state, CLOSES_WAIT, is_closing).unwrap_or_else(PoisonError::into_inner));
         ask(true)
+    }
+
+    /// What of a lock that others have is in the way of `lock`; `UNLOCKED` where there is none.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn in_the_way(&self, reader: &Reader, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
+        let asked = request_of(lock)?;
+        let is_held = |held: &Result<Option<_>, Errno>| matches!(held, Ok(Some(_)));
+        let ask = |_| reader.tree.lock_in_the_way(file, asked);
+        let held = self.ask_behind_closes(file, is_held, ask)?;
+        Ok(held.map_or(Lock { kind: UNLOCKED, ..*lock }, |held| {
+            // A process of another node has no number here.
+            let pid = if held.node == reader.local.rank { held.pid } else { 0 };
+            Lock { start: held.start, end: held.end, kind: number_of(held.kind), pid, ..*lock }
+        }))
     }
 
     /// Answers when the lock is given, or when `interrupt` is called for `unique`.

@@ -17,4 +17,5 @@ pub mod private;
 pub mod requests;
 pub mod reserved;
 pub mod room;
+mod seeking;
 pub mod several_names;

@@ -101,6 +101,8 @@ impl Handler for PrivateKernel {
                 // The kernel has been answered.
                 let _ = self.holds.close(file, || self.kernel.close(&plain, *flock_owner, reply));
             }
+            // The kernel has data that it has not sent: it sees no holes.
+            Op::Lseek { .. } => reply.error(Errno::ENOSYS),
             Op::Change(_) => self.change(plain, contents_of(node), reply),
             _ => self.kernel.handle(plain, reply),
         }

@@ -10,17 +10,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_store::{Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath};
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
-use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Question, Told};
+use forebay_wire::write_message::{Changed, Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Tree};
 
 use super::council::Council;
 use super::memory::{Footprint, Forgetting, TRIES};
-use super::paths::backing_path;
+use super::paths::{backing_path, contents};
 use super::safe::Safe;
 use super::stores::Stores;
 use super::unverified::Unverified;
@@ -181,11 +181,10 @@ impl Owner {
             }
             Question::Contents { file, range } => {
                 self.grant(asker, &[*file]);
-                let (state, pieces) = (tree.state(*file)?, tree.pieces_for(asker.node, *file, range.clone())?);
-                // The owner itself reads what lies deeper than a path that is sent.
-                let path = backing_path(&tree, *file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
-                let backing = path.zip(tree.backed(*file));
-                Told::Contents(Contents { state, pieces, backing })
+                Told::Contents(contents(&tree, *file, tree.pieces_for(asker.node, *file, range.clone())?)?)
+            }
+            Question::Seek { file, seek } => {
+                Told::Contents(contents(&tree, *file, tree.seek(*file, seek)?.into_iter().collect())?)
             }
             Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
             Question::Needed { of, is_filling } => {

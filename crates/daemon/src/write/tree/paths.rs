@@ -1,8 +1,9 @@
 //! Where the tree's files lie on the backing file system by now.
 
 use forebay_store::Draft;
-use forebay_types::{FileId, ViewPath};
-use forebay_wire::write::BURST_ROOT;
+use forebay_types::{Errno, FileId, ViewPath, limits};
+use forebay_wire::write::{BURST_ROOT, Piece};
+use forebay_wire::write_message::Contents;
 use forebay_write::Tree;
 
 /// Below the place of the tree; nothing where a file is not there.
@@ -20,4 +21,14 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
 pub fn draft_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
     let (directory, number) = tree.draft(file)?;
     Draft::path(&backing_path(tree, directory)?, number).ok()
+}
+
+/// Where pieces of a file are, for whoever reads them.
+///
+/// # Errors
+/// ESTALE.
+pub fn contents(tree: &Tree, file: FileId, pieces: Vec<Piece>) -> Result<Contents, Errno> {
+    // The owner itself reads what lies deeper than a path that is sent.
+    let path = backing_path(tree, file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
+    Ok(Contents { state: tree.state(file)?, pieces, backing: path.zip(tree.backed(file)) })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
-use forebay_wire::write_message::{Contents, Entries, Question, Told};
+use forebay_wire::write_message::{Contents, Entries, Question, Seek, Told};
 use forebay_write::BELIEVED;
 
 use super::owner::{Asker, Owner};
@@ -116,6 +116,17 @@ impl TreeLink {
             return remote.contents(file, range);
         }
         match self.ask_own(Question::Contents { file, range })? {
+            Told::Contents(contents) => Ok(contents),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// The first piece of a file that may be what is sought.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
+        match self.ask_own(Question::Seek { file, seek })? {
             Told::Contents(contents) => Ok(contents),
             _ => Err(SENSELESS),
         }
