@@ -10,6 +10,7 @@ mod conflicts;
 mod deaths;
 mod description_locks;
 mod down;
+mod extended;
 mod four;
 mod full;
 mod holes;

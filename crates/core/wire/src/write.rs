@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use forebay_types::{Attributes, Backed, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp};
+use forebay_types::{
+    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 pub use crate::lock::{HeldLock, LockKind, LockRequest};
@@ -278,6 +280,24 @@ pub enum Operation {
         file: FileId,
         /// Bytes.
         least_bytes: u64,
+    },
+    /// `setxattr`, `removexattr`.
+    SetExtended {
+        /// Of what.
+        file: FileId,
+        /// The attribute.
+        name: Vec<u8>,
+        /// Its value; `None` removes it.
+        value: Option<Vec<u8>>,
+        /// What it is to be before.
+        rule: ExtendedRule,
+    },
+    /// Extended attributes that a file has on the backing file system, which the tree does not know.
+    AdoptExtended {
+        /// The file.
+        file: FileId,
+        /// All of them.
+        found: ExtendedAttributes,
     },
 }
 

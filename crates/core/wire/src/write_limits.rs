@@ -1,6 +1,6 @@
 //! Bounds of a message about a burst tree, and its permitted senders: checked on arrival, before any of its numbers are added.
 
-use forebay_types::{Errno, FileId, NodeRank, limits};
+use forebay_types::{Errno, ExtendedAttributes, FileId, NodeRank, limits};
 
 use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::Checked;
@@ -18,6 +18,11 @@ impl Operation {
             Self::CreateUnnamed { file, .. } => is_identity(*file),
             Self::Create { file, target, .. } => is_identity(*file) && target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => are_extents(extents),
+            Self::SetExtended { name, value, .. } => {
+                name.len() <= limits::NAME_BYTES_MAX
+                    && value.as_ref().is_none_or(|value| value.len() <= ExtendedAttributes::BYTES_MAX)
+            }
+            Self::AdoptExtended { found, .. } => found.is_within_limits(),
             Self::Allocate { least_bytes, .. } => is_in_file(0, *least_bytes),
             Self::Lock { request, .. } => request.is_within_limits(),
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
@@ -48,6 +53,7 @@ impl Operation {
     pub fn is_owners(&self) -> bool {
         match self {
             Self::Adopt { .. }
+            | Self::AdoptExtended { .. }
             | Self::Unlist { .. }
             | Self::Publish { .. }
             | Self::Landed { .. }
@@ -68,6 +74,7 @@ impl Operation {
             | Self::RemoveDirectory { .. }
             | Self::Rename { .. }
             | Self::SetAttributes { .. }
+            | Self::SetExtended { .. }
             | Self::Allocate { .. }
             | Self::Open { .. }
             | Self::Close { .. }
@@ -151,6 +158,7 @@ impl Question {
     pub(crate) fn is_within_limits(&self) -> bool {
         match self {
             Self::Contents { range, .. } => range.start <= range.end && is_in_file(range.end, 0),
+            Self::Extended { name, .. } => name.as_ref().is_none_or(|name| name.len() <= limits::NAME_BYTES_MAX),
             Self::Seek { seek, .. } => is_in_file(seek.from, 0),
             Self::Lock { request, .. } => request.is_within_limits(),
             _ => true,
@@ -179,6 +187,8 @@ impl Checked for Result<Told, Errno> {
                 entries.entries.len() <= limits::LISTING_ENTRIES_MAX
                     && all.chain([&entries.own]).all(FileState::is_within_limits)
             }
+            // All names, or a value.
+            Ok(Told::Extended(bytes)) => bytes.len() <= ExtendedAttributes::BYTES_MAX,
             Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
             Ok(Told::Contents(contents)) => {
                 contents.state.is_within_limits() && contents.pieces.iter().all(Piece::is_within_limits)

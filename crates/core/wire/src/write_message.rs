@@ -249,6 +249,13 @@ pub enum Question {
         /// From where, and which of the two.
         seek: Seek,
     },
+    /// A file's extended attributes. Told: `Extended`.
+    Extended {
+        /// The file.
+        file: FileId,
+        /// Which one's value; `None`: the names of all.
+        name: Option<Vec<u8>>,
+    },
 }
 
 /// Data or a hole that is looked for in a file (`SEEK_DATA`, `SEEK_HOLE`).
@@ -280,6 +287,8 @@ pub enum Told {
     /// Its number.
     Tree(u64),
     Copied(bool),
+    /// A value, or all names with a NUL after each.
+    Extended(Vec<u8>),
 }
 
 /// A directory.

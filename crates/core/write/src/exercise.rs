@@ -52,7 +52,7 @@ pub fn apply(bytes: &[u8]) -> usize {
             outcome.is_ok() || tree.is_same_but_for_results(&before),
             "what is refused changes nothing: {change:?}"
         );
-        assert!(!matches!(outcome, Err(Refusal::Unlisted(_))) || tree == before);
+        assert!(!matches!(outcome, Err(Refusal::Unlisted(_) | Refusal::Unread(_))) || tree == before);
         tree.assert_sound();
         outcomes.push((change, outcome));
     }
@@ -117,6 +117,7 @@ fn ask(tree: &Tree) {
         let _ = (tree.written_ranges(*file), tree.base_of(*file), tree.sent(*file), tree.draft_number(*file));
         let _ = (tree.backing_place(*file), tree.directory_for_draft(*file), tree.next_serial_of(file.creator));
         let _ = (tree.needed_of(file.creator), tree.records_of(file.creator), tree.open_files_of(file.creator));
+        let _ = (tree.extended(*file), tree.directory_of(*file));
         let at = BTreeMap::from([(file.creator, LogPosition { segment: 4, offset: 0 })]);
         let nodes = BTreeSet::from([file.creator]);
         let _ = (tree.next_drain(Ahead::OfNodes(&nodes), 100), tree.next_drain(Ahead::Old(&at), 100));

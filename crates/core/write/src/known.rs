@@ -345,7 +345,8 @@ impl Known {
             Operation::Link { file, place } => files.extend([*file, place.directory]),
             Operation::SetAttributes { file, .. }
             | Operation::Commit { file, .. }
-            | Operation::Allocate { file, .. } => files.push(*file),
+            | Operation::Allocate { file, .. }
+            | Operation::SetExtended { file, .. } => files.push(*file),
             _ => {}
         }
         (files, is_blind)

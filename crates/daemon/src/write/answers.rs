@@ -19,7 +19,8 @@ use super::contents::{open_backing, read_exactly};
 use super::drain::stripe_writer::{is_from_owner, write_extents};
 use super::parts::WriteParts;
 use super::remote::Answered;
-use super::tree::owner::{Asker, Owner};
+use super::tree::owner::Owner;
+use super::tree::questions::Asker;
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);

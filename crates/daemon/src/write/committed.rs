@@ -9,8 +9,9 @@ use std::time::Instant;
 use forebay_types::{Errno, FileId, Generation, Kind, Name, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, Source};
 
-use super::contents::{MOVING_LOOK, MOVING_MAX, Reader};
+use super::contents::Reader;
 use super::parts::WriteParts;
+use super::tree::paths::{MOVING_LOOK, MOVING_MAX};
 
 /// Bytes of a file whose places are asked for at once: written 4 KiB at a time, they are 16,384 pieces.
 const ASKED_BYTES: u64 = 64 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use bytes::Bytes;
 use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
@@ -17,15 +17,8 @@ use super::files::Files;
 use super::local::Local;
 use super::remote::{Nodes, PATIENCE, copy};
 use super::tree::owner::Owner;
-use super::tree::paths::{backing_path, draft_path};
+use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_path, draft_path};
 use super::tree::tree_link::TreeLink;
-
-/// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
-/// there, and its note.
-pub(super) const MOVING_MAX: Duration = Duration::from_secs(10);
-
-/// How often it is looked for meanwhile.
-pub(super) const MOVING_LOOK: Duration = Duration::from_millis(2);
 
 /// Bytes of a piece of another node's log that are handed to the kernel as they came, at least.
 const UNCOPIED_BYTES_MIN: u64 = 64 << 10;

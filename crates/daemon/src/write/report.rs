@@ -15,8 +15,9 @@ use super::copying::Copying;
 use super::drain::landing::Progress;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
-use super::tree::owner::{Asker, Owner};
+use super::tree::owner::Owner;
 use super::tree::paths::backing_path;
+use super::tree::questions::Asker;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_PATIENCE: Duration = Duration::from_secs(2);

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use forebay_types::{Attributes, Errno, ViewPath};
+use forebay_types::{Attributes, Errno, ExtendedAttributes, ViewPath};
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 
 use crate::calls::errno;
+use crate::extended;
 use crate::given::{lent_mode, times};
 
 /// How the names of drafts begin.
@@ -110,6 +111,14 @@ impl Draft {
         }
         fs::fchmod(&self.file, lent_mode(attributes)).map_err(errno)?;
         fs::futimens(&self.file, &times(attributes)).map_err(errno)
+    }
+
+    /// Gives it the extended attributes that the published file shall have.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn set_extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
+        extended::set(&format!("/proc/self/fd/{}", self.file.as_raw_fd()), wanted)
     }
 
     /// Makes its contents and attributes durable.

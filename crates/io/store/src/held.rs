@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use forebay_types::{Attributes, Backed, Errno, Kind, Timestamp};
+use forebay_types::{Attributes, Backed, Errno, ExtendedAttributes, Kind, Timestamp};
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::process::geteuid;
 
 use crate::calls::errno;
+use crate::extended;
 use crate::given::{lent_mode, times};
 
 /// See the module.
@@ -72,6 +73,46 @@ impl Held {
             fs::chmod(self.path(), lent_mode(attributes)).map_err(errno)?;
         }
         fs::utimensat(CWD, self.path(), &times(attributes), AtFlags::empty()).map_err(errno)
+    }
+
+    /// The value of an extended attribute of users.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; ENODATA.
+    pub fn extended_value(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        extended::value(&self.path(), name)
+    }
+
+    /// The names of all, each with a NUL after it.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn extended_names(&self) -> Result<Vec<u8>, Errno> {
+        Ok(extended::names(&self.path())?.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; ENOSPC where they are more than `ExtendedAttributes::BYTES_MAX`.
+    pub fn extended(&self) -> Result<ExtendedAttributes, Errno> {
+        extended::all(&self.path())
+    }
+
+    /// Makes them what they are to be, before the mode that may forbid it. Where this user owns the file and has made it read-only, it is
+    /// writable from then on.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn set_extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
+        match extended::set(&self.path(), wanted) {
+            Err(Errno::EACCES) if self.attributes.uid == geteuid().as_raw() => {
+                let mode = Mode::from_raw_mode(self.attributes.mode) | Mode::RUSR | Mode::WUSR;
+                fs::chmod(self.path(), mode).map_err(errno)?;
+                extended::set(&self.path(), wanted)
+            }
+            set => set,
+        }
     }
 
     /// Makes its attributes durable. Where nobody may open it, that is left to the file system.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use forebay_types::{Attributes, Backed, Errno, FileSystem, Kind, Name, Timestamp, ViewPath, limits};
@@ -13,6 +13,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags};
 
 use crate::calls::{Calls, errno};
 use crate::draft::{Draft, sync_directories};
+use crate::extended;
 use crate::held::Held;
 use crate::permissions::Permissions;
 use crate::stat::Stat;
@@ -114,13 +115,26 @@ impl LandingPlace {
         Ok(self.calls.file(base.as_fd(), name)?.into())
     }
 
+    /// Whether files can have extended attributes.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP where they cannot.
+    pub fn check_extended(&self) -> Result<(), Errno> {
+        match extended::value(&format!("/proc/self/fd/{}", self.root.as_raw_fd()), b"user.forebay") {
+            Err(Errno::EOPNOTSUPP) => Err(Errno::EOPNOTSUPP),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes hold of what is at `path`.
     ///
     /// # Errors
     /// See `attributes`.
     pub fn hold(&self, path: &ViewPath) -> Result<Held, Errno> {
-        let (base, name) = self.split(path)?;
-        let place = self.calls.place(base.as_fd(), name)?;
+        let place = match path.split() {
+            None => self.root.try_clone().map_err(|error| Errno::of(&error))?,
+            Some((_, name)) => self.calls.place(self.directory(path.directory_bytes())?.as_fd(), name)?,
+        };
         let stat = self.calls.stat_now(place.as_fd())?;
         Ok(Held::new(place, stat.attributes, stat.born))
     }

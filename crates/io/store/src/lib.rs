@@ -15,6 +15,7 @@ mod descriptors;
 mod directory;
 mod draft;
 mod error;
+mod extended;
 mod given;
 mod held;
 mod inode_numbers;

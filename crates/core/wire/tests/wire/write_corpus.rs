@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use forebay_types::{
-    Attributes, Backed, Errno, FileId, FileSystem, Generation, Kind, LogPosition, Name, NodeRank, OperationId,
-    Timestamp, ViewPath,
+    Attributes, Backed, Errno, ExtendedRule, FileId, FileSystem, Generation, Kind, LogPosition, Name, NodeRank,
+    OperationId, Timestamp, ViewPath,
 };
 use forebay_wire::exercise::WRITE_KINDS;
 use forebay_wire::message::encode;
@@ -181,6 +181,13 @@ fn messages() -> Vec<WriteMessage> {
         WriteMessage::Stripe(stripe),
         WriteMessage::EndChanges,
         question(Question::Seek { file: FILE, seek: Seek { from: 3, is_hole: true, backing_until: 4096 } }),
+        question(Question::Extended { file: FILE, name: Some(b"user.a".to_vec()) }),
+        WriteMessage::Change(change(Operation::SetExtended {
+            file: FILE,
+            name: b"user.a".to_vec(),
+            value: Some(b"of it".to_vec()),
+            rule: ExtendedRule::New,
+        })),
     ]
 }
 

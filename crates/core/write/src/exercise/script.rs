@@ -1,7 +1,8 @@
 //! A script of changes, read from any bytes.
 
 use forebay_types::{
-    Attributes, Backed, FileId, Generation, Kind, LogPosition, Name, NodeRank, OperationId, Timestamp,
+    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, Generation, Kind, LogPosition, Name, NodeRank,
+    OperationId, Timestamp,
 };
 use forebay_wire::message::decode;
 use forebay_wire::write::{
@@ -12,7 +13,7 @@ use forebay_wire::write::{
 use crate::hold;
 
 /// Kinds of operations that have a spelling of their own.
-const KINDS: u8 = 29;
+const KINDS: u8 = 31;
 
 /// Numbers at which something may go wrong.
 const NUMBERS: [u64; 12] = [
@@ -190,6 +191,11 @@ impl<'a> Script<'a> {
             24 => self.moved(),
             26 => Operation::Unlist { directory: self.file() },
             28 => Operation::Allocate { file: self.file(), least_bytes: self.large() },
+            29 => self.set_extended(),
+            30 => {
+                let (file, found) = (self.file(), self.extended());
+                Operation::AdoptExtended { file, found }
+            }
             27 => {
                 let (directory, file, how) = (self.file(), self.file(), self.number());
                 Operation::CreateUnnamed { directory, file, mode: 0o100_644, may_be_named: how & 1 == 0 }
@@ -217,6 +223,30 @@ impl<'a> Script<'a> {
             AdoptedEntry { name, file, attributes, born: Timestamp::default(), target: vec![] }
         });
         Operation::Adopt { directory, entries: entries.collect(), is_last: how & 4 == 0 }
+    }
+
+    fn set_extended(&mut self) -> Operation {
+        let (file, how) = (self.file(), self.number());
+        let rule = [ExtendedRule::Any, ExtendedRule::New, ExtendedRule::Known, ExtendedRule::Any][usize::from(how & 3)];
+        let value = (how & 4 == 0).then(|| vec![0; usize::from(how >> 3) << 11]);
+        Operation::SetExtended { file, name: self.extended_name(), value, rule }
+    }
+
+    fn extended(&mut self) -> ExtendedAttributes {
+        let mut found = ExtendedAttributes::default();
+        for _ in 0..self.number() & 3 {
+            let value = vec![1; self.number().into()];
+            let name = self.extended_name();
+            found = found.with(&name, Some(&value), ExtendedRule::Any).unwrap_or(found);
+        }
+        found
+    }
+
+    fn extended_name(&mut self) -> Vec<u8> {
+        match self.number() & 7 {
+            0 => b"trusted.a".to_vec(),
+            letter => vec![b'u', b's', b'e', b'r', b'.', b'a' + letter],
+        }
     }
 
     fn drained(&mut self) -> Operation {

@@ -18,8 +18,8 @@ impl Tree {
     ) -> Result<Done, Refusal> {
         match self.directory(directory) {
             Ok(_) => return Ok(Done::Nothing),
-            Err(Refusal::Errno(errno)) => return Err(errno.into()),
             Err(Refusal::Unlisted(_)) => {}
+            Err(refused) => return Err(refused),
         }
         let known = &mut self.node_mut(directory)?.contents;
         let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {

@@ -43,6 +43,10 @@ impl Tree {
             Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Allocate { file, least_bytes } => self.allocate(change, *file, *least_bytes),
+            Operation::SetExtended { file, name, value, rule } => {
+                self.set_extended(change, *file, (name, value.as_deref()), *rule)
+            }
+            Operation::AdoptExtended { file, found } => self.adopt_extended(*file, found),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Unlist { directory } => self.unlist(*directory),
             Operation::Publish { file } => self.publish_now(*file),

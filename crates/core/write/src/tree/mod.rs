@@ -13,6 +13,7 @@ mod attributes;
 mod contents;
 mod create;
 mod drained;
+mod extended;
 mod landed;
 mod lost;
 mod nodes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use forebay_types::{Attributes, Backed, FileId, Name, NodeRank, Timestamp};
+use forebay_types::{Attributes, Backed, ExtendedAttributes, FileId, Name, NodeRank, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::extents::Extents;
@@ -46,6 +46,8 @@ pub struct Node {
     pub bytes_of_others: u64,
     /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
     pub is_as_met: bool,
+    /// Its extended attributes; `None`: those that it has on the backing file system, if it is there.
+    pub extended: Option<Box<ExtendedAttributes>>,
     /// What of it is in its draft before it is published.
     pub sent: Option<SentStripes>,
 }
@@ -114,6 +116,7 @@ impl Node {
             is_base_gone: false,
             bytes_of_others: 0,
             is_as_met: false,
+            extended: None,
             sent: None,
         }
     }

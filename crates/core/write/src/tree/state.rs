@@ -36,6 +36,8 @@ pub enum Refusal {
     Errno(Errno),
     /// The directory's entries on the backing file system are to be adopted first.
     Unlisted(FileId),
+    /// The file's extended attributes on the backing file system are to be adopted first.
+    Unread(FileId),
 }
 
 impl From<Errno> for Refusal {

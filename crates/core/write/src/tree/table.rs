@@ -3,10 +3,10 @@
 //! Most files of a large tree are only looked at. What is to be done is asked again and again, and must not take longer the more of
 //! those there are: so the others are known by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::FileId;
+use forebay_types::{ExtendedAttributes, FileId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::nodes::Node;
@@ -18,6 +18,9 @@ pub struct Table {
     files: Versioned<FileId, Node>,
     /// Those for which `Node::is_active` holds, but for what `changed` says.
     active: BTreeSet<FileId>,
+    /// Bytes of the extended attributes of those that have some, but for what `changed` says, and of all together.
+    extended: BTreeMap<FileId, u64>,
+    extended_bytes: u64,
     /// Given to be changed since `settle`.
     changed: Vec<FileId>,
     /// Those of them that were as they were met.
@@ -61,6 +64,7 @@ impl Table {
 
     pub fn remove(&mut self, file: &FileId) -> Option<Node> {
         self.active.remove(file);
+        self.extended_bytes -= self.extended.remove(file).unwrap_or(0);
         self.files.remove(file)
     }
 
@@ -90,7 +94,19 @@ impl Table {
                 true => self.active.insert(file),
                 false => self.active.remove(&file),
             };
+            self.recount_extended(file);
         }
+    }
+
+    /// Bytes of the extended attributes of all files together, before the operation that is under way.
+    pub fn extended_bytes(&self) -> u64 {
+        self.extended_bytes
+    }
+
+    fn recount_extended(&mut self, file: FileId) {
+        let bytes = self.files.get(&file).and_then(|node| node.extended.as_deref()).map_or(0, bytes_of);
+        let before = if bytes > 0 { self.extended.insert(file, bytes) } else { self.extended.remove(&file) };
+        self.extended_bytes = self.extended_bytes - before.unwrap_or(0) + bytes;
     }
 
     /// How many files a part has.
@@ -106,14 +122,23 @@ impl Table {
     /// Adds the files of another one.
     pub fn absorb(&mut self, other: Self) {
         self.active.extend(other.active);
+        self.extended.extend(other.extended);
+        self.extended_bytes += other.extended_bytes;
         self.changed.extend(other.changed);
         self.files.absorb(other.files);
     }
 
     fn of(files: Versioned<FileId, Node>) -> Self {
         let active = files.iter().filter(|(_, node)| node.is_active()).map(|(file, _)| *file).collect();
-        Self { files, active, changed: vec![], was_as_met: vec![] }
+        let of_one = |(file, node): (&FileId, &Node)| Some((*file, bytes_of(node.extended.as_deref()?)));
+        let extended: BTreeMap<FileId, u64> = files.iter().filter_map(of_one).filter(|(_, bytes)| *bytes > 0).collect();
+        let extended_bytes = extended.values().sum();
+        Self { files, active, extended, extended_bytes, changed: vec![], was_as_met: vec![] }
     }
+}
+
+fn bytes_of(extended: &ExtendedAttributes) -> u64 {
+    extended.bytes() as u64
 }
 
 impl PartialEq for Table {

@@ -18,11 +18,13 @@ impl Tree {
             Operation::Rename { from, to, .. } => self.named_by(from).chain(self.named_by(to)).collect(),
             Operation::SetAttributes { file, .. }
             | Operation::Commit { file, .. }
-            | Operation::Allocate { file, .. } => vec![*file],
+            | Operation::Allocate { file, .. }
+            | Operation::SetExtended { file, .. } => vec![*file],
             Operation::Adopt { directory, .. } => vec![*directory],
             Operation::Unlist { directory } => self.within(*directory),
             Operation::Open { .. }
             | Operation::CreateUnnamed { .. }
+            | Operation::AdoptExtended { .. }
             | Operation::Close { .. }
             | Operation::CloseAll { .. }
             | Operation::Lock { .. }

@@ -258,7 +258,7 @@ impl World {
         let (mut tree, touched) = (self.tree().clone(), self.tree().touched_by(&change.operation));
         let done = tree.apply(&change, &mut Released::default()).map_err(|refusal| match refusal {
             Refusal::Errno(errno) => errno,
-            Refusal::Unlisted(_) => Errno::EIO,
+            Refusal::Unlisted(_) | Refusal::Unread(_) => Errno::EIO,
         });
         self.trees.push(tree);
         self.returned.push(false);

@@ -16,7 +16,7 @@ use super::drafts::note_draft;
 use crate::write::calls::BackingCalls;
 use crate::write::contents::read_exactly;
 use crate::write::tree::owner::Owner;
-use crate::write::tree::paths::draft_path;
+use crate::write::tree::paths::{draft_path, landed_attributes};
 
 /// Second names that are tried.
 const NAMES_MAX: u32 = 1000;
@@ -151,7 +151,14 @@ impl Conflicts<'_> {
         tracing::warn!(%path, "others have removed this directory; it is made again, because files land in it");
         calls.land(|| at.make_directory(&path))?;
         let made = calls.land(|| at.hold(&path))?;
-        if let Some(attributes) = self.owner.landed_attributes(directory) {
+        let (attributes, extended) = {
+            let tree = self.owner.tree();
+            (landed_attributes(&tree, directory), tree.extended(directory).ok().flatten().cloned())
+        };
+        if let Some(extended) = extended {
+            calls.land(|| made.set_extended(&extended))?;
+        }
+        if let Some(attributes) = attributes {
             calls.land(|| made.set_attributes(&attributes))?;
         }
         self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;

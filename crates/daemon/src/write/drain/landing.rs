@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::tree::checkpoint::{self, Parts};
 use crate::write::tree::owner::Owner;
-use crate::write::tree::paths::draft_path;
+use crate::write::tree::paths::{draft_path, landed_attributes};
 
 /// A file that was to land has changed.
 const CHANGED: Errno = Errno::EAGAIN;
@@ -354,14 +354,9 @@ impl Landings {
         self.owner.path_of(place)
     }
 
-    /// What a file is now; nothing when it is gone.
-    fn attributes(&self, file: FileId) -> Option<Attributes> {
-        self.owner.landed_attributes(file)
-    }
-
     fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let attributes = self.attributes(file);
+        let attributes = landed_attributes(&self.owner.tree(), file);
         let is_symlink = kind == Kind::Symlink;
         let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
         let made = match (kind, &attributes) {
@@ -400,13 +395,20 @@ impl Landings {
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let Some(attributes) = self.attributes(file) else { return Ok(StepOutcome::Done) };
+        let (attributes, extended) = {
+            let tree = self.owner.tree();
+            (landed_attributes(&tree, file), tree.extended(file).ok().flatten().cloned())
+        };
+        let Some(attributes) = attributes else { return Ok(StepOutcome::Done) };
         let calls = &self.owner.local.calls;
         let held = self.owner.hold(file, path)?;
         let found = held.backed();
         if self.owner.tree().recognise(file, &found) == Recognised::Changed {
             tracing::warn!(%path, "others have changed this file; its mode, owner and times are left as they are");
             return Ok(StepOutcome::Done);
+        }
+        if let Some(extended) = extended {
+            calls.land(|| held.set_extended(&extended))?;
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
@@ -472,6 +474,9 @@ impl Landings {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
         snapshot.write_in_place(&self.reader, &self.meter, file, &open)?;
+        if let Some(extended) = &snapshot.extended {
+            calls.land(|| held.set_extended(extended))?;
+        }
         calls.land(|| held.set_attributes(&snapshot.attributes))?;
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
         Ok(())

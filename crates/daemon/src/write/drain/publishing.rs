@@ -129,6 +129,9 @@ impl Publisher {
             snapshot.write(&self.reader, &self.meter, file, draft.file())?;
             draft
         };
+        if let Some(extended) = &snapshot.extended {
+            calls.land(|| draft.set_extended(extended))?;
+        }
         calls.land(|| draft.set_attributes(&snapshot.attributes))?;
         calls.land(|| draft.make_durable())?;
         let backed = calls.land(|| place.backed_draft(&draft))?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Attributes, Errno, FileId, Time};
+use forebay_types::{Attributes, Errno, ExtendedAttributes, FileId, Time};
 use forebay_wire::write::{Piece, Source};
 use forebay_write::DrainRate;
 use rustix::fs::SeekFrom;
@@ -94,6 +94,8 @@ impl Meter {
 pub struct Snapshot {
     pub version: u64,
     pub attributes: Attributes,
+    /// Its extended attributes, where programs have changed any.
+    pub extended: Option<ExtendedAttributes>,
     /// What of it is to be sent, and its holes.
     pub pieces: Vec<Piece>,
 }
@@ -107,7 +109,12 @@ impl Snapshot {
         let tree = owner.tree();
         let state = tree.state(file)?;
         let pieces = tree.pieces(file, 0..state.attributes.size_bytes)?;
-        Ok(Self { version: state.version, attributes: state.attributes, pieces })
+        Ok(Self {
+            version: state.version,
+            attributes: state.attributes,
+            extended: tree.extended(file).ok().flatten().cloned(),
+            pieces,
+        })
     }
 
     /// A file as it is now, if nobody goes on changing it.
@@ -115,7 +122,12 @@ impl Snapshot {
         let tree = owner.tree();
         let state = tree.state(file).ok().filter(|_| tree.is_settled(file))?;
         let pieces = tree.pieces(file, 0..state.attributes.size_bytes).ok()?;
-        Some(Self { version: state.version, attributes: state.attributes, pieces })
+        Some(Self {
+            version: state.version,
+            attributes: state.attributes,
+            extended: tree.extended(file).ok().flatten().cloned(),
+            pieces,
+        })
     }
 
     /// Writes what logs have of it, and compares it with what the backing file system has then.

@@ -16,11 +16,12 @@ use super::by_number::{find_by_number, is_by_number};
 use super::committing::Committing;
 use super::creating::{named, open_found, unnamed};
 use super::directories::Readings;
+use super::extended;
 use super::joined::Joined;
 use super::locks::{Locking, request_of};
 use super::owed::Owed;
 use super::prefixes::{Prefixes, Ways, is_below};
-use super::requests::{Number, UnderWay, answer_entry, caller};
+use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved};
 use super::room::Room;
 use super::seeking::seek;
 use crate::write::commits::Commits;
@@ -99,32 +100,6 @@ impl Handler for Kernel {
     }
 }
 
-fn answer(outcome: Result<(), Errno>, reply: Reply) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(errno),
-    }
-}
-
-/// Waits until programs are served. The kernel tells of a closed file only once, so that is taken in the end even if it is not known yet.
-///
-/// # Errors
-/// As `Joined::wait`.
-pub fn admit(joined: &Joined, asked: &Op<'_>) -> Result<(), Errno> {
-    match joined.wait() {
-        Err(_) if joined.outcome().is_none() && matches!(asked, Op::Release { .. } | Op::Flush { .. }) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-/// Answers a request that comes while programs are not served.
-pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
-    match asked {
-        Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
-        _ => reply.error(errno),
-    }
-}
-
 impl Kernel {
     /// What is asked rarely.
     fn handle_lesser(&self, request: &Request<'_>, reply: Reply) {
@@ -147,7 +122,7 @@ impl Kernel {
                 reply.none();
             }
             Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
-            Op::Getxattr { .. } | Op::Listxattr { .. } => reply.error(Errno::EOPNOTSUPP),
+            Op::Getxattr { .. } | Op::Listxattr { .. } => extended::answer(&self.reader.tree, request, reply),
             // The kernel does without it, and does not ask again: it copies ranges itself.
             Op::Other(_) => reply.error(Errno::ENOSYS),
             operation => {
@@ -188,6 +163,10 @@ impl Kernel {
                 Ok(lock) => reply.lock(&lock),
                 Err(errno) => reply.error(errno),
             },
+            Asked::SetExtended { .. } | Asked::RemoveExtended { .. } => {
+                let set = extended::setting(request, asked).and_then(|set| self.carry_out(request, set));
+                answer(set.map(drop), reply);
+            }
             Asked::SetLock(lock) => answer(self.lock(request, lock), reply),
             Asked::SetLockWaiting(lock) => self.lock_waiting(request, lock, reply),
             _ => match self.change_name(request, asked) {
@@ -217,7 +196,6 @@ impl Kernel {
                     _ => return Err(Errno::EINVAL),
                 },
             },
-            Asked::SetExtended { .. } | Asked::RemoveExtended { .. } => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::ENOSYS),
         };
         match self.carry_out(request, operation)? {

@@ -5,6 +5,7 @@ mod by_number;
 pub mod committing;
 mod creating;
 pub mod directories;
+mod extended;
 pub mod gate;
 pub mod holds;
 pub mod joined;

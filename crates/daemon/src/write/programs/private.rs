@@ -20,9 +20,9 @@ use forebay_wire::write::{Caller, Done, FileState, Operation};
 use forebay_write::hold::identity;
 
 use super::holds::{Hold, Holds};
-use super::kernel::{Kernel, admit, unserved};
+use super::kernel::Kernel;
 use super::prefixes::{Prefixes, Ways};
-use super::requests::{answer_entry, caller};
+use super::requests::{admit, answer_entry, caller, unserved};
 use crate::write::kernel_words::{
     O_APPEND, O_EXCL, file_of as plain_file_of, handle, may_write, node_of, place, wanted,
 };

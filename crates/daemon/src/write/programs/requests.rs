@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_fuse::{Entry, Reply, Request};
+use forebay_fuse::{Entry, Operation as Op, Reply, Request};
 use forebay_types::{Errno, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
+
+use super::joined::Joined;
 
 /// How much later than others a request may be begun, in numbers: the thread that has read it may have to wait for a processor.
 /// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
@@ -91,5 +93,32 @@ pub fn answer_entry(entry: Result<Entry, Errno>, reply: Reply) {
     match entry {
         Ok(entry) => reply.entry(&entry),
         Err(errno) => reply.error(errno),
+    }
+}
+
+/// Answers a request that is told nothing but whether it was carried out.
+pub fn answer(outcome: Result<(), Errno>, reply: Reply) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Waits until programs are served. The kernel tells of a closed file only once, so that is taken in the end even if it is not known yet.
+///
+/// # Errors
+/// As `Joined::wait`.
+pub fn admit(joined: &Joined, asked: &Op<'_>) -> Result<(), Errno> {
+    match joined.wait() {
+        Err(_) if joined.outcome().is_none() && matches!(asked, Op::Release { .. } | Op::Flush { .. }) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Answers a request that comes while programs are not served.
+pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
+    match asked {
+        Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
+        _ => reply.error(errno),
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod checkpoint;
 pub mod council;
+pub mod extended;
 pub mod memory;
 pub mod owner;
 pub mod paths;
+pub mod questions;
 pub mod remote_tree;
 pub mod rescue;
 pub mod safe;

@@ -7,31 +7,25 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_store::{Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath};
-use forebay_wire::write::{
-    ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
-};
-use forebay_wire::write_message::{Changed, Entries, Followed, Have, Question, Told};
-use forebay_write::limits::LISTED_MAX;
+use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
+use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation, Place};
+use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Tree};
 
 use super::council::Council;
+use super::extended::{self, There};
 use super::memory::{Footprint, Forgetting, TRIES};
-use super::paths::{backing_path, contents};
+use super::paths::{MOVING_LOOK, MOVING_MAX, backing_path};
 use super::safe::Safe;
 use super::stores::Stores;
 use super::unverified::Unverified;
-use crate::options::Copied;
 use crate::write::local::Local;
 use crate::write::notes::Note;
 use crate::write::page_cache::PageCache;
 use crate::write::remote::Nodes;
-
-/// Mode bits without which this daemon could not go on in a directory of the backing file system.
-const OWN_DIRECTORY: u32 = 0o700;
 
 /// What has happened for so long lands together.
 const GATHER: Duration = Duration::from_millis(5);
@@ -49,7 +43,7 @@ pub struct Owner {
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
     /// Nodes' reports on their stores.
-    stores: Stores,
+    pub(super) stores: Stores,
     /// Nodes whose logs may lack what the tree says they have.
     pub unverified: Unverified,
     pub nodes: Arc<Nodes>,
@@ -63,14 +57,6 @@ pub struct Owner {
     cache: Arc<PageCache>,
     pub(super) forgetting: Forgetting,
     pub(super) footprint: Footprint,
-}
-
-/// Which node asks.
-#[derive(Clone, Copy)]
-pub struct Asker {
-    pub node: NodeRank,
-    /// Whether it goes on believing the answer.
-    pub is_leased: bool,
 }
 
 /// Of an owner among others of a tree.
@@ -127,99 +113,6 @@ impl Owner {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a question. May block.
-    ///
-    /// # Errors
-    /// What the program is told.
-    pub fn tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Errno> {
-        if asker.node == self.local.rank {
-            self.council.hold()?;
-        }
-        loop {
-            match self.try_to_tell(asker, caller, question) {
-                Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
-                Err(Refusal::Errno(errno)) => return Err(errno),
-                Ok(told) => return Ok(told),
-            }
-        }
-    }
-
-    fn try_to_tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
-        if matches!(question, Question::FileSystem) {
-            return Ok(Told::FileSystem(self.local.calls.serve(|| self.local.place.file_system())?));
-        }
-        if matches!(question, Question::Durable) {
-            self.make_durable_for(asker)?;
-        }
-        let tree = self.tree();
-        Ok(match question {
-            Question::Lookup { place } => {
-                self.forgetting.used(place.directory);
-                self.grant(asker, &[place.directory]);
-                let state = tree.lookup(caller, place)?;
-                self.grant(asker, &[state.file]);
-                Told::State(state)
-            }
-            Question::State { file } => {
-                self.grant(asker, &[*file]);
-                Told::State(tree.seen(*file)?)
-            }
-            Question::Access { file, wanted } => {
-                tree.check_access(caller, *file, *wanted)?;
-                Told::Nothing
-            }
-            Question::Target { file } => Told::Target(tree.target(*file)?.to_vec()),
-            Question::List { directory } => {
-                self.forgetting.used(*directory);
-                let listed = tree.list(*directory, None, usize::MAX)?;
-                if listed.len() <= LISTED_MAX {
-                    let files: Vec<FileId> = listed.iter().map(|listed| listed.state.file).collect();
-                    self.grant(asker, &[&[*directory], &files[..]].concat());
-                }
-                let entries = listed.into_iter().map(|listed| (listed.name, listed.state)).collect();
-                Told::Entries(Entries { own: tree.seen(*directory)?, parent: tree.parent(*directory)?, entries })
-            }
-            Question::Contents { file, range } => {
-                self.grant(asker, &[*file]);
-                Told::Contents(contents(&tree, *file, tree.pieces_for(asker.node, *file, range.clone())?)?)
-            }
-            Question::Seek { file, seek } => {
-                Told::Contents(contents(&tree, *file, tree.seek(*file, seek)?.into_iter().collect())?)
-            }
-            Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
-            Question::Needed { of, is_filling } => {
-                let needed = tree.needed_of(of.unwrap_or(asker.node));
-                drop(tree);
-                if of.is_none() {
-                    self.stores.note(asker.node, *is_filling);
-                }
-                // A crash must not bring back a tree that needs more.
-                self.make_durable_for(asker)?;
-                Told::Needed(needed)
-            }
-            Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
-            Question::Tree(known) => Told::Tree(self.tree_for(asker.node, *known, tree.number())),
-            Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
-            Question::FileSystem | Question::Durable => Told::Nothing,
-        })
-    }
-
-    /// The tree's number, for a node whose log is about `known`. Where that is another, it is not the log that may have been there.
-    fn tree_for(&self, node: NodeRank, known: Option<u64>, number: u64) -> u64 {
-        if known != Some(number) {
-            self.unverified.note(node);
-        }
-        number
-    }
-
-    /// Whether partners copy what is written to a file.
-    fn is_copied(&self, tree: &Tree, file: FileId) -> bool {
-        match self.local.copying.as_ref().map(|copying| &copying.rule) {
-            Some(Copied::Below(paths)) => tree.is_below(file, paths),
-            rule => rule == Some(&Copied::All),
-        }
-    }
-
     /// What a node that has sent a change is answered. May block.
     pub fn change(&self, change: &Change) -> Changed {
         let outcome = self.carry_out_once(change);
@@ -246,8 +139,12 @@ impl Owner {
 
     fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
         loop {
-            match self.try_to_carry_out(change) {
+            match self.check_extended(change).and_then(|()| self.try_to_carry_out(change)) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
+                Err(Refusal::Unread(file)) => {
+                    let found = self.look_there(file, |there| there.all())?;
+                    self.carry_out_own(Operation::AdoptExtended { file, found })?;
+                }
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(done) => return Ok(done),
             }
@@ -334,14 +231,6 @@ impl Owner {
         self.safe.make_durable()
     }
 
-    /// Programs of this node wait; other nodes ask again.
-    fn make_durable_for(&self, asker: Asker) -> Result<(), Errno> {
-        match asker.node == self.local.rank {
-            true => self.safe.make_durable(),
-            false => self.safe.make_durable_once(),
-        }
-    }
-
     /// The second home's answer (`Safe::followed`). May block.
     pub fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
         self.safe.followed(have, parts, || {
@@ -350,15 +239,7 @@ impl Owner {
         })
     }
 
-    /// The asking node is about to be told of `files`.
-    fn grant(&self, asker: Asker, files: &[FileId]) {
-        if asker.is_leased {
-            let (mut leases, now) = (self.leases(), self.nodes.now());
-            files.iter().for_each(|file| leases.grant(now, asker.node, *file));
-        }
-    }
-
-    fn leases(&self) -> MutexGuard<'_, Leases> {
+    pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -458,11 +339,35 @@ impl Owner {
         directory.join_deep(tree.backing_name(place).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
     }
 
-    /// What a file is to look like on the backing file system; nothing when it is gone.
-    pub fn landed_attributes(&self, file: FileId) -> Option<Attributes> {
-        let attributes = self.tree().state(file).ok()?.attributes;
-        let is_directory = attributes.kind() == Kind::Directory && file != BURST_ROOT;
-        Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
+    /// Looks at a file's extended attributes on the backing file system.
+    ///
+    /// # Errors
+    /// What `look` says; EIO where the file is not found there.
+    pub fn look_there<T>(&self, file: FileId, look: impl Fn(&There<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+        let deadline = Instant::now() + MOVING_MAX;
+        loop {
+            let there = There::of(&self.local, &self.tree(), file);
+            match look(&there) {
+                Err(Errno::ESTALE) if Instant::now() < deadline => std::thread::sleep(MOVING_LOOK),
+                Err(Errno::ESTALE) => return Err(Errno::EIO),
+                looked => return looked,
+            }
+        }
+    }
+
+    /// What is set is refused where it could not land.
+    fn check_extended(&self, change: &Change) -> Result<(), Refusal> {
+        let Operation::SetExtended { file, name, value: Some(value), rule } = &change.operation else { return Ok(()) };
+        let (wanted, directory, number) = {
+            let tree = self.tree();
+            match tree.extended_with(&change.caller, *file, (name, Some(value)), *rule) {
+                // It may have been carried out before.
+                Err(Refusal::Errno(_)) => return Ok(()),
+                wanted => (wanted?, tree.directory_of(*file), tree.draft_number(self.local.new_file())),
+            }
+        };
+        let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);
+        Ok(extended::check_room(&self.local, &directory, number, &wanted)?)
     }
 
     /// Takes hold of a file on the backing file system.

@@ -1,10 +1,22 @@
 //! Where the tree's files lie on the backing file system by now.
 
+use std::time::Duration;
+
 use forebay_store::Draft;
-use forebay_types::{Errno, FileId, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath, limits};
 use forebay_wire::write::{BURST_ROOT, Piece};
 use forebay_wire::write_message::Contents;
 use forebay_write::Tree;
+
+/// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
+/// there, and its note.
+pub const MOVING_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked for meanwhile.
+pub const MOVING_LOOK: Duration = Duration::from_millis(2);
+
+/// Mode bits without which this daemon could not go on in a directory of the backing file system.
+const OWN_DIRECTORY: u32 = 0o700;
 
 /// Below the place of the tree; nothing where a file is not there.
 pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
@@ -31,4 +43,11 @@ pub fn contents(tree: &Tree, file: FileId, pieces: Vec<Piece>) -> Result<Content
     // The owner itself reads what lies deeper than a path that is sent.
     let path = backing_path(tree, file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
     Ok(Contents { state: tree.state(file)?, pieces, backing: path.zip(tree.backed(file)) })
+}
+
+/// What a file is to look like on the backing file system; nothing when it is gone.
+pub fn landed_attributes(tree: &Tree, file: FileId) -> Option<Attributes> {
+    let attributes = tree.state(file).ok()?.attributes;
+    let is_directory = attributes.kind() == Kind::Directory && file != BURST_ROOT;
+    Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
 }

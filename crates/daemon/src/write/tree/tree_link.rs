@@ -10,7 +10,8 @@ use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest
 use forebay_wire::write_message::{Contents, Entries, Question, Seek, Told};
 use forebay_write::BELIEVED;
 
-use super::owner::{Asker, Owner};
+use super::owner::Owner;
+use super::questions::Asker;
 use super::remote_tree::RemoteTree;
 use crate::write::remote::SENSELESS;
 
@@ -128,6 +129,17 @@ impl TreeLink {
     pub fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
         match self.ask_own(Question::Seek { file, seek })? {
             Told::Contents(contents) => Ok(contents),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// The value of an extended attribute, or the names of all.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn extended(&self, caller: &Caller, file: FileId, name: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
+        match self.ask(caller, Question::Extended { file, name })? {
+            Told::Extended(told) => Ok(told),
             _ => Err(SENSELESS),
         }
     }

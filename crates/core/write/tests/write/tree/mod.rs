@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod drained;
+mod extended;
 mod holds;
 mod landing;
 mod others;

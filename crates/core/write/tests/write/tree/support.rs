@@ -96,6 +96,6 @@ pub fn file(done: Done) -> FileState {
 pub fn refused<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Errno {
     match result.unwrap_err() {
         Refusal::Errno(errno) => errno,
-        Refusal::Unlisted(directory) => panic!("{directory} is not listed"),
+        other => panic!("something is to be adopted first: {other:?}"),
     }
 }

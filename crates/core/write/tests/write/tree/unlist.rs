@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Attributes, Errno, FileId, Kind, NodeRank, Timestamp};
+use forebay_types::{Attributes, Errno, ExtendedAttributes, FileId, Kind, NodeRank, Timestamp};
 use forebay_wire::write::{
     AdoptedEntry, BURST_ROOT, CommitAt, Done, LandedContents, LockKind, LockRequest, Operation, Place, RenameRule,
     StepOutcome, WrittenExtent,
@@ -94,6 +94,10 @@ impl World {
         loop {
             match self.carry_out(operation.clone()) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory),
+                Err(Refusal::Unread(file)) => {
+                    let found = ExtendedAttributes::default();
+                    self.carry_out(Operation::AdoptExtended { file, found }).unwrap();
+                }
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(done) => return Ok(done),
             }
@@ -104,6 +108,7 @@ impl World {
         loop {
             match self.asked.tree.lookup(&ROOT, place) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory),
+                Err(Refusal::Unread(file)) => panic!("{file} is looked up"),
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(state) => return Ok(state.file),
             }

@@ -1,0 +1,80 @@
+//! Extended attributes of files and directories. Those that were there before are read when programs first change one; until then, and where
+//! programs change none, they are what the backing file system has.
+
+use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, Kind};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Done};
+
+use super::permissions::{self, WRITE};
+use super::state::{Refusal, Tree};
+use crate::landing::Step;
+use crate::limits::EXTENDED_BYTES_MAX;
+
+impl Tree {
+    /// The extended attributes of a file; `None` where they are those that it has on the backing file system.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn extended(&self, file: FileId) -> Result<Option<&ExtendedAttributes>, Errno> {
+        Ok(self.node(file)?.extended.as_deref())
+    }
+
+    /// The directory where a file got its newest name.
+    #[must_use]
+    pub fn directory_of(&self, file: FileId) -> Option<FileId> {
+        self.nodes.get(&file).map(|node| node.directory)
+    }
+
+    /// Those that a file would have if the operation were carried out.
+    ///
+    /// # Errors
+    /// What the program is told, or that those of the backing file system are to be read first.
+    pub fn extended_with(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        (name, value): (&[u8], Option<&[u8]>),
+        rule: ExtendedRule,
+    ) -> Result<ExtendedAttributes, Refusal> {
+        let node = self.node(file)?;
+        // What is mounted is nobody's to land on.
+        if file == BURST_ROOT || !matches!(node.attributes.kind(), Kind::File | Kind::Directory) {
+            return Err(Errno::EPERM.into());
+        }
+        permissions::check(caller, &node.attributes, WRITE)?;
+        let known = node.extended.as_deref().ok_or(Refusal::Unread(file))?;
+        let changed = known.with(name, value, rule)?;
+        let others = self.nodes.extended_bytes() - known.bytes() as u64;
+        match value.is_some() && others + changed.bytes() as u64 > EXTENDED_BYTES_MAX {
+            true => Err(Errno::ENOSPC.into()),
+            false => Ok(changed),
+        }
+    }
+
+    pub(super) fn set_extended(
+        &mut self,
+        change: &Change,
+        file: FileId,
+        set: (&[u8], Option<&[u8]>),
+        rule: ExtendedRule,
+    ) -> Result<Done, Refusal> {
+        let changed = self.extended_with(&change.caller, file, set, rule)?;
+        let node = self.node_mut(file)?;
+        node.extended = Some(Box::new(changed));
+        node.attributes.ctime = change.now;
+        self.landing.push(Step::Attributes { file });
+        Ok(Done::File(self.state(file)?))
+    }
+
+    /// Takes those in that a file has on the backing file system, unless they are known already.
+    pub(super) fn adopt_extended(&mut self, file: FileId, found: &ExtendedAttributes) -> Result<Done, Refusal> {
+        let fits = self.nodes.extended_bytes() + found.bytes() as u64 <= EXTENDED_BYTES_MAX;
+        if self.node(file)?.extended.is_some() {
+            return Ok(Done::Nothing);
+        }
+        if !fits {
+            return Err(Errno::ENOSPC.into());
+        }
+        self.node_mut(file)?.extended = Some(Box::new(found.clone()));
+        Ok(Done::Nothing)
+    }
+}

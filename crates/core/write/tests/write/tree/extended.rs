@@ -1,0 +1,91 @@
+//! Extended attributes in the tree.
+
+use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId};
+use forebay_wire::write::{BURST_ROOT, Caller, Operation};
+use forebay_write::{Action, Refusal};
+
+use super::support::{Asked, ROOT, empty, id, in_root, refused};
+
+const FILE: u32 = 0o100_644;
+const A: &[u8] = b"user.a";
+
+fn set(file: FileId, name: &[u8], value: Option<&[u8]>) -> Operation {
+    let rule = if value.is_some() { ExtendedRule::Any } else { ExtendedRule::Known };
+    Operation::SetExtended { file, name: name.to_vec(), value: value.map(<[u8]>::to_vec), rule }
+}
+
+fn alice() -> Caller {
+    Caller { uid: 1000, gid: 100, groups: vec![] }
+}
+
+fn adopt(asked: &mut Asked, serial: u64) {
+    let found = ExtendedAttributes::default();
+    asked.ask(&ROOT, Operation::AdoptExtended { file: id(serial), found }).unwrap();
+}
+
+fn value<'a>(asked: &'a Asked, serial: u64, name: &[u8]) -> Option<&'a [u8]> {
+    asked.tree.extended(id(serial)).unwrap().and_then(|known| known.get(name))
+}
+
+#[test]
+fn they_are_read_where_the_file_lies_before_one_is_changed() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
+    assert_eq!(asked.tree.extended(id(1)), Ok(None));
+    assert_eq!(asked.ask(&ROOT, set(id(1), A, Some(b"1"))), Err(Refusal::Unread(id(1))));
+    let there = ExtendedAttributes::default().with(b"user.old", Some(b"0"), ExtendedRule::New).unwrap();
+    asked.ask(&ROOT, Operation::AdoptExtended { file: id(1), found: there }).unwrap();
+    asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
+    assert_eq!((value(&asked, 1, A), value(&asked, 1, b"user.old")), (Some(&b"1"[..]), Some(&b"0"[..])));
+    // A second reading that was slower changes nothing.
+    adopt(&mut asked, 1);
+    assert_eq!(value(&asked, 1, A), Some(&b"1"[..]));
+    asked.ask(&ROOT, set(id(1), A, None)).unwrap();
+    assert_eq!(refused(asked.ask(&ROOT, set(id(1), A, None))), Errno::ENODATA);
+}
+
+#[test]
+fn they_land_after_the_file() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
+    asked.land_all();
+    adopt(&mut asked, 1);
+    asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
+    let action = asked.tree.next_landing().map(|turn| turn.action);
+    assert_eq!(action, Some(Action::SetAttributes { file: id(1), place: in_root("directory") }));
+    assert_eq!(value(&asked, 1, A), Some(&b"1"[..]));
+}
+
+#[test]
+fn mode_bits_say_who_may_change_them() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("readable"), 1, FILE).unwrap();
+    asked.make(&ROOT, in_root("link"), 3, 0o120_777).unwrap();
+    adopt(&mut asked, 1);
+    assert_eq!(refused(asked.ask(&alice(), set(id(1), A, Some(b"1")))), Errno::EACCES);
+    for nobodys in [id(3), BURST_ROOT] {
+        assert_eq!(refused(asked.ask(&ROOT, set(nobodys, A, Some(b"1")))), Errno::EPERM);
+    }
+    assert_eq!(refused(asked.ask(&ROOT, set(id(1), b"trusted.a", Some(b"1")))), Errno::EOPNOTSUPP);
+    assert_eq!(refused(asked.ask(&ROOT, set(id(9), A, Some(b"1")))), Errno::ESTALE);
+}
+
+/// A tree has room for so many of the largest; what is removed, with its file or not, makes room again.
+#[test]
+fn a_tree_has_so_much_room_for_them() {
+    let mut asked = Asked { tree: empty(), ..Asked::new() };
+    let most = vec![0; ExtendedAttributes::BYTES_MAX - A.len() - 1];
+    let fit = forebay_write::limits::EXTENDED_BYTES_MAX / ExtendedAttributes::BYTES_MAX as u64;
+    for serial in 1..=fit + 1 {
+        asked.make(&ROOT, in_root(&serial.to_string()), serial, FILE).unwrap();
+        adopt(&mut asked, serial);
+        let outcome = asked.ask(&ROOT, set(id(serial), A, Some(&most)));
+        assert_eq!(outcome.is_ok(), serial <= fit, "{serial}: {outcome:?}");
+    }
+    assert_eq!(refused(asked.ask(&ROOT, set(id(fit + 1), A, Some(b"")))), Errno::ENOSPC);
+    asked.ask(&ROOT, Operation::Unlink { place: in_root("1") }).unwrap();
+    asked.ask(&ROOT, set(id(fit + 1), A, Some(&most))).unwrap();
+    asked.ask(&ROOT, set(id(2), A, None)).unwrap();
+    asked.ask(&ROOT, set(id(3), b"user.b", Some(b""))).unwrap_err();
+    asked.ask(&ROOT, set(id(2), A, Some(&most))).unwrap();
+}
