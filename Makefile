@@ -39,8 +39,8 @@ test: ## every test, or those whose names contain a word of TESTS; installs what
 	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
 
-test-write: ## the burst tier while 200 daemons are killed and the power goes 200 times (some 20 minutes; needs root)
-	@FOREBAY_TEST_DEATHS=200 FOREBAY_TEST_CUTS=200 $(CARGO) test --quiet --package forebay-tests --test burst -- --nocapture random::whatever power_cuts
+test-write: ## the burst tier while 200 daemons are killed, 200 stores vanish and the power goes 200 times (some half an hour; needs root)
+	@FOREBAY_TEST_DEATHS=200 FOREBAY_TEST_CUTS=200 FOREBAY_TEST_VANISHED=200 $(CARGO) test --quiet --package forebay-tests --test burst -- --nocapture whatever power_cuts
 
 build-test-sql:
 	@$(sql_cargo) test --quiet --locked --no-run --manifest-path crates/sql/Cargo.toml --target-dir "$(sql_target)"

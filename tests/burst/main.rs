@@ -44,4 +44,5 @@ mod stage;
 mod stripes;
 mod takeover;
 mod unnamed;
+mod vanishing;
 mod whole;

@@ -64,14 +64,14 @@ pub fn recover(directory: &Path, bytes: &[u8]) -> io::Result<Option<usize>> {
     let path = directory.join("store");
     let mut script = Script { bytes };
     let how = script.number();
-    let written = write_store(&path, &mut script, how)?;
-    let found = recover_twice(&path, how, written);
+    let (written, is_in_order) = write_store(&path, &mut script, how)?;
+    let found = recover_twice(&path, how, written, is_in_order);
     fs::remove_dir_all(&path)?;
     Ok(found)
 }
 
 /// After a recovery the next one finds the same.
-fn recover_twice(path: &Path, how: u8, written: usize) -> Option<usize> {
+fn recover_twice(path: &Path, how: u8, written: usize, is_in_order: bool) -> Option<usize> {
     let owner = Owner { boot: [how & 1; 16], ..owner() };
     let settings = Settings { segment_bytes: SEGMENT_BYTES, ..Settings::new(1 << 20) };
     let mut recovery = Recovery::open(path, &owner, &settings).ok()?;
@@ -86,8 +86,9 @@ fn recover_twice(path: &Path, how: u8, written: usize) -> Option<usize> {
     assert!(kept.len() == found.len() || !recovery.repairs.removed.is_empty());
     drop(recovery);
     let again = all(&mut Recovery::open(path, &owner, &settings).ok()?)?;
-    // After a loss of power that holds for heads that tell the truth about what is durable, which these need not do.
-    assert!(how & 1 == 1 || again.iter().collect::<Vec<_>>() == kept, "{again:?} after {found:?}");
+    // After a loss of power that holds for heads that tell the truth about what is durable, which these need not do; and at any time for
+    // records that are numbered one after the other, as a log writes them.
+    assert!(how & 1 == 1 || !is_in_order || again.iter().collect::<Vec<_>>() == kept, "{again:?} after {found:?}");
     Some(found.len())
 }
 
@@ -107,7 +108,8 @@ fn owner() -> Owner {
     Owner { job: "1".into(), node: NodeRank(0), nodes: 1, landing: "/lustre".into(), boot: [0; 16] }
 }
 
-fn write_store(path: &Path, script: &mut Script<'_>, how: u8) -> io::Result<usize> {
+/// How many records there are, and whether each has the number after the one before it.
+fn write_store(path: &Path, script: &mut Script<'_>, how: u8) -> io::Result<(usize, bool)> {
     fs::DirBuilder::new().mode(0o700).create(path)?;
     let Owner { job, node, nodes, landing, boot } = owner();
     let uid = geteuid().as_raw();
@@ -119,10 +121,16 @@ fn write_store(path: &Path, script: &mut Script<'_>, how: u8) -> io::Result<usiz
         fs::write(path.join(CHECKPOINT), sealed(&[&head[..], b"core"].concat()))?;
     }
     let mut number = if how & 4 == 0 { IDENTITY.first_segment() } else { script.large() };
-    let (mut sequence, mut written) = (1, 0);
+    let (mut sequence, mut written, mut is_in_order) = (1, 0, true);
     for _ in 0..1 + (how >> 4 & 3) {
         let mut segment = Segment { bytes: vec![0; SEGMENT_BYTES as usize], number, offset: 0, heads: vec![] };
-        while written < RECORDS_MAX && segment.add(script, &mut sequence) {
+        loop {
+            let before: u64 = sequence;
+            if written == RECORDS_MAX || !segment.add(script, &mut sequence) {
+                is_in_order &= sequence == before || sequence == before.wrapping_add(1);
+                break;
+            }
+            is_in_order &= sequence == before.wrapping_add(1);
             written += 1;
         }
         let cut = if how & 8 == 0 { segment.bytes.len() } else { usize::from(script.number()) << 7 };
@@ -133,7 +141,7 @@ fn write_store(path: &Path, script: &mut Script<'_>, how: u8) -> io::Result<usiz
         let Some(next) = number.checked_add(1 + u64::from(how >> 7)) else { break };
         number = next;
     }
-    Ok(written)
+    Ok((written, is_in_order))
 }
 
 /// A segment that is written.
