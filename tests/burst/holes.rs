@@ -69,11 +69,13 @@ fn holes_are_those_that_nobody_has_written_to() {
     grow(&here(0, "made"), 12);
     write(&here(1, "met"), &[4, 15, 20, 21]);
     write(&here(0, "empty"), &[]);
+    write(&here(1, "full"), &[0, 1, 2]);
     let (made, changed) = ([(1, 4), (5, 6), (8, 9)], [(2, 5), (9, 10), (15, 16), (20, 22)]);
     for _ in 0..2 {
         check("made", &made);
         check("met", &changed);
         check("empty", &[]);
+        check("full", &[(0, 3)]);
         bed.drain();
     }
     // What has landed is a base.

@@ -41,6 +41,7 @@ pub fn seek(reader: &Reader, files: &Files, file: FileId, from: u64, whence: u32
 
 /// `None` where the file has landed meanwhile: the file of the backing file system that was looked at is another one than its own.
 fn try_to_seek(reader: &Reader, file: FileId, mut seek: Seek) -> Result<Option<Result<u64, Errno>>, Errno> {
+    let from = seek.from;
     let mut looked_at: Option<Option<(ViewPath, Backed)>> = None;
     loop {
         let told = reader.tree.seek(file, seek)?;
@@ -49,7 +50,7 @@ fn try_to_seek(reader: &Reader, file: FileId, mut seek: Seek) -> Result<Option<R
         }
         let Some(piece) = told.pieces.first() else {
             let end = told.state.attributes.size_bytes;
-            return Ok(Some(if seek.is_hole && end > seek.from { Ok(end) } else { Err(Errno::ENXIO) }));
+            return Ok(Some(if seek.is_hole && end > from { Ok(end) } else { Err(Errno::ENXIO) }));
         };
         if piece.source != Source::Backing {
             return Ok(Some(Ok(piece.offset)));
