@@ -34,7 +34,7 @@ add_users() {
   for user in "${USERS[@]}"; do id -- "$user" >/dev/null 2>&1 || missing+=("$user"); done
   ((${#missing[@]} == 0)) && return
   say "these users are missing and will be added: ${missing[*]}"
-  for user in "${missing[@]}"; do useradd --badname --user-group --no-create-home -- "$user" 2>/dev/null; done
+  for user in "${missing[@]}"; do useradd --badname --user-group --no-create-home --home-dir / -- "$user" 2>/dev/null; done
 }
 
 # build_tree: a copy of SOURCE, built.

@@ -26,7 +26,7 @@ impl Tree {
             self.truncate(change, file, size_bytes, released)?;
         }
         let node = self.node_mut(file)?;
-        change_owner(&mut node.attributes, changes);
+        change_owner(&change.caller, &mut node.attributes, changes);
         if let Some(mode) = changes.mode {
             let lent = if may_lend_group(&change.caller, &node.attributes) {
                 PERMISSION_BITS
@@ -67,7 +67,7 @@ impl Tree {
             node.cut_at = node.version;
         }
         if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&node.attributes);
+            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
         }
         Ok(())
     }
@@ -110,9 +110,9 @@ fn check_size(caller: &Caller, attributes: &Attributes, size_bytes: u64, is_open
 }
 
 /// Sets owner and group. Who gets a file does not get rights that it lends.
-fn change_owner(attributes: &mut Attributes, changes: &AttributeChanges) {
+fn change_owner(caller: &Caller, attributes: &mut Attributes, changes: &AttributeChanges) {
     if changes.uid.is_some() || changes.gid.is_some() {
-        attributes.mode = permissions::without_lent_rights(attributes);
+        attributes.mode = permissions::without_lent_rights(caller, attributes);
     }
     attributes.uid = changes.uid.unwrap_or(attributes.uid);
     attributes.gid = changes.gid.unwrap_or(attributes.gid);

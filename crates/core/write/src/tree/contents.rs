@@ -101,7 +101,7 @@ impl Tree {
         node.contents_changed(change.now);
         node.attributes.ctime = changed_at.max(change.now);
         if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&node.attributes);
+            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
         }
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
@@ -122,7 +122,7 @@ impl Tree {
         node.attributes.size_bytes = node.attributes.size_bytes.max(least_bytes);
         node.contents_changed(change.now);
         if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&node.attributes);
+            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
         }
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))

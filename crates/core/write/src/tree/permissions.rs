@@ -53,13 +53,13 @@ pub fn check_removal(caller: &Caller, directory: &Attributes, file: &Attributes)
     Ok(())
 }
 
-/// The mode of a file after somebody wrote to it or gave it away: it lends no rights any more.
-pub fn without_lent_rights(attributes: &Attributes) -> u32 {
+/// The mode of a file after `caller` wrote to it or gave it away: it lends no rights any more.
+pub fn without_lent_rights(caller: &Caller, attributes: &Attributes) -> u32 {
     let mode = attributes.mode;
     if matches!(attributes.kind(), Kind::Directory | Kind::Symlink) {
         return mode;
     }
-    // Without the group's execute bit it means mandatory locking, and stays.
-    let lent = SET_UID | if mode & GROUP_EXECUTE != 0 { SET_GID } else { 0 };
-    mode & !lent
+    // Without the group's execute bit it means mandatory locking, and stays where a member of the group changes the file.
+    let is_lent = mode & GROUP_EXECUTE != 0 || caller.uid != 0 && !is_member(caller, attributes.gid);
+    mode & !(SET_UID | if is_lent { SET_GID } else { 0 })
 }

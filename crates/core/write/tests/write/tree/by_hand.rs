@@ -331,6 +331,23 @@ fn mode_bits_decide_who_may_what() {
     asked.ask(&alice, set(3, AttributeChanges { is_through_descriptor: true, ..cut })).unwrap();
 }
 
+/// Without the group's execute bit the set-group-id bit stays, unless somebody from outside the group writes.
+#[test]
+fn who_is_not_of_the_group_takes_its_rights_away() {
+    let mut asked = Asked::new();
+    let stranger = Caller { uid: 1001, gid: 1001, groups: vec![] };
+    let cut = AttributeChanges { size_bytes: Some(0), is_through_descriptor: true, ..AttributeChanges::default() };
+    for (serial, caller, left) in [(1, ROOT, 0o106_666), (2, alice(), 0o102_666), (3, stranger, 0o100_666)] {
+        asked.make(&ROOT, in_root(&serial.to_string()), serial, FILE).unwrap();
+        let mode = AttributeChanges { gid: Some(7), ..AttributeChanges::default() };
+        asked.ask(&ROOT, Operation::SetAttributes { file: id(serial), changes: mode }).unwrap();
+        let mode = AttributeChanges { mode: Some(0o6666), ..AttributeChanges::default() };
+        asked.ask(&ROOT, Operation::SetAttributes { file: id(serial), changes: mode }).unwrap();
+        asked.ask(&caller, Operation::SetAttributes { file: id(serial), changes: cut }).unwrap();
+        assert_eq!(asked.tree.state(id(serial)).unwrap().attributes.mode, left, "{serial}");
+    }
+}
+
 #[test]
 fn a_file_is_below_what_its_newest_name_is_below() {
     let path = |text: &str| ViewPath::new(text.as_bytes()).unwrap();
