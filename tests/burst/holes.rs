@@ -3,12 +3,16 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::Duration;
 
+use forebay_tests::program::wait_until;
 use forebay_tests::require;
 use rustix::fs::SeekFrom;
 
 use crate::bed::Bed;
 use crate::calls::Calls;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What data begins and ends at: every local file system has blocks that divide it.
 const BLOCK: u64 = 64 << 10;
@@ -109,6 +113,10 @@ fn there_are_no_holes_while_a_file_may_be_mapped() {
     assert_eq!(mapping.says(opened), "None");
     assert_eq!(mapping.says("globals().update(m=mmap.mmap(f.fileno(), 0)) or f.close()"), "None");
     assert_eq!(mapping.says("m.__setitem__(70000, 7)"), "None");
+    assert_eq!(data_of(&path), [(0, 4)]);
+    // The next daemon has not seen it opened.
+    let killed = bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
     assert_eq!(data_of(&path), [(0, 4)]);
     let copied = bed.shell(
         "cp --sparse=auto mapped copy; cp mapped plain; cmp mapped copy; cmp mapped plain; tr -d '\\0' < copy | wc -c",

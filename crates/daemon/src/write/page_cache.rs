@@ -45,6 +45,11 @@ impl PageCache {
         Arc::new(Self { pages: Mutex::new(pages), began, notifier, has_earlier: !is_first_daemon })
     }
 
+    /// Whether a daemon before this one has served the mount: what programs had open then, this one has not seen opened.
+    pub fn has_earlier(&self) -> bool {
+        self.has_earlier
+    }
+
     /// The kernel can be told from now on.
     pub fn set_notifier(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);

@@ -107,8 +107,10 @@ impl Kernel {
         match &request.operation {
             Op::Access { mask } => answer(self.reader.tree.check_access(&caller(request), file, *mask), reply),
             Op::Lseek { offset, whence, .. } => {
+                let is_mapped = self.files.find(file).is_some_and(|open| open.may_be_mapped());
+                let may_be_mapped = is_mapped || self.cache.has_earlier();
                 let committed = self.committing.commit(file);
-                match committed.and_then(|()| seek(&self.reader, &self.files, file, *offset, *whence)) {
+                match committed.and_then(|()| seek(&self.reader, may_be_mapped, file, *offset, *whence)) {
                     Ok(found) => reply.lseek(found),
                     Err(errno) => reply.error(errno),
                 }

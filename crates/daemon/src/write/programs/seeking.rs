@@ -7,7 +7,6 @@ use forebay_wire::write_message::Seek;
 use rustix::fs::SeekFrom;
 
 use crate::write::contents::Reader;
-use crate::write::files::Files;
 
 /// `whence`, as the kernel sends it.
 const SEEK_DATA: u32 = 3;
@@ -20,7 +19,7 @@ const TRIES: u32 = 8;
 ///
 /// # Errors
 /// ENXIO where there is none up to the file's end, EINVAL for another `whence`, else what the tree says.
-pub fn seek(reader: &Reader, files: &Files, file: FileId, from: u64, whence: u32) -> Result<u64, Errno> {
+pub fn seek(reader: &Reader, may_be_mapped: bool, file: FileId, from: u64, whence: u32) -> Result<u64, Errno> {
     if !matches!(whence, SEEK_DATA | SEEK_HOLE) {
         return Err(Errno::EINVAL);
     }
@@ -30,8 +29,7 @@ pub fn seek(reader: &Reader, files: &Files, file: FileId, from: u64, whence: u32
     }
     let sought = Seek { from, is_hole: whence == SEEK_HOLE, backing_until: 0 };
     // What a program has changed through a map, the kernel has not told of yet.
-    let is_mapped = files.find(file).is_some_and(|open| open.may_be_mapped());
-    for _ in 0..if is_mapped { 0 } else { TRIES } {
+    for _ in 0..if may_be_mapped { 0 } else { TRIES } {
         if let Some(found) = try_to_seek(reader, file, sought)? {
             return found;
         }
