@@ -13,7 +13,7 @@ const PREFIX: &[u8] = b"user.";
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct ExtendedAttributes(BTreeMap<Vec<u8>, Vec<u8>>);
 
-/// What an attribute is to be before it is set.
+/// The condition under which an attribute is set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ExtendedRule {
     /// Known or not.
@@ -79,7 +79,7 @@ impl ExtendedAttributes {
         self.bytes() <= Self::BYTES_MAX && self.0.keys().all(|name| Self::is_name(name))
     }
 
-    /// Those that there are once one is set, or removed where it is to have no value.
+    /// The attributes after one is set, or removed where it is to have no value.
     ///
     /// # Errors
     /// EEXIST or ENODATA by the rule, EOPNOTSUPP for the name of another kind, ENOSPC where they are too many bytes then.

@@ -289,7 +289,7 @@ pub enum Operation {
         name: Vec<u8>,
         /// Its value; `None` removes it.
         value: Option<Vec<u8>>,
-        /// What it is to be before.
+        /// The condition.
         rule: ExtendedRule,
     },
     /// Extended attributes that a file has on the backing file system, which the tree does not know.

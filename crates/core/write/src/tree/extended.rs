@@ -1,5 +1,5 @@
-//! Extended attributes of files and directories. Those that were there before are read when programs first change one; until then, and where
-//! programs change none, they are what the backing file system has.
+//! Extended attributes of files and directories. The tree adopts those of the backing file system when a program first changes one. Until
+//! then it keeps none.
 
 use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, Kind};
 use forebay_wire::write::{BURST_ROOT, Caller, Change, Done};
@@ -24,10 +24,10 @@ impl Tree {
         self.nodes.get(&file).map(|node| node.directory)
     }
 
-    /// Those that a file would have if the operation were carried out.
+    /// The attributes that a file would have if the operation were carried out.
     ///
     /// # Errors
-    /// What the program is told, or that those of the backing file system are to be read first.
+    /// The error that the program gets, or `Unread` where the attributes on the backing file system are to be adopted first.
     pub fn extended_with(
         &self,
         caller: &Caller,
@@ -36,7 +36,7 @@ impl Tree {
         rule: ExtendedRule,
     ) -> Result<ExtendedAttributes, Refusal> {
         let node = self.node(file)?;
-        // What is mounted is nobody's to land on.
+        // The root of the mount never lands.
         if file == BURST_ROOT || !matches!(node.attributes.kind(), Kind::File | Kind::Directory) {
             return Err(Errno::EPERM.into());
         }

@@ -101,7 +101,7 @@ impl Handler for Kernel {
 }
 
 impl Kernel {
-    /// What is asked rarely.
+    /// Requests that come rarely.
     fn handle_lesser(&self, request: &Request<'_>, reply: Reply) {
         let file = file_of(request.node);
         match &request.operation {

@@ -111,10 +111,10 @@ impl Locking {
         ask(true)
     }
 
-    /// What of a lock that others have is in the way of `lock`; `UNLOCKED` where there is none.
+    /// A lock of others that is in the way of `lock`; `UNLOCKED` where there is none.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error that the program gets.
     pub fn in_the_way(&self, reader: &Reader, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
         let asked = request_of(lock)?;
         let is_held = |held: &Result<Option<_>, Errno>| matches!(held, Ok(Some(_)));

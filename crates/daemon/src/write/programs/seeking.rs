@@ -28,7 +28,7 @@ pub fn seek(reader: &Reader, may_be_mapped: bool, file: FileId, from: u64, whenc
         return Err(Errno::ENXIO);
     }
     let sought = Seek { from, is_hole: whence == SEEK_HOLE, backing_until: 0 };
-    // What a program has changed through a map, the kernel has not told of yet.
+    // The kernel has not sent yet the changes that programs made through a map.
     for _ in 0..if may_be_mapped { 0 } else { TRIES } {
         if let Some(found) = try_to_seek(reader, file, sought)? {
             return found;

@@ -125,7 +125,7 @@ impl TreeLink {
     /// The first piece of a file that may be what is sought.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error that the program gets.
     pub fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
         match self.ask_own(Question::Seek { file, seek })? {
             Told::Contents(contents) => Ok(contents),
@@ -136,7 +136,7 @@ impl TreeLink {
     /// The value of an extended attribute, or the names of all.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error that the program gets.
     pub fn extended(&self, caller: &Caller, file: FileId, name: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
         match self.ask(caller, Question::Extended { file, name })? {
             Told::Extended(told) => Ok(told),
