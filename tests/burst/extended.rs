@@ -79,6 +79,49 @@ fn they_are_the_same_on_all_nodes_and_land() {
     bed.job.down();
 }
 
+/// What others set, change and remove where the file has landed is seen, and stays when the job changes something else of it.
+#[test]
+fn those_that_others_change_stay_theirs() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let there = |name: &str| bed.backing().join(name);
+    let on = |node: u32, name: &str| bed.mount_of(node).join(name);
+    std::fs::write(there("met"), "1").unwrap();
+    set(&there("met"), "user.old", b"there");
+    let _ = bed.shell_on(1, "echo x > made; mkdir made.d").good();
+    let all = ["met", "made", "made.d"];
+    for name in all {
+        set(&on(1, name), "user.a", b"job");
+        set(&on(1, name), "user.b", b"job");
+        set(&on(1, name), "user.c", b"job");
+    }
+    bed.drain();
+    for name in all {
+        set(&there(name), "user.a", b"others");
+        set(&there(name), "user.new", b"others");
+        removexattr(there(name), "user.c").unwrap();
+    }
+    let check = |path: &Path, b: &[u8]| {
+        assert_eq!(value(path, "user.a").as_deref(), Some(&b"others"[..]), "{}", path.display());
+        assert_eq!(value(path, "user.new").as_deref(), Some(&b"others"[..]), "{}", path.display());
+        assert_eq!(value(path, "user.b").as_deref(), Some(b), "{}", path.display());
+        assert_eq!(value(path, "user.c"), None, "{}", path.display());
+    };
+    all.iter().for_each(|name| (0..2).for_each(|node| check(&on(node, name), b"job")));
+    let _ = bed.shell_on(0, "chmod g-r met made made.d").good();
+    bed.drain();
+    all.iter().for_each(|name| check(&there(name), b"job"));
+    for name in all {
+        set(&on(0, name), "user.b", b"later");
+    }
+    // What is refused changes nothing either.
+    assert_eq!(removexattr(on(1, "made"), "user.c"), Err(rustix::io::Errno::NODATA));
+    bed.drain();
+    all.iter().for_each(|name| check(&there(name), b"later"));
+    all.iter().for_each(|name| (0..2).for_each(|node| check(&on(node, name), b"later")));
+    bed.job.down();
+}
+
 #[test]
 fn calls_are_refused_as_elsewhere() {
     require!(Fuse, Root, Command("python3"));
@@ -114,6 +157,15 @@ print(c.getxattr(b\"file\", b\"user.a\", None, 0), c.listxattr(b\"file\", None, 
     bed.drain();
     let landed = bed.backing().join("file");
     assert_eq!((names(&landed), value(&landed, "user.much")), (names(&probe), value(&probe, "user.much")));
+    // A directory that others remove there is made again, and has what its files have.
+    let _ = bed.shell_on(0, "mkdir d; echo x > d/file").good();
+    bed.drain();
+    std::fs::remove_dir_all(bed.backing().join("d")).unwrap();
+    let _ = bed.shell_on(0, "echo new > d/new").good();
+    let much = vec![1; 2 << 10];
+    assert_eq!(errno(setxattr(bed.mount().join("d/new"), "user.much", &much, ANY)), None);
+    bed.drain();
+    assert_eq!(value(&bed.backing().join("d/new"), "user.much"), Some(much));
     let others = "python3 -c \"import os
 os.setgroups([]); os.setgid(1234); os.setuid(1234)
 try: print(os.getxattr('file', 'user.a'))

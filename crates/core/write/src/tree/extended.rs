@@ -1,9 +1,10 @@
-//! Extended attributes of files and directories. The tree adopts those of the backing file system when a program first changes one. Until
-//! then it keeps none.
+//! Extended attributes of files and directories. The tree adopts those of the backing file system when a program changes one, and keeps them
+//! until they have landed. Before and after that it keeps none: others may change them where they lie.
 
 use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, Kind};
-use forebay_wire::write::{BURST_ROOT, Caller, Change, Done};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, Operation};
 
+use super::nodes::OwnExtended;
 use super::permissions::{self, WRITE};
 use super::state::{Refusal, Tree};
 use crate::landing::Step;
@@ -15,7 +16,20 @@ impl Tree {
     /// # Errors
     /// ESTALE.
     pub fn extended(&self, file: FileId) -> Result<Option<&ExtendedAttributes>, Errno> {
-        Ok(self.node(file)?.extended.as_deref())
+        Ok(self.node(file)?.extended.as_deref().map(|own| &own.attributes))
+    }
+
+    /// The attributes that a file gets by a change; `None` where it sets none, or was carried out before.
+    ///
+    /// # Errors
+    /// As `extended_with`.
+    pub fn extended_by(&self, change: &Change) -> Result<Option<ExtendedAttributes>, Refusal> {
+        match &change.operation {
+            Operation::SetExtended { file, name, value: Some(value), rule } if self.results.of(change.id).is_none() => {
+                self.extended_with(&change.caller, *file, (name, Some(value)), *rule).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The directory where a file got its newest name.
@@ -28,7 +42,7 @@ impl Tree {
     ///
     /// # Errors
     /// The error that the program gets, or `Unread` where the attributes on the backing file system are to be adopted first.
-    pub fn extended_with(
+    fn extended_with(
         &self,
         caller: &Caller,
         file: FileId,
@@ -41,7 +55,7 @@ impl Tree {
             return Err(Errno::EPERM.into());
         }
         permissions::check(caller, &node.attributes, WRITE)?;
-        let known = node.extended.as_deref().ok_or(Refusal::Unread(file))?;
+        let known = self.extended(file)?.ok_or(Refusal::Unread(file))?;
         let changed = known.with(name, value, rule)?;
         let others = self.nodes.extended_bytes() - known.bytes() as u64;
         match value.is_some() && others + changed.bytes() as u64 > EXTENDED_BYTES_MAX {
@@ -58,10 +72,11 @@ impl Tree {
         rule: ExtendedRule,
     ) -> Result<Done, Refusal> {
         let changed = self.extended_with(&change.caller, file, set, rule)?;
-        let node = self.node_mut(file)?;
-        node.extended = Some(Box::new(changed));
-        node.attributes.ctime = change.now;
+        let step = self.landing.end();
         self.landing.push(Step::Attributes { file });
+        let node = self.node_mut(file)?;
+        node.extended = Some(Box::new(OwnExtended { attributes: changed, step }));
+        node.attributes.ctime = change.now;
         Ok(Done::File(self.state(file)?))
     }
 
@@ -74,7 +89,17 @@ impl Tree {
         if !fits {
             return Err(Errno::ENOSPC.into());
         }
-        self.node_mut(file)?.extended = Some(Box::new(found.clone()));
+        self.node_mut(file)?.extended = Some(Box::new(OwnExtended { attributes: found.clone(), step: 0 }));
         Ok(Done::Nothing)
+    }
+
+    /// A file is on the backing file system with all that it had when the turn came to a step.
+    pub(super) fn extended_landed(&mut self, file: FileId, step: u64) {
+        let has_landed = |own: &OwnExtended| own.step <= step;
+        if self.nodes.get(&file).and_then(|node| node.extended.as_deref()).is_some_and(has_landed)
+            && let Some(node) = self.nodes.get_mut(&file)
+        {
+            node.extended = None;
+        }
     }
 }

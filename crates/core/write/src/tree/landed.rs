@@ -218,13 +218,18 @@ impl Tree {
             }
             StepOutcome::Done => {
                 self.landing.finish(step);
-                // It appeared before it was known, and with what it had then.
-                if let Action::Publish { file, .. } = action {
-                    self.hold_back(file);
+                match action {
+                    // It appeared before it was known, and with what it had then.
+                    Action::Publish { file, .. } => self.hold_back(file),
+                    Action::SetAttributes { file, .. } => self.extended_landed(file, step),
+                    _ => {}
                 }
             }
             StepOutcome::Made(backed) => {
                 self.landing.finish(step);
+                if let Action::SetAttributes { file, .. } = action {
+                    self.extended_landed(file, step);
+                }
                 if let Action::Make { file, .. } | Action::SetAttributes { file, .. } = action {
                     self.landing.set_backed(file, backed);
                 }
@@ -232,6 +237,7 @@ impl Tree {
             StepOutcome::Contents(contents) => {
                 self.landing.finish(step);
                 if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
+                    self.extended_landed(file, step);
                     self.contents_landed(file, contents, released);
                 }
             }

@@ -47,9 +47,18 @@ pub struct Node {
     /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
     pub is_as_met: bool,
     /// Its extended attributes; `None`: those that it has on the backing file system, if it is there.
-    pub extended: Option<Box<ExtendedAttributes>>,
+    pub extended: Option<Box<OwnExtended>>,
     /// What of it is in its draft before it is published.
     pub sent: Option<SentStripes>,
+}
+
+/// Extended attributes that the backing file system does not have as they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OwnExtended {
+    /// All that the file has.
+    pub attributes: ExtendedAttributes,
+    /// The landing step after the last change of them: when it is done, they are there.
+    pub step: u64,
 }
 
 /// What of a file is in its draft on the backing file system before it is published, by stripes.

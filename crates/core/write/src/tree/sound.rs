@@ -24,7 +24,7 @@ impl Tree {
             }
         }
         assert!(names.keys().all(|file| self.nodes.contains_key(file)), "a name leads nowhere");
-        let extended = self.nodes.iter().filter_map(|(_, node)| node.extended.as_deref());
+        let extended = self.nodes.iter().filter_map(|(_, node)| Some(&node.extended.as_deref()?.attributes));
         let bytes: usize = extended.inspect(|found| assert!(found.is_within_limits())).map(|found| found.bytes()).sum();
         assert_eq!(self.nodes.extended_bytes(), bytes as u64, "bytes of extended attributes");
         self.locks.assert_sound();

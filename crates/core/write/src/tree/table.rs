@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::{ExtendedAttributes, FileId};
+use forebay_types::FileId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::nodes::Node;
+use super::nodes::{Node, OwnExtended};
 use crate::versioned::Versioned;
 
 /// See the module.
@@ -137,8 +137,8 @@ impl Table {
     }
 }
 
-fn bytes_of(extended: &ExtendedAttributes) -> u64 {
-    extended.bytes() as u64
+fn bytes_of(extended: &OwnExtended) -> u64 {
+    extended.attributes.bytes() as u64
 }
 
 impl PartialEq for Table {

@@ -219,7 +219,7 @@ impl Landings {
             (Err(Errno::ENOENT), action) if conflicts.remake_directories(action).map_err(told)? => {
                 return Ok(());
             }
-            (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::Done,
+            (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::LeftOut,
             // Somebody goes on changing it: the next look finds that it is over.
             (Err(CHANGED), Action::Publish { .. } | Action::Update { .. }) => return Ok(()),
             (outcome, _) => outcome.map_err(told)?,
@@ -404,15 +404,17 @@ impl Landings {
         let held = self.owner.hold(file, path)?;
         let found = held.backed();
         if self.owner.tree().recognise(file, &found) == Recognised::Changed {
-            tracing::warn!(%path, "others have changed this file; its mode, owner and times are left as they are");
-            return Ok(StepOutcome::Done);
+            tracing::warn!(%path, "others have changed this file; its mode, owner, times and extended attributes are left as they are");
+            return Ok(StepOutcome::LeftOut);
         }
-        if let Some(extended) = extended {
-            calls.land(|| held.set_extended(&extended))?;
+        if let Some(extended) = &extended {
+            calls.land(|| held.set_extended(extended))?;
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
-            return calls.land(|| held.set_attributes(&attributes)).map(|()| StepOutcome::Done);
+            calls.land(|| held.set_attributes(&attributes))?;
+            // The tree keeps them no longer.
+            return extended.map_or(Ok(()), |_| calls.land(|| held.sync())).map(|()| StepOutcome::Done);
         }
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;

@@ -63,8 +63,8 @@ pub fn check_room(local: &Local, directory: &ViewPath, number: u128, wanted: &Ex
     }
     let path = Draft::path(directory, number)?;
     let draft = match local.calls.land(|| local.place.draft(&path, number)) {
-        // Where others may not make files, nobody knows before.
-        Err(Errno::EACCES | Errno::EPERM) => return Ok(()),
+        // Where others have removed the directory, or no file may be made there, this is not known before.
+        Err(Errno::EACCES | Errno::EPERM | Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
         draft => draft?,
     };
     match local.calls.land(|| draft.set_extended(wanted)) {

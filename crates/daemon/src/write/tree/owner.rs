@@ -143,6 +143,10 @@ impl Owner {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
                 Err(Refusal::Unread(file)) => {
                     let found = self.look_there(file, |there| there.all())?;
+                    if let Operation::SetExtended { name, value, rule, .. } = &change.operation {
+                        // What is refused leaves nothing to keep.
+                        found.with(name, value.as_deref(), *rule)?;
+                    }
                     self.carry_out_own(Operation::AdoptExtended { file, found })?;
                 }
                 Err(Refusal::Errno(errno)) => return Err(errno),
@@ -357,13 +361,14 @@ impl Owner {
 
     /// What is set is refused where it could not land.
     fn check_extended(&self, change: &Change) -> Result<(), Refusal> {
-        let Operation::SetExtended { file, name, value: Some(value), rule } = &change.operation else { return Ok(()) };
+        let Operation::SetExtended { file, .. } = &change.operation else { return Ok(()) };
         let (wanted, directory, number) = {
             let tree = self.tree();
-            match tree.extended_with(&change.caller, *file, (name, Some(value)), *rule) {
-                // It may have been carried out before.
-                Err(Refusal::Errno(_)) => return Ok(()),
-                wanted => (wanted?, tree.directory_of(*file), tree.draft_number(self.local.new_file())),
+            match tree.extended_by(change) {
+                // The tree refuses it by itself.
+                Ok(None) | Err(Refusal::Errno(_)) => return Ok(()),
+                Err(unread) => return Err(unread),
+                Ok(Some(wanted)) => (wanted, tree.directory_of(*file), tree.draft_number(self.local.new_file())),
             }
         };
         let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);

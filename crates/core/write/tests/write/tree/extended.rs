@@ -1,7 +1,7 @@
 //! Extended attributes in the tree.
 
-use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId};
-use forebay_wire::write::{BURST_ROOT, Caller, Operation};
+use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, OperationId};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Operation, StepOutcome};
 use forebay_write::{Action, Refusal};
 
 use super::support::{Asked, ROOT, empty, id, in_root, refused};
@@ -54,6 +54,50 @@ fn they_land_after_the_file() {
     let action = asked.tree.next_landing().map(|turn| turn.action);
     assert_eq!(action, Some(Action::SetAttributes { file: id(1), place: in_root("directory") }));
     assert_eq!(value(&asked, 1, A), Some(&b"1"[..]));
+    asked.land_all();
+    assert_eq!(asked.tree.extended(id(1)), Ok(None), "others may change them there");
+}
+
+/// A change that comes while an earlier one lands is kept until it has landed too; so is one that did not land.
+#[test]
+fn they_are_kept_until_the_last_of_them_has_landed() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
+    asked.land_all();
+    adopt(&mut asked, 1);
+    let set_one = |asked: &mut Asked, bytes: &[u8]| asked.ask(&ROOT, set(id(1), A, Some(bytes))).map(drop).unwrap();
+    let landed = |asked: &mut Asked, outcome: StepOutcome| {
+        let step = asked.tree.next_landing().expect("something is to land").step;
+        asked.ask(&ROOT, Operation::Landed { step, outcome }).map(drop).unwrap();
+    };
+    set_one(&mut asked, b"1");
+    let _ = asked.tree.next_landing();
+    set_one(&mut asked, b"2");
+    landed(&mut asked, StepOutcome::Done);
+    assert_eq!(value(&asked, 1, A), Some(&b"2"[..]));
+    landed(&mut asked, StepOutcome::LeftOut);
+    assert_eq!(value(&asked, 1, A), Some(&b"2"[..]));
+    set_one(&mut asked, b"3");
+    landed(&mut asked, StepOutcome::Done);
+    assert_eq!(asked.tree.extended(id(1)), Ok(None));
+}
+
+/// A change that comes a second time, since its answer was lost, has been carried out: it is not tried against what it made.
+#[test]
+fn a_change_that_comes_again_sets_nothing_again() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
+    adopt(&mut asked, 1);
+    let operation =
+        Operation::SetExtended { file: id(1), name: A.to_vec(), value: Some(b"1".to_vec()), rule: ExtendedRule::New };
+    asked.ask(&ROOT, operation).unwrap();
+    let change = asked.changes.last().cloned().expect("it was asked");
+    asked.land_all();
+    assert_eq!(asked.tree.extended_by(&change), Ok(None));
+    asked.tree.apply(&change, &mut asked.released).unwrap();
+    assert_eq!(asked.tree.extended(id(1)), Ok(None));
+    let later = Change { id: OperationId { serial: 99, ..change.id }, ..change };
+    assert_eq!(asked.tree.extended_by(&later), Err(Refusal::Unread(id(1))));
 }
 
 #[test]
