@@ -48,6 +48,29 @@ fn what_a_killed_job_wrote_lands() {
     assert_eq!(salvage(sandbox, "store").0, Some(0), "there is nothing more to be done");
 }
 
+/// Also those that were read where the file lay, before one of them was changed.
+#[test]
+fn extended_attributes_are_salvaged() {
+    require!(Fuse, Root, Command("python3"));
+    let mut bed = Bed::with(2, &["--drain", "manual"]);
+    let backing = bed.backing();
+    fs::write(backing.join("met"), "there").unwrap();
+    let set = "import os
+os.setxattr('met', 'user.old', b'0')";
+    let _ = run(std::process::Command::new("python3").args(["-c", set]).current_dir(&backing)).good();
+    let set = "mkdir d; echo x > d/new; python3 -c \"import os
+for path in ['met', 'd', 'd/new']: os.setxattr(path, 'user.a', path.encode())\"";
+    let _ = bed.shell_on(1, set).good();
+    bed.job.kill_all();
+    let (status, told) = salvage(&bed.job.sandbox, "store");
+    assert_eq!((status, &told["landed"]), (Some(0), &true.into()), "{told}");
+    let show = "import os
+for path in ['met', 'd', 'd/new']: print(sorted((name, os.getxattr(path, name)) for name in os.listxattr(path) if name.startswith('user.')))";
+    let shown = run(std::process::Command::new("python3").args(["-c", show]).current_dir(&backing)).good().text();
+    let expected = "[('user.a', b'met'), ('user.old', b'0')]\n[('user.a', b'd')]\n[('user.a', b'd/new')]\n";
+    assert_eq!(shown, expected);
+}
+
 /// What only a store has that is elsewhere does not land, and nothing waits for it; when it is there, all lands.
 #[test]
 fn a_store_that_is_elsewhere_is_named() {

@@ -80,6 +80,7 @@ fn part(input: &mut impl Read) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::Duration;
 
     use datafusion::arrow::ipc::reader::StreamReader;
     use datafusion_proto::bytes::physical_plan_to_bytes;
@@ -132,6 +133,61 @@ mod tests {
         let refused = made(json!([[file, file]]), &whole).await.unwrap_err();
         assert!(refused.contains("not a fragment"), "{refused}");
         made(json!([[file, file]]), b"no plan").await.unwrap_err();
+    }
+
+    /// Bytes changed, cut off, put in and repeated at random: each is refused or answered, and no other file is read.
+    #[tokio::test]
+    async fn a_question_with_errors_is_refused_or_answered() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (file, other) = (temporary.path().join("t.csv"), temporary.path().join("u.csv"));
+        fs::write(&file, "a,b\n1,2\n1,3\n2,4\n").unwrap();
+        fs::write(&other, "a,b\n77,77\n").unwrap();
+        let (_, fragments) = plans("SELECT a, stats(b), min(b) FROM t WHERE a > 1 GROUP BY a", &file).await;
+        let question = json!({"files": [[file, file]]}).to_string().into_bytes();
+        let mut random = Random(7);
+        let (mut refused, mut answered) = (0, 0);
+        for _ in 0..3000 {
+            let (mut asked, mut plan) = (question.clone(), fragments[0].clone());
+            for _ in 0..=random.below(3) {
+                random.damage(if random.below(8) == 0 { &mut asked } else { &mut plan });
+            }
+            let mut answer = vec![];
+            let made = tokio::time::timeout(Duration::from_secs(60), carry_out(&asked, &plan, &mut answer)).await;
+            match made.expect("no question takes long") {
+                Ok(()) => answered += 1,
+                Err(_) => refused += 1,
+            }
+            let has_other = answer.windows(8).any(|bytes| bytes == 77_i64.to_le_bytes());
+            assert!(asked != question || !has_other, "a file that was not named was read");
+        }
+        assert!(refused > 100 && answered > 100, "{refused} refused, {answered} answered");
+    }
+
+    /// Marsaglia's xorshift.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % end.max(1) as u64) as usize
+        }
+
+        fn damage(&mut self, bytes: &mut Vec<u8>) {
+            let at = self.below(bytes.len());
+            match self.below(5) {
+                0 if !bytes.is_empty() => bytes[at] = self.below(256) as u8,
+                1 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
+                2 => bytes.insert(at, self.below(256) as u8),
+                3 if self.below(4) == 0 => bytes.truncate(at),
+                _ => {
+                    let piece = bytes[at..bytes.len().min(at + self.below(40))].to_vec();
+                    let to = self.below(bytes.len());
+                    bytes.splice(to..to, piece);
+                }
+            }
+        }
     }
 
     #[tokio::test]
