@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::Bed;
 use crate::promise::Shell;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_program_that_writes_sees_nothing_of_a_daemons_death() {
@@ -52,6 +54,34 @@ fn a_writer_goes_on(bed: Bed, node: u32) {
     assert_eq!(log, (0..4000).step_by(100).collect::<Vec<u32>>());
     bed.drain();
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// The daemon dies when something has appeared in `BACKING` and it has not noted that yet, and a program removes it meanwhile.
+#[test]
+fn what_a_dying_daemon_has_made_goes_with_its_name() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    for round in 0..12 {
+        let name = format!("x{round}");
+        let (here, there) = (bed.mount().join(&name), bed.backing().join(&name));
+        let is_directory = round % 2 == 0;
+        let killed = bed.job.daemon(0).unwrap();
+        if is_directory {
+            fs::create_dir(&here).unwrap();
+        } else {
+            std::os::unix::fs::symlink("t", &here).unwrap();
+        }
+        let began = Instant::now();
+        while fs::symlink_metadata(&there).is_err() {
+            assert!(began.elapsed() < PATIENCE, "it appears");
+        }
+        kill_process(Pid::from_raw(killed as i32).unwrap(), Signal::KILL).unwrap();
+        if is_directory { fs::remove_dir(&here) } else { fs::remove_file(&here) }.unwrap();
+        wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
+    }
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.backing()), "");
     bed.job.down();
 }
 

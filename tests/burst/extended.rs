@@ -79,6 +79,29 @@ fn they_are_the_same_on_all_nodes_and_land() {
     bed.job.down();
 }
 
+/// What others change there while the job's own are on their way stays too, but for the same ones.
+#[test]
+fn landing_changes_no_others() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let (here, there) = (bed.mount().join("met"), bed.backing().join("met"));
+    std::fs::write(&there, "1").unwrap();
+    for name in ["user.a", "user.b", "user.c", "user.d"] {
+        set(&there, name, b"0");
+    }
+    set(&here, "user.a", b"job");
+    removexattr(&here, "user.b").unwrap();
+    for name in ["user.a", "user.b", "user.c", "user.new"] {
+        set(&there, name, b"others");
+    }
+    removexattr(&there, "user.d").unwrap();
+    bed.drain();
+    assert_eq!(names(&there), ["user.a", "user.c", "user.new"]);
+    assert_eq!(value(&there, "user.a").as_deref(), Some(&b"job"[..]));
+    assert_eq!(value(&there, "user.c").as_deref(), Some(&b"others"[..]));
+    bed.job.down();
+}
+
 /// What others set, change and remove where the file has landed is seen, and stays when the job changes something else of it.
 #[test]
 fn those_that_others_change_stay_theirs() {

@@ -1,7 +1,7 @@
 //! Data and holes, as `SEEK_DATA` and `SEEK_HOLE` tell of them.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -96,6 +96,29 @@ fn holes_are_those_that_nobody_has_written_to() {
     // Where something landed before, it is zeros there.
     assert_eq!(data_of(&here(1, "made"))[0].0, 1);
     check("copy", &changed);
+    bed.job.down();
+}
+
+/// Programs take a file without blocks for one hole: `tar -S` does not read it.
+#[test]
+fn what_is_written_into_a_hole_that_has_landed_takes_blocks() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let _ = bed.shell_on(1, "truncate -s 1M whole; truncate -s 1M part").good();
+    bed.drain();
+    let script = "head -c 65536 /dev/urandom > random
+        dd if=random of=whole bs=64k seek=1 conv=notrunc status=none; printf x | dd of=part bs=1 seek=777777 conv=notrunc status=none
+        for f in whole part; do tar -cSf t $f; tar -xSOf t | cmp - $f; done; stat -c %b whole part";
+    for node in [1, 0] {
+        let blocks: Vec<u64> =
+            bed.shell_on(node, script).good().text().lines().map(|line| line.parse().unwrap()).collect();
+        assert!(blocks[0] >= 128 && blocks[1] >= 1 && blocks.iter().all(|blocks| *blocks <= 2048), "{blocks:?}");
+    }
+    bed.drain();
+    for name in ["whole", "part"] {
+        let blocks = |path: std::path::PathBuf| fs::metadata(path).unwrap().blocks();
+        assert_eq!(blocks(bed.mount().join(name)), blocks(bed.backing().join(name)), "{name}");
+    }
     bed.job.down();
 }
 

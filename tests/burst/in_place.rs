@@ -199,6 +199,42 @@ fn what_the_tier_itself_changes_is_not_taken_for_others() {
     bed.job.down();
 }
 
+/// Names of one file in `BACKING`, there before the job or made by an earlier one, are one file: what is written through one is read through
+/// the other, and none of it is lost.
+#[test]
+fn hard_links_that_were_there_are_one_file() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let backing = bed.backing();
+    fs::write(backing.join("a"), "0123456789").unwrap();
+    fs::create_dir(backing.join("d")).unwrap();
+    for name in ["b", "d/c"] {
+        fs::hard_link(backing.join("a"), backing.join(name)).unwrap();
+    }
+    let is = |what: &str| {
+        for (node, name) in [0, 1].iter().flat_map(|node| ["a", "b", "d/c"].map(|name| (*node, name))) {
+            assert_eq!(fs::read_to_string(bed.mount_of(node).join(name)).unwrap(), what, "{name} on {node}");
+        }
+    };
+    let _ = bed.shell_on(1, "printf TAIL >> a; printf U | dd of=b conv=notrunc status=none").good();
+    is("U123456789TAIL");
+    bed.drain();
+    is("U123456789TAIL");
+    let _ = bed.shell_on(0, "printf X > d/c; printf YZ >> b").good();
+    let inodes = bed.shell_on(1, "stat -c '%i %h' a b d/c | sort -u | wc -l").good().text();
+    assert_eq!(inodes, "1\n");
+    is("XYZ");
+    // Of two names of one file, `rename` removes none.
+    fs::rename(bed.mount().join("a"), bed.mount().join("b")).unwrap();
+    is("XYZ");
+    let _ = bed.shell_on(1, "rm b; mv a moved").good();
+    bed.drain();
+    let shown = ["a", "b", "moved", "d/c"].map(|name| there(&bed, name));
+    assert_eq!(shown, [None, None, Some("XYZ".to_owned()), Some("XYZ".to_owned())]);
+    assert_eq!(second_names(&bed), [""; 0]);
+    bed.job.down();
+}
+
 /// A daemon that dies while it changes a file in place has changed it itself.
 #[test]
 fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {

@@ -45,4 +45,5 @@ mod stripes;
 mod takeover;
 mod unnamed;
 mod vanishing;
+mod waits;
 mod whole;

@@ -228,6 +228,8 @@ impl Moments {
     }
 
     fn deviation(&self) -> f64 {
-        unscaled(self.squares.over(self.count as f64).value().max(0.0).sqrt(), self.scale)
+        let variance = self.squares.over(self.count as f64).value();
+        // Rounding may leave less than nothing; of no values there is none.
+        if variance.is_nan() { variance } else { unscaled(variance.max(0.0).sqrt(), self.scale) }
     }
 }

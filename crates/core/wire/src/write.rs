@@ -321,6 +321,8 @@ pub struct LandedContents {
     pub version: u64,
     /// The file there.
     pub backed: Backed,
+    /// The blocks that it takes there, as `stat` counts them.
+    pub blocks: u64,
 }
 
 /// What of a file lies on the backing file system before it is published.

@@ -49,9 +49,13 @@ impl Extents {
         self.written_bytes
     }
 
-    /// Bytes that are in no hole.
+    /// Bytes that are in no hole, as far as is known here, and those of them that lie in logs.
     #[must_use]
-    pub fn held_bytes(&self) -> u64 {
+    pub fn counted_bytes(&self) -> (u64, u64) {
+        (self.held_bytes(), self.written_bytes())
+    }
+
+    fn held_bytes(&self) -> u64 {
         if self.base_len == 0 {
             return self.written_bytes;
         }

@@ -47,6 +47,7 @@ pub use stripes::{NextStripe, Stripes};
 pub use tenure::{Member, TENURE, Tenure, is_majority};
 pub use tree::permissions::check as check_access;
 pub use tree::{
-    Ahead, Drain, Listed, LostFile, Refusal, Released, SentStripes, Tree, Turn, Way, blocks_of, gone_from, is_gone,
+    Ahead, Drain, Listed, LostFile, OwnExtended, Refusal, Released, SentStripes, Tree, Turn, Way, blocks_of, gone_from,
+    is_gone,
 };
 pub use unconfirmed::Unconfirmed;

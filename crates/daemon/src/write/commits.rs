@@ -2,18 +2,21 @@
 //!
 //! Where the owner is another node, a commit is written down before it is sent, so that the next daemon sends it again under
 //! the same name. So does this daemon where the owner did not answer for a long time. A commit's `oldest` says which ones have been answered.
+//! While one waits for its answer, programs go on writing, also to the same file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_types::{Errno, FileId, OperationId};
-use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
+use forebay_wire::write::{Caller, Change, CommitAt, NEVER_AGAIN, Operation, WrittenExtent};
+use forebay_write::Refusal;
 use forebay_write::hold::REFUSED;
 
 use super::files::{Files, OpenFile};
 use super::local::Local;
 use super::notes::Note;
 use super::refused::Refused;
+use super::tree::owner::Owner;
 use super::tree::tree_link::TreeLink;
 
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
@@ -58,8 +61,7 @@ impl Commits {
     /// # Errors
     /// What the owner says; what was not committed stays pending. EIO where it is refused, and pending no more.
     pub fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
-        let _noting = self.files.noting();
-        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.send(open, extents)))
+        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents)))
     }
 
     /// The same before this node has a file anew: nothing of before is pending afterwards, committed or refused.
@@ -152,38 +154,54 @@ impl Commits {
         outcome
     }
 
-    fn send(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
-        let outcome = self.send_once(open, extents.clone());
-        self.note_refused(outcome, open.file, &extents);
-        outcome
-    }
-
     fn note_refused(&self, outcome: Result<(), Errno>, file: FileId, extents: &[WrittenExtent]) {
         if outcome == Err(REFUSED) {
             self.refused.note(file, extents.iter().map(|extent| extent.len).sum());
         }
     }
 
-    fn send_once(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+    /// Commits what was written first, or writes down that it is to be sent. Waits for another node only when the tree's owner is this one,
+    /// and then without a lock that writes to other files need.
+    fn begin_commit(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
         let caller = open.writer();
-        let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
         // The file's time is that of its last write, whoever has it committed and when.
         let now = open.written_at().unwrap_or_else(|| self.local.now());
+        let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
+        let change = |id, oldest| Change { id, oldest, caller, now, operation };
         if let Some(owner) = self.tree.here() {
-            return gone_is_done(owner.carry_out_own_at(&caller, operation, now).map(drop));
+            let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
+            return self.commit_here(owner, open, &change(id, 0));
         }
         let (serial, oldest) = self.begin();
-        let id = OperationId { node: self.local.rank, session: self.session, serial };
-        let change = Change { id, oldest, caller, now, operation };
+        let change = change(OperationId { node: self.local.rank, session: self.session, serial }, oldest);
+        let _noting = self.files.noting();
         if let Err(error) = self.local.log.append_note(&Note::own(0, &change)) {
             self.end(serial);
             return Err(error.errno());
         }
-        let outcome = self.tree.carry_out(&change).map(drop);
-        match outcome {
-            // It may have been carried out, and is sent again as what it is.
-            Err(Errno::EIO) => open.note_unanswered(change),
-            _ => self.end(serial),
+        open.note_unanswered(change);
+        Ok(())
+    }
+
+    fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
+        owner.hold_tree()?;
+        let (applied, is_over) = {
+            let _noting = self.files.noting();
+            let applied = owner.apply(change);
+            let is_over = matches!(applied, Ok(_) | Err(Refusal::Errno(Errno::ESTALE | REFUSED)));
+            if is_over {
+                open.drop_committed(change);
+            }
+            (applied, is_over)
+        };
+        let outcome = match applied {
+            Ok(applied) => owner.tell_of(applied),
+            Err(Refusal::Errno(errno)) => Err(errno),
+            // A commit needs to know nothing of them.
+            Err(Refusal::Unlisted(_) | Refusal::Unread(_)) => Err(Errno::EIO),
+        };
+        if let (true, Operation::Commit { file, extents, .. }) = (is_over, &change.operation) {
+            self.note_refused(outcome, *file, extents);
         }
         gone_is_done(outcome)
     }

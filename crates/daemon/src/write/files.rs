@@ -25,7 +25,7 @@ const LENT_RIGHTS: u32 = 0o6000;
 #[derive(Default)]
 pub struct Files {
     files: Mutex<Map<FileId, Arc<OpenFile>>>,
-    /// Shared by who appends to the log and has not noted it yet, or commits.
+    /// Shared by who appends to the log and has not noted it yet, or is about to commit it. Not held while other nodes are asked.
     noting: RwLock<()>,
     /// How they are opened so that the kernel sends what it has of them.
     settling: Settling,
@@ -58,7 +58,7 @@ struct State {
     pending: Extents,
     /// The same, in the order of writing, with what was overwritten since.
     written: VecDeque<WrittenExtent>,
-    /// Commits that were sent and not answered, by this daemon or one before it: of the first of what was written.
+    /// Commits that are sent, or were and are not answered, by this daemon or one before it: of the first of what was written.
     unanswered: VecDeque<Change>,
     /// What is on its way to the file's end.
     appending: Vec<WrittenExtent>,
@@ -199,13 +199,12 @@ impl Files {
         self.all().iter().filter(|open| is_one(&mut open.state())).map(|open| self.settling.name(open.file)).collect()
     }
 
-    /// Held from before an append until it is noted, and while something is committed.
+    /// Held from before an append until it is noted, and while a commit is written down.
     pub fn noting(&self) -> RwLockReadGuard<'_, ()> {
         self.noting.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `look` sees, which is given what is pending, and the commits that earlier daemons have sent: nothing is on its way
-    /// into the log, and no commit under way.
+    /// What `look` sees, which is given what is pending, and the commits of it that are not answered: nothing is on its way into the log.
     pub fn while_nobody_writes<T>(&self, look: impl FnOnce(Vec<(FileId, Vec<WrittenExtent>)>, Vec<Change>) -> T) -> T {
         let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
         let (mut pending, mut sent) = (vec![], vec![]);
@@ -251,7 +250,7 @@ impl OpenFile {
         state.written.len() >= COMMIT_EXTENTS_MAX
     }
 
-    /// Notes a commit that was sent and not answered, of what is noted first.
+    /// Notes a commit that is to be sent, of what is noted first.
     pub fn note_unanswered(&self, change: Change) {
         self.state().unanswered.push_back(change);
     }
@@ -334,27 +333,33 @@ impl OpenFile {
         }
     }
 
-    /// Has what is pending committed by `commit`, piece by piece in the order of writing; what a daemon before this one has sent
-    /// by `again`.
+    /// Has what is pending committed, piece by piece in the order of writing: `begin` does so and notes it (`drop_committed`), or notes what
+    /// is to be sent (`note_unanswered`), which `send` does, as with what a daemon before this one has sent.
     ///
     /// # Errors
-    /// What `commit` says: what it has not done stays pending. REFUSED where some of it is nobody's, and pending no more.
+    /// What they say: what was not done stays pending. REFUSED where some of it is nobody's, and pending no more.
     pub fn commit(
         &self,
-        again: impl Fn(&Change) -> Result<(), Errno>,
-        commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
+        send: impl Fn(&Change) -> Result<(), Errno>,
+        begin: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         // What somebody else sent meanwhile, and is not answered, comes first: the same would be sent twice.
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcome = unless_refused(self.send_unanswered(&again))?;
+        let mut outcome = Ok(());
         loop {
+            outcome = unless_refused(self.send_unanswered(&send))?.and(outcome);
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
                 return outcome;
             }
-            let count = part.len();
-            outcome = unless_refused(commit(part))?.and(outcome);
-            self.state().drop_committed(count);
+            outcome = unless_refused(begin(part))?.and(outcome);
+        }
+    }
+
+    /// What a commit is of has become the tree's, or nobody's.
+    pub fn drop_committed(&self, commit: &Change) {
+        if let Operation::Commit { extents, .. } = &commit.operation {
+            self.state().drop_committed(extents.len());
         }
     }
 
@@ -372,10 +377,14 @@ impl OpenFile {
         let mut outcome = Ok(());
         loop {
             let Some(change) = self.state().unanswered.front().cloned() else { return outcome };
-            outcome = unless_refused(again(&change))?.and(outcome);
-            let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
+            let sent = again(&change);
+            if sent == Err(Errno::EIO) {
+                return sent;
+            }
             let mut state = self.state();
             state.unanswered.pop_front();
+            outcome = unless_refused(sent)?.and(outcome);
+            let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
             state.drop_committed(extents.len());
         }
     }

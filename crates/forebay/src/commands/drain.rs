@@ -22,7 +22,7 @@ const ROUND: Duration = Duration::from_secs(1);
 /// What a daemon's answer may take beyond that.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How long something may keep a drain that nobody gave a time.
+/// How long something may keep a drain that nobody gave a time, while nothing lands.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// How far a drain is.
@@ -35,6 +35,9 @@ pub struct Progress {
     /// Nothing changes by waiting.
     #[serde(default)]
     pub is_final: bool,
+    /// Bytes that have landed since the daemon that lands them began.
+    #[serde(default)]
+    pub sent_bytes: u64,
 }
 
 /// Drains.
@@ -81,26 +84,40 @@ pub fn wait_by(
     mut drain: impl FnMut(Duration) -> anyhow::Result<Progress>,
 ) -> anyhow::Result<Progress> {
     let began = Instant::now();
-    let mut kept_since = None;
+    let mut kept = Kept::default();
     loop {
         let left = timeout.map_or(ROUND, |timeout| timeout.saturating_sub(began.elapsed()).min(ROUND));
         let progress = drain(left)?;
         if progress.is_final || progress.steps == 0 && progress.why.is_none() {
             return Ok(progress);
         }
-        let kept_for = match &progress.why {
-            Some(_) => kept_since.get_or_insert_with(Instant::now).elapsed(),
-            None => {
-                kept_since = None;
-                Duration::ZERO
-            }
-        };
-        if timeout.is_some_and(|timeout| began.elapsed() >= timeout) || timeout.is_none() && kept_for >= STUCK {
+        let is_kept = kept.note(&progress, Instant::now());
+        if timeout.is_some_and(|timeout| began.elapsed() >= timeout) || timeout.is_none() && is_kept {
             return Ok(progress);
         }
         if std::io::stderr().is_terminal() {
             eprint!("\r\x1b[Kforebay: {}", told(&progress));
         }
+    }
+}
+
+/// Since when something has kept a drain, and how far it was then.
+#[derive(Default)]
+struct Kept {
+    since: Option<Instant>,
+    seen: Option<(u64, u64)>,
+}
+
+impl Kept {
+    /// Whether something has kept it for long now. What others have put at one name keeps no other.
+    fn note(&mut self, progress: &Progress, now: Instant) -> bool {
+        let Progress { steps, sent_bytes, .. } = *progress;
+        let goes_on = self.seen.is_none_or(|(before, sent_before)| steps < before || sent_bytes != sent_before);
+        self.seen = Some((steps, sent_bytes));
+        if progress.why.is_none() || goes_on {
+            self.since = None;
+        }
+        progress.why.is_some() && now.duration_since(*self.since.get_or_insert(now)) >= STUCK
     }
 }
 
@@ -151,4 +168,26 @@ pub fn kept_by_policy(directory: &JobDirectory) -> Option<String> {
 fn setting(directory: &JobDirectory, name: &str) -> Option<Value> {
     let record = forebay_launch::JobRecord::read(directory).context("no record").ok().flatten()?;
     record.settings.get(name).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_is_kept_by_what_stands_still_only() {
+        let (began, mut kept) = (Instant::now(), Kept::default());
+        let mut is_kept = |seconds: u64, steps: u64, sent_bytes: u64, has_why: bool| {
+            let why = has_why.then(String::new);
+            kept.note(&Progress { steps, why, is_final: false, sent_bytes }, began + Duration::from_secs(seconds))
+        };
+        assert!(!is_kept(0, 9, 0, true));
+        assert!(!is_kept(40, 8, 0, true), "a step has landed");
+        assert!(!is_kept(80, 8, 4, true), "bytes have");
+        assert!(!is_kept(100, 8, 4, true));
+        assert!(!is_kept(105, 8, 4, false), "nothing keeps it");
+        assert!(!is_kept(120, 9, 4, true), "more is to land");
+        assert!(is_kept(150, 10, 4, true));
+        assert!(!is_kept(151, 10, 0, true), "another daemon lands it");
+    }
 }

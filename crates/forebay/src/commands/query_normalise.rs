@@ -1,9 +1,9 @@
 //! `normalise`: where the columns go, and their writing.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, anyhow, bail};
 use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
 use forebay_query::{ColumnSummary, QueryError, State};
 
@@ -19,7 +19,7 @@ pub fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
         file.with_file_name(format!("{stem}.normalised.csv"))
     };
     let files = &arguments.files;
-    let outputs: Vec<PathBuf> = match &arguments.output {
+    let mut outputs: Vec<PathBuf> = match &arguments.output {
         None => files.iter().map(named).collect(),
         Some(directory) if directory.is_dir() => {
             files.iter().map(|file| directory.join(named(file).file_name().unwrap_or_default())).collect()
@@ -36,7 +36,33 @@ pub fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
             bail!("{} would be written twice; normalise the files one by one", output.display());
         }
     }
+    let is_named = arguments.output.as_ref().is_some_and(|named| outputs[..] == [named.clone()]);
+    for output in &mut outputs {
+        *output = regular(output, is_named)?;
+    }
     Ok(outputs)
+}
+
+/// The regular file, or the free name, that an output is. A link stays one where the user named it; somebody else may have put it at a name that
+/// was made here.
+///
+/// # Errors
+/// It is anything else, which a file would replace.
+fn regular(output: &Path, is_named: bool) -> anyhow::Result<PathBuf> {
+    let refused = |what: &str| {
+        Err(anyhow!(
+            "{} is {what}, which the column would replace; choose another name with --output",
+            output.display()
+        ))
+    };
+    match (fs::symlink_metadata(output), fs::metadata(output)) {
+        (Ok(found), _) if found.is_symlink() && !is_named => refused("a symbolic link"),
+        (Ok(_), Err(_)) => refused("a symbolic link that leads to nothing"),
+        (Ok(_), Ok(metadata)) if !metadata.is_file() => refused("not a regular file"),
+        (Ok(_), Ok(_)) => fs::canonicalize(output).with_context(|| format!("{} cannot be written", output.display())),
+        // What else is wrong the writing says.
+        (Err(_), _) => Ok(output.to_owned()),
+    }
 }
 
 /// Why nothing can be divided by a column's deviation.

@@ -118,7 +118,7 @@ impl Draft {
     /// # Errors
     /// As the backing file system gave it.
     pub fn set_extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
-        extended::set(&format!("/proc/self/fd/{}", self.file.as_raw_fd()), wanted)
+        extended::set(&format!("/proc/self/fd/{}", self.file.as_raw_fd()), wanted, None)
     }
 
     /// Makes its contents and attributes durable.

@@ -1,5 +1,7 @@
 //! Extended attributes of users, through a descriptor of what has them.
 
+use std::collections::BTreeSet;
+
 use forebay_types::{Errno, ExtendedAttributes, ExtendedRule};
 use rustix::fs::{self, XattrFlags};
 
@@ -40,15 +42,16 @@ pub(crate) fn all(path: &str) -> Result<ExtendedAttributes, Errno> {
     Ok(found)
 }
 
-/// Makes them what they are to be; those of other kinds stay.
-pub(crate) fn set(path: &str, wanted: &ExtendedAttributes) -> Result<(), Errno> {
-    for name in names(path)?.iter().filter(|name| wanted.get(name).is_none()) {
+/// Gives a file those that are wanted. With names, only these are changed: one that is not wanted goes.
+pub(crate) fn set(path: &str, wanted: &ExtendedAttributes, names: Option<&BTreeSet<Vec<u8>>>) -> Result<(), Errno> {
+    for name in names.into_iter().flatten().filter(|name| wanted.get(name).is_none()) {
         match fs::removexattr(path, name.as_slice()).map_err(errno) {
             Err(Errno::ENODATA) => {}
             removed => removed?,
         }
     }
-    for (name, wanted) in wanted.iter() {
+    let is_meant = |name: &[u8]| names.is_none_or(|names| names.contains(name));
+    for (name, wanted) in wanted.iter().filter(|(name, _)| is_meant(name)) {
         if value(path, name).as_deref() != Ok(wanted) {
             fs::setxattr(path, name, wanted, XattrFlags::empty()).map_err(errno)?;
         }

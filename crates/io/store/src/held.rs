@@ -1,5 +1,6 @@
 //! What is at a place of the backing file system, held by a descriptor: what others put there meanwhile is another file.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -99,17 +100,17 @@ impl Held {
         extended::all(&self.path())
     }
 
-    /// Makes them what they are to be, before the mode that may forbid it. Where this user owns the file and has made it read-only, it is
-    /// writable from then on.
+    /// Gives it those that are wanted, before the mode that may forbid it. With names, only these are changed: one that is not wanted goes. Where
+    /// this user owns the file and has made it read-only, it is writable from then on.
     ///
     /// # Errors
     /// As the backing file system gave it.
-    pub fn set_extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
-        match extended::set(&self.path(), wanted) {
+    pub fn set_extended(&self, wanted: &ExtendedAttributes, names: Option<&BTreeSet<Vec<u8>>>) -> Result<(), Errno> {
+        match extended::set(&self.path(), wanted, names) {
             Err(Errno::EACCES) if self.attributes.uid == geteuid().as_raw() => {
                 let mode = Mode::from_raw_mode(self.attributes.mode) | Mode::RUSR | Mode::WUSR;
                 fs::chmod(self.path(), mode).map_err(errno)?;
-                extended::set(&self.path(), wanted)
+                extended::set(&self.path(), wanted, names)
             }
             set => set,
         }

@@ -71,6 +71,17 @@ impl LandingPlace {
         Ok(self.calls.stat_now(place.as_fd())?.backed())
     }
 
+    /// The same, with the blocks that it takes, as `stat` counts them.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn landed(&self, path: &ViewPath) -> Result<(Backed, u64), Errno> {
+        let (base, rest) = self.near(path.as_bytes())?;
+        let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
+        let found = self.calls.stat_now(place.as_fd())?;
+        Ok((found.backed(), found.attributes.blocks))
+    }
+
     /// All entries of a directory, but for drafts.
     ///
     /// # Errors

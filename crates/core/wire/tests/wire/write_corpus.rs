@@ -202,7 +202,7 @@ fn operations() -> Vec<Operation> {
         target: vec![],
     };
     let drained = Drained { version: 3, size_bytes: 9000, backed: backed(), extents: vec![EXTENT], is_kept: true };
-    let contents = StepOutcome::Contents(LandedContents { version: 3, backed: backed() });
+    let contents = StepOutcome::Contents(LandedContents { version: 3, backed: backed(), blocks: 8 });
     vec![
         Operation::Create {
             place: place("link"),

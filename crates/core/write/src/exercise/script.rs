@@ -270,7 +270,7 @@ impl<'a> Script<'a> {
             1 => StepOutcome::Made(self.backed()),
             2..=4 => {
                 let version = self.large();
-                StepOutcome::Contents(LandedContents { version, backed: self.backed() })
+                StepOutcome::Contents(LandedContents { version, backed: self.backed(), blocks: self.large() })
             }
             _ => StepOutcome::Done,
         }

@@ -21,6 +21,6 @@ impl Landing {
         self.there.remove(place);
         self.names.remove(&file);
         self.kinds.remove(&file);
-        self.backed.remove(&file);
+        self.forget_backed(file);
     }
 }

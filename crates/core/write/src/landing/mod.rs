@@ -8,6 +8,7 @@
 //! Directories, links and whatever has no contents are made at once. A step that changes nothing there is over as soon as it
 //! is its turn.
 
+mod backed;
 mod forgetting;
 mod parts;
 mod step;
@@ -68,6 +69,8 @@ pub struct Landing {
     kinds: Versioned<FileId, Kind>,
     /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
     backed: Versioned<FileId, Backed>,
+    /// Which of them has an inode number there.
+    by_inode: Versioned<u64, FileId>,
     /// Files there that the tier is changing itself, or was when its daemon died.
     changing: BTreeSet<FileId>,
     /// What lies on the backing file system by the first step.
@@ -81,43 +84,6 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// What was there before the job.
-    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
-        self.names.insert(file, vec![place.clone()]);
-        self.kinds.insert(file, kind);
-        self.backed.insert(file, backed);
-        self.there.insert(place.clone(), file);
-    }
-
-    /// What a file is there, or is about to be.
-    pub fn set_backed(&mut self, file: FileId, backed: Backed) {
-        self.changing.remove(&file);
-        self.backed.insert(file, backed);
-    }
-
-    /// The tier is about to change a file that is there.
-    pub fn change(&mut self, file: FileId) {
-        self.changing.insert(file);
-    }
-
-    /// What became of a file that is there, by what is found at its place.
-    #[must_use]
-    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
-        match self.backed.get(&file) {
-            // What it was is not known any more.
-            None => Recognised::AsLeft,
-            Some(backed) if !backed.is_same_file(found) => Recognised::Another,
-            Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Recognised::AsLeft,
-            // Two names that it had there before the job are two files of the tree.
-            Some(_)
-                if self.backed.iter().any(|(_, other)| other.is_same_file(found) && other.is_same_version(found)) =>
-            {
-                Recognised::AsLeft
-            }
-            Some(_) => Recognised::Changed,
-        }
-    }
-
     /// Others have changed a file that is there: it is theirs, by all its names. What the tree has is in logs, and in `draft`.
     pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
         let named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
@@ -128,13 +94,9 @@ impl Landing {
         }
         self.left.remove(&file);
         self.forget_backed(file);
-        draft.map(|draft| self.backed.insert(file, draft));
-    }
-
-    /// The same, as far as it is known.
-    #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Backed> {
-        self.backed.get(&file).copied()
+        if let Some(draft) = draft {
+            self.insert_backed(file, draft);
+        }
     }
 
     /// Others have something at a place: what the tree has there has this name.
@@ -444,11 +406,6 @@ impl Landing {
         if !self.names.contains_key(&file) && !self.left.contains_key(&file) && !self.drafts.contains_key(&file) {
             self.forget_backed(file);
         }
-    }
-
-    fn forget_backed(&mut self, file: FileId) {
-        self.backed.remove(&file);
-        self.changing.remove(&file);
     }
 
     fn rename(&mut self, file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule) {

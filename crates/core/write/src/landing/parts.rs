@@ -13,6 +13,7 @@ impl Landing {
             names: self.names.only(parts.clone()),
             kinds: self.kinds.only(parts.clone()),
             backed: self.backed.only(parts.clone()),
+            by_inode: self.by_inode.only(parts.clone()),
             there: self.there.only(parts),
             ..rest
         }
@@ -24,6 +25,7 @@ impl Landing {
         self.names.absorb(other.names);
         self.kinds.absorb(other.kinds);
         self.backed.absorb(other.backed);
+        self.by_inode.absorb(other.by_inode);
         self.there.absorb(other.there);
     }
 

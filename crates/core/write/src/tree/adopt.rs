@@ -7,6 +7,7 @@ use forebay_wire::write::{AdoptedEntry, BURST_ROOT, Done, Place};
 use super::nodes::{Contents, Directory, Node, inode_number};
 use super::state::{Refusal, Tree};
 use crate::extents::Extents;
+use crate::limits::LINKS_MAX;
 
 impl Tree {
     /// Takes entries of a directory in. One that has all its entries already keeps them: somebody else was faster.
@@ -27,11 +28,15 @@ impl Tree {
         };
         let mut directories = 0;
         for entry in entries {
-            if known.get(&entry.name).is_none() && !self.nodes.contains_key(&entry.file) {
-                self.adopt_one(directory, entry);
-                known.insert(&entry.name, entry.file);
-                directories += u32::from(entry.attributes.kind() == Kind::Directory);
+            if known.get(&entry.name).is_some() || self.nodes.contains_key(&entry.file) {
+                continue;
             }
+            let file = self.adopt_link(directory, entry).unwrap_or_else(|| {
+                self.adopt_one(directory, entry);
+                entry.file
+            });
+            known.insert(&entry.name, file);
+            directories += u32::from(entry.attributes.kind() == Kind::Directory);
         }
         if is_last {
             known.complete();
@@ -90,6 +95,25 @@ impl Tree {
         self.nodes.iter().filter(move |(_, node)| is_listed(node)).map(|(file, _)| *file)
     }
 
+    /// The file of the tree that an entry is another name of.
+    pub(super) fn linked_by(&self, entry: &AdoptedEntry) -> Option<FileId> {
+        let kind = entry.attributes.kind();
+        if kind == Kind::Directory || entry.attributes.nlink < 2 {
+            return None;
+        }
+        let found = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
+        let file = self.landing.found_as(&found)?;
+        let node = self.nodes.get(&file)?;
+        (1..LINKS_MAX).contains(&node.attributes.nlink).then_some(file)
+    }
+
+    fn adopt_link(&mut self, directory: FileId, entry: &AdoptedEntry) -> Option<FileId> {
+        let file = self.linked_by(entry)?;
+        self.nodes.get_mut(&file)?.attributes.nlink += 1;
+        self.landing.adopt_link(file, &Place { directory, name: entry.name.clone() });
+        Some(file)
+    }
+
     fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) {
         let kind = entry.attributes.kind();
         let contents = match kind {
@@ -98,7 +122,7 @@ impl Tree {
             Kind::Symlink => Contents::Symlink(entry.target.clone()),
             _ => Contents::Special,
         };
-        // Other names that a file has there may lie outside of the tree; each name that is met is a file of its own.
+        // Other names that a file has there may lie outside of the tree: those that were met count.
         let nlink = if kind == Kind::Directory { 2 } else { 1 };
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };

@@ -57,7 +57,7 @@ impl Tree {
     ) -> Result<(), Errno> {
         let node = self.node_mut(file)?;
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL) };
-        let before = extents.held_bytes();
+        let before = extents.counted_bytes();
         extents.truncate(size_bytes, &mut released.extents);
         let is_cut = size_bytes < node.attributes.size_bytes;
         node.attributes.size_bytes = size_bytes;

@@ -90,7 +90,7 @@ impl Tree {
         let node = self.node_mut(file)?;
         let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL.into()) };
-        let (written, before) = (moved(written, start, change)?, extents.held_bytes());
+        let (written, before) = (moved(written, start, change)?, extents.counted_bytes());
         for extent in &written {
             extents.insert(*extent, &mut released.extents);
             node.attributes.size_bytes = node.attributes.size_bytes.max(extent.offset + extent.len);

@@ -19,6 +19,12 @@ impl Tree {
         Ok(self.node(file)?.extended.as_deref().map(|own| &own.attributes))
     }
 
+    /// What of the extended attributes of a file is to land, if anything.
+    #[must_use]
+    pub fn extended_to_land(&self, file: FileId) -> Option<&OwnExtended> {
+        self.nodes.get(&file)?.extended.as_deref()
+    }
+
     /// The attributes that a file gets by a change; `None` where it sets none, or was carried out before.
     ///
     /// # Errors
@@ -75,7 +81,9 @@ impl Tree {
         let step = self.landing.end();
         self.landing.push(Step::Attributes { file });
         let node = self.node_mut(file)?;
-        node.extended = Some(Box::new(OwnExtended { attributes: changed, step }));
+        let mut names = node.extended.take().map(|own| own.changed).unwrap_or_default();
+        names.insert(set.0.to_vec());
+        node.extended = Some(Box::new(OwnExtended { attributes: changed, changed: names, step }));
         node.attributes.ctime = change.now;
         Ok(Done::File(self.state(file)?))
     }
@@ -89,7 +97,8 @@ impl Tree {
         if !fits {
             return Err(Errno::ENOSPC.into());
         }
-        self.node_mut(file)?.extended = Some(Box::new(OwnExtended { attributes: found.clone(), step: 0 }));
+        self.node_mut(file)?.extended =
+            Some(Box::new(OwnExtended { attributes: found.clone(), ..OwnExtended::default() }));
         Ok(Done::Nothing)
     }
 

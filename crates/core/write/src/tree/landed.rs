@@ -259,6 +259,7 @@ impl Tree {
                 }
                 released.extents.extend(extents.written());
                 *extents = Extents::over(node.attributes.size_bytes);
+                node.attributes.blocks = landed.blocks;
             }
         }
     }

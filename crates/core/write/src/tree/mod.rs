@@ -33,6 +33,6 @@ mod touched;
 pub use drained::{Ahead, Drain};
 pub use landed::Turn;
 pub use lost::{LostFile, gone_from, is_gone};
-pub use nodes::{SentStripes, blocks_of};
+pub use nodes::{OwnExtended, SentStripes, blocks_of};
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

@@ -57,6 +57,8 @@ pub struct Node {
 pub struct OwnExtended {
     /// All that the file has.
     pub attributes: ExtendedAttributes,
+    /// The names of those that programs have set or removed. Others may have changed the rest where the file lies.
+    pub changed: BTreeSet<Vec<u8>>,
     /// The landing step after the last change of them: when it is done, they are there.
     pub step: u64,
 }
@@ -153,14 +155,19 @@ impl Node {
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
     }
 
-    /// Counts its blocks again, where it held so many bytes before. What lies on the backing file system may have holes: its blocks are
-    /// known from there.
-    pub fn recount(&mut self, before_bytes: u64) {
+    /// Counts its blocks again, of which it held and had written so many bytes before. What lies on the backing file system may have holes: its
+    /// blocks are known from there, and what is written over it may fill some of them until it has landed.
+    pub fn recount(&mut self, (held_before, written_before): (u64, u64)) {
         let Contents::File(extents) = &self.contents else { return };
-        let (held, all) = (extents.held_bytes(), extents.written_bytes());
-        let blocks = self.attributes.blocks + blocks_of(held);
-        self.attributes.blocks =
-            if held == all { blocks_of(held) } else { blocks.saturating_sub(blocks_of(before_bytes)) };
+        let (held, written) = extents.counted_bytes();
+        if held == written {
+            self.attributes.blocks = blocks_of(held);
+            return;
+        }
+        let blocks = (self.attributes.blocks + blocks_of(held)).saturating_sub(blocks_of(held_before));
+        let over_base = (written + held_before).saturating_sub(written_before + held);
+        let most = blocks_of(self.attributes.size_bytes).max(blocks);
+        self.attributes.blocks = (blocks + blocks_of(over_base)).min(most);
     }
 
     /// Its contents have changed.

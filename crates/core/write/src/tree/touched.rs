@@ -20,7 +20,10 @@ impl Tree {
             | Operation::Commit { file, .. }
             | Operation::Allocate { file, .. }
             | Operation::SetExtended { file, .. } => vec![*file],
-            Operation::Adopt { directory, .. } => vec![*directory],
+            Operation::Adopt { directory, entries, .. } => {
+                let linked = entries.iter().filter_map(|entry| self.linked_by(entry));
+                std::iter::once(*directory).chain(linked).collect()
+            }
             Operation::Unlist { directory } => self.within(*directory),
             Operation::Open { .. }
             | Operation::CreateUnnamed { .. }

@@ -156,7 +156,7 @@ impl Conflicts<'_> {
             (landed_attributes(&tree, directory), tree.extended(directory).ok().flatten().cloned())
         };
         if let Some(extended) = extended {
-            calls.land(|| made.set_extended(&extended))?;
+            calls.land(|| made.set_extended(&extended, None))?;
         }
         if let Some(attributes) = attributes {
             calls.land(|| made.set_attributes(&attributes))?;

@@ -4,11 +4,12 @@
 //! read back and compared, and take their name when they are whole and durable. What fails is tried again, and what comes after
 //! it waits: the order is the promise.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Backed, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,8 @@ pub struct Progress {
     pub why: Option<String>,
     /// Whether waiting changes nothing of that.
     pub is_final: bool,
+    /// Bytes that this daemon has landed.
+    pub sent_bytes: u64,
 }
 
 impl Landings {
@@ -92,7 +95,8 @@ impl Landings {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        Progress { steps: self.owner.tree().steps_to_land(), why: self.trouble().clone(), is_final: false }
+        let (steps, sent_bytes) = (self.owner.tree().steps_to_land(), self.meter.sent_bytes());
+        Progress { steps, why: self.trouble().clone(), is_final: false, sent_bytes }
     }
 
     /// Somebody drains: what has happened until now is followed whatever the policy.
@@ -170,11 +174,7 @@ impl Landings {
             _ => self.take_one(first),
         };
         // A step whose file programs have removed meanwhile is no failure: the next look sees the present ones.
-        let taken = taken.or_else(|failed| if self.is_outdated(first) { Ok(()) } else { Err(failed) });
-        if taken.is_ok() {
-            self.has_taken.store(true, Ordering::Relaxed);
-        }
-        taken
+        taken.or_else(|failed| if self.is_outdated(first) { Ok(()) } else { Err(failed) })
     }
 
     /// Whether something else is to be done next by now than what has failed.
@@ -269,6 +269,7 @@ impl Landings {
     fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = Operation::Landed { step, outcome };
         self.owner.carry_out_own(landed).map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.has_taken.store(true, Ordering::Relaxed);
         self.meter.step();
         Ok(())
     }
@@ -365,10 +366,14 @@ impl Landings {
             (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
             (_, None) => return Ok(StepOutcome::Done),
         };
+        let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
         // What else is there is somebody else's.
         match (made, &attributes) {
             (Err(Errno::EEXIST), Some(attributes))
                 if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
+            // It has gone from the tree since. An empty directory of this user is the one that the daemon before this one made.
+            (Err(Errno::EEXIST), None)
+                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, &of_nobody, &target))? => {}
             (Err(Errno::EEXIST), _) => return Err(Errno::EEXIST),
             (made, _) => {
                 // It may be there even if the call failed.
@@ -397,7 +402,7 @@ impl Landings {
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let (attributes, extended) = {
             let tree = self.owner.tree();
-            (landed_attributes(&tree, file), tree.extended(file).ok().flatten().cloned())
+            (landed_attributes(&tree, file), tree.extended_to_land(file).cloned())
         };
         let Some(attributes) = attributes else { return Ok(StepOutcome::Done) };
         let calls = &self.owner.local.calls;
@@ -408,7 +413,7 @@ impl Landings {
             return Ok(StepOutcome::LeftOut);
         }
         if let Some(extended) = &extended {
-            calls.land(|| held.set_extended(extended))?;
+            calls.land(|| held.set_extended(&extended.attributes, Some(&extended.changed)))?;
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
@@ -452,7 +457,8 @@ impl Landings {
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        let written = self.write_at(file, &snapshot, path);
+        let names = snapshot.extended.as_ref().map(|extended| &extended.changed);
+        let written = self.write_at(file, &snapshot, path, names);
         written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;
         self.contents(path, &snapshot)
     }
@@ -467,17 +473,23 @@ impl Landings {
             Err(Errno::ENOENT) if calls.land(|| place.backed(to)).is_ok_and(|found| is_renamed(&found)) => to,
             found => found.map(|_| draft)?,
         };
-        self.write_at(file, snapshot, at)?;
+        self.write_at(file, snapshot, at, None)?;
         Ok(at == to)
     }
 
-    /// Writes to a file that is there.
-    fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
+    /// Writes to a file that is there. Of its extended attributes it gets those with these names, or all.
+    fn write_at(
+        &self,
+        file: FileId,
+        snapshot: &Snapshot,
+        path: &ViewPath,
+        names: Option<&BTreeSet<Vec<u8>>>,
+    ) -> Result<(), Errno> {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
         snapshot.write_in_place(&self.reader, &self.meter, file, &open)?;
         if let Some(extended) = &snapshot.extended {
-            calls.land(|| held.set_extended(extended))?;
+            calls.land(|| held.set_extended(&extended.attributes, names))?;
         }
         calls.land(|| held.set_attributes(&snapshot.attributes))?;
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
@@ -485,7 +497,7 @@ impl Landings {
     }
 
     fn contents(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
-        let backed = self.owner.local.calls.land(|| self.owner.local.place.backed(path))?;
-        Ok(LandedContents { version: snapshot.version, backed })
+        let (backed, blocks) = self.owner.local.calls.land(|| self.owner.local.place.landed(path))?;
+        Ok(LandedContents { version: snapshot.version, backed, blocks })
     }
 }

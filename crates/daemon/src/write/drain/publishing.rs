@@ -90,7 +90,7 @@ impl Publisher {
         let mut landed = vec![];
         for (file, draft, snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
-            let mut backed = calls.land(|| place.backed(first))?;
+            let (mut backed, mut blocks) = calls.land(|| place.landed(first))?;
             // Who may change the directory can put a file of their own at the draft's name. That is not what has landed.
             if !backed.is_same_file(draft) {
                 return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
@@ -98,9 +98,9 @@ impl Publisher {
             if !others.is_empty() {
                 let number = self.owner.tree().draft_number(*file);
                 others.iter().try_for_each(|other| calls.land(|| place.link(first, other, number)))?;
-                backed = calls.land(|| place.backed(first))?;
+                (backed, blocks) = calls.land(|| place.landed(first))?;
             }
-            landed.push(LandedContents { version: snapshot.version, backed });
+            landed.push(LandedContents { version: snapshot.version, backed, blocks });
         }
         Ok(Publication { landed, failed })
     }
@@ -130,7 +130,7 @@ impl Publisher {
             draft
         };
         if let Some(extended) = &snapshot.extended {
-            calls.land(|| draft.set_extended(extended))?;
+            calls.land(|| draft.set_extended(&extended.attributes))?;
         }
         calls.land(|| draft.set_attributes(&snapshot.attributes))?;
         calls.land(|| draft.make_durable())?;

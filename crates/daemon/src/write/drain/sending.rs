@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Attributes, Errno, ExtendedAttributes, FileId, Time};
+use forebay_types::{Attributes, Errno, FileId, Time};
 use forebay_wire::write::{Piece, Source};
-use forebay_write::DrainRate;
+use forebay_write::{DrainRate, OwnExtended};
 use rustix::fs::SeekFrom;
 
 use crate::write::contents::Reader;
@@ -95,7 +95,7 @@ pub struct Snapshot {
     pub version: u64,
     pub attributes: Attributes,
     /// Its extended attributes, where programs have changed any.
-    pub extended: Option<ExtendedAttributes>,
+    pub extended: Option<OwnExtended>,
     /// What of it is to be sent, and its holes.
     pub pieces: Vec<Piece>,
 }
@@ -112,7 +112,7 @@ impl Snapshot {
         Ok(Self {
             version: state.version,
             attributes: state.attributes,
-            extended: tree.extended(file).ok().flatten().cloned(),
+            extended: tree.extended_to_land(file).cloned(),
             pieces,
         })
     }
@@ -125,7 +125,7 @@ impl Snapshot {
         Some(Self {
             version: state.version,
             attributes: state.attributes,
-            extended: tree.extended(file).ok().flatten().cloned(),
+            extended: tree.extended_to_land(file).cloned(),
             pieces,
         })
     }

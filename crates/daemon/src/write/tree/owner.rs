@@ -13,7 +13,7 @@ use forebay_store::{Held, LandedEntry};
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
 use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
-use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Tree};
+use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
 
 use super::council::Council;
 use super::extended::{self, There};
@@ -57,6 +57,16 @@ pub struct Owner {
     cache: Arc<PageCache>,
     pub(super) forgetting: Forgetting,
     pub(super) footprint: Footprint,
+}
+
+/// A change that was carried out, and of which nodes have not been told.
+pub struct Applied {
+    node: NodeRank,
+    done: Done,
+    have: Option<Have>,
+    /// By whom it is believed.
+    to_tell: Vec<Told>,
+    touched: Vec<FileId>,
 }
 
 /// Of an owner among others of a tree.
@@ -181,8 +191,27 @@ impl Owner {
     }
 
     fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
+        let applied = self.apply(change)?;
+        let (done, have) = (applied.done, applied.have);
+        self.tell_of(applied)?;
+        Ok((done, have))
+    }
+
+    /// Waits until this node may change the tree.
+    ///
+    /// # Errors
+    /// EIO while it may not own the tree any more.
+    pub fn hold_tree(&self) -> Result<(), Errno> {
+        self.council.hold()
+    }
+
+    /// Carries a change out and writes it down. Waits for no other node; `tell_of` is to follow.
+    ///
+    /// # Errors
+    /// What the program is told, or what the tree needs to know first.
+    pub fn apply(&self, change: &Change) -> Result<Applied, Refusal> {
         let mut released = Released::default();
-        let (done, have, to_tell, touched) = {
+        let applied = {
             let mut tree = self.tree();
             if self.has_failed() {
                 return Err(Errno::EIO.into());
@@ -197,15 +226,25 @@ impl Owner {
             let have = self.safe.note(change);
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
-            (done, have, leases.to_tell(now, change.id.node, &touched), touched)
+            let to_tell = leases.to_tell(now, change.id.node, &touched);
+            Applied { node: change.id.node, done, have, to_tell, touched }
         };
-        self.release(&released, have);
+        self.release(&released, applied.have);
         if matches!(change.operation, Operation::CloseAll { node } if node == change.id.node) {
             self.unverified.note(change.id.node);
         }
         self.changed.notify_all();
         self.safe.wake();
-        if change.id.node != self.local.rank && !touched.is_empty() {
+        Ok(applied)
+    }
+
+    /// Waits until no node believes any more what it knew before a change.
+    ///
+    /// # Errors
+    /// EIO where this node ends meanwhile.
+    pub fn tell_of(&self, applied: Applied) -> Result<(), Errno> {
+        let Applied { node, to_tell, touched, .. } = applied;
+        if node != self.local.rank && !touched.is_empty() {
             self.forget(&touched)?;
         }
         if !to_tell.is_empty() {
@@ -213,7 +252,7 @@ impl Owner {
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }
-        Ok((done, have))
+        Ok(())
     }
 
     /// This node's kernel is told.

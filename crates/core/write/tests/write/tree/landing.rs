@@ -96,7 +96,7 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
         let outcome = match &action {
             _ if is_over => StepOutcome::LeftOut,
             Action::Publish { version, .. } | Action::Update { version, .. } => {
-                StepOutcome::Contents(LandedContents { version: *version, backed: backed(0) })
+                StepOutcome::Contents(LandedContents { version: *version, backed: backed(0), blocks: 1 })
             }
             Action::Make { .. } => StepOutcome::Made(backed(0)),
             _ => StepOutcome::Done,
@@ -254,7 +254,7 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let Turn { step, action, is_over } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Publish { .. }) && !is_over);
-    let contents = LandedContents { version: asked.tree.state(id(1)).unwrap().version, backed: backed(0) };
+    let contents = LandedContents { version: asked.tree.state(id(1)).unwrap().version, backed: backed(0), blocks: 1 };
     asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
     assert_eq!(asked.released.extents, [extent], "what has landed may go");
 }

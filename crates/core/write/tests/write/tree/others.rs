@@ -6,7 +6,7 @@ use forebay_wire::write::{
 };
 use forebay_write::{Action, Recognised, Tree, Turn};
 
-use crate::tree::support::{Asked, ROOT, backed, id, in_root};
+use crate::tree::support::{Asked, ROOT, backed, id, in_root, within};
 
 const FILE: u32 = 0o100_644;
 
@@ -23,7 +23,8 @@ fn changed(seconds: i64) -> Backed {
 fn adopted(names: &[&str]) -> Asked {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
     let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
-    let attributes = Attributes { ino: 7, mode: FILE, size_bytes: 10, mtime: at(1), ..Attributes::default() };
+    let nlink = names.len() as u32;
+    let attributes = Attributes { ino: 7, mode: FILE, nlink, size_bytes: 10, mtime: at(1), ..Attributes::default() };
     let entry = |(index, name): (usize, &&str)| AdoptedEntry {
         name: in_root(name).name,
         file: id(index as u64 + 1),
@@ -45,7 +46,7 @@ fn write(asked: &mut Asked, file: FileId, offset: u64, len: u64) {
 fn landed(asked: &mut Asked, backed: Backed) {
     let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
     let (Action::Update { version, .. } | Action::Publish { version, .. }) = action else { panic!("{action:?}") };
-    let outcome = StepOutcome::Contents(LandedContents { version, backed });
+    let outcome = StepOutcome::Contents(LandedContents { version, backed, blocks: 1 });
     asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
 }
 
@@ -66,25 +67,65 @@ fn what_the_tier_is_changing_is_its_own_until_it_is_known_again() {
     assert_eq!(recognise(&asked, &changed(3)), Recognised::Changed);
 }
 
+/// Also where the other is met later, in another directory: before, what was written through one name was lost through the other.
 #[test]
-fn what_it_changes_by_one_name_it_has_changed_by_all() {
+fn names_of_one_file_there_are_names_of_one_file_of_the_tree() {
     let mut asked = adopted(&["a", "b"]);
+    let of = |asked: &Asked, name: &str| asked.lookup(&in_root(name)).map(|state| (state.file, state.attributes.nlink));
+    assert_eq!((of(&asked, "a"), of(&asked, "b")), (Some((id(1), 2)), Some((id(1), 2))));
     write(&mut asked, id(1), 0, 5);
     landed(&mut asked, changed(2));
-    assert_eq!(asked.tree.recognise(id(2), &changed(2)), Recognised::AsLeft);
-    assert_eq!(asked.tree.recognise(id(2), &changed(3)), Recognised::Changed);
+    assert_eq!(asked.tree.next_landing(), None);
+    asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
+    let removal = Some(Action::Remove { place: in_root("a"), is_directory: false });
+    assert_eq!(asked.tree.next_landing().map(|turn| turn.action), removal);
+    assert_eq!((of(&asked, "b"), asked.tree.file_at(&in_root("b"))), (Some((id(1), 1)), Some(id(1))));
+    asked.land_all();
+    let (from, to) = (in_root("b"), in_root("c"));
+    asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
+    asked.land_all();
+    assert_eq!((of(&asked, "c"), asked.tree.file_at(&in_root("c"))), (Some((id(1), 1)), Some(id(1))));
+}
+
+/// What is there by another name is of that name only while it has one: a file that programs have removed does not come back by it.
+#[test]
+fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
+    let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
+    let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
+    let entry = |name: &str, serial: u64, ino: u64, mode: u32| AdoptedEntry {
+        name: in_root(name).name,
+        file: id(serial),
+        attributes: Attributes { ino, mode, nlink: 2, size_bytes: 10, mtime: at(1), ..Attributes::default() },
+        born: Timestamp::default(),
+        target: vec![],
+    };
+    let entries = vec![entry("a", 1, 7, FILE), entry("d", 2, 8, 0o040_755), entry("e", 3, 9, 0o040_755)];
+    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    let meet = |directory: u64, serial: u64| Operation::Adopt {
+        directory: id(directory),
+        entries: vec![entry("b", serial, 7, FILE)],
+        is_last: true,
+    };
+    assert_eq!(asked.tree.touched_by(&meet(2, 4)), [id(2), id(1)], "its number of names changes");
+    asked.ask(&ROOT, meet(2, 4)).unwrap();
+    let of = |asked: &Asked, directory: u64| asked.lookup(&within(id(directory), "b")).map(|state| state.file);
+    assert_eq!(of(&asked, 2), Some(id(1)));
+    asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
+    asked.ask(&ROOT, Operation::Unlink { place: within(id(2), "b") }).unwrap();
+    asked.ask(&ROOT, meet(3, 5)).unwrap();
+    assert_eq!(of(&asked, 3), Some(id(5)));
 }
 
 #[test]
 fn what_others_have_changed_is_left_to_them_and_appears_anew() {
-    let mut asked = adopted(&["a", "b"]);
+    let mut asked = adopted(&["a"]);
     write(&mut asked, id(1), 8, 5);
     asked.ask(&ROOT, Operation::Link { file: id(1), place: in_root("linked") }).unwrap();
     assert!(matches!(asked.tree.next_landing().unwrap().action, Action::Update { .. }));
     assert_eq!(asked.tree.base_of(id(1)), [(0, 8)]);
     asked.ask(&ROOT, Operation::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
     asked.ask(&ROOT, Operation::Forked { file: id(1), draft: Some(backed(9)), bytes: 8 }).unwrap();
-    assert_eq!((asked.tree.file_at(&in_root("a")), asked.tree.file_at(&in_root("b"))), (None, Some(id(2))));
+    assert_eq!(asked.tree.file_at(&in_root("a")), None);
     assert_eq!((asked.tree.backed(id(1)), asked.tree.bytes_of_others(id(1))), (Some(backed(9)), 8));
     assert!(!asked.tree.lost_files().iter().any(|lost| lost.path == b"a"), "its base is in the draft");
     let action = asked.tree.next_landing().unwrap().action;

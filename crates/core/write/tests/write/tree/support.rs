@@ -50,7 +50,7 @@ impl Asked {
                 _ if is_over => StepOutcome::LeftOut,
                 Action::Publish { file, version, .. } | Action::Update { file, version, .. } => {
                     landed.push(file);
-                    StepOutcome::Contents(LandedContents { version, backed: backed(0) })
+                    StepOutcome::Contents(LandedContents { version, backed: backed(0), blocks: 1 })
                 }
                 _ => StepOutcome::Done,
             };

@@ -209,7 +209,7 @@ impl World {
             let outcome = match &action {
                 _ if is_over => StepOutcome::LeftOut,
                 Action::Publish { version, .. } | Action::Update { version, .. } => {
-                    StepOutcome::Contents(LandedContents { version: *version, backed: backed(0) })
+                    StepOutcome::Contents(LandedContents { version: *version, backed: backed(0), blocks: 1 })
                 }
                 Action::Make { .. } => StepOutcome::Made(backed(0)),
                 _ => StepOutcome::Done,
