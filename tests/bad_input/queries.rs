@@ -1,6 +1,8 @@
 //! Files that `forebay query` cannot make sense of, and questions that make none.
 
+use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use forebay_tests::program::run;
@@ -142,4 +144,32 @@ fn a_file_that_grows_while_it_is_read() {
     child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(FAILED), "{message}");
     assert!(message.contains("log.csv changed while it was read"), "{message}");
+}
+
+/// A column becomes a regular file, or replaces one: no device or pipe, and no link that somebody else may have put there. A link that the user
+/// names stays one.
+#[test]
+fn a_column_replaces_regular_files_only() {
+    let sandbox = Sandbox::new();
+    let at = |name: &str| sandbox.base().join(name);
+    fs::write(at("c.csv"), "a,b\n1,2\n3,4\n").unwrap();
+    fs::write(at("target"), "kept").unwrap();
+    let normalise = |output: Option<&str>| {
+        let mut command = sandbox.command();
+        command.args(["query", "normalise", "--columns", "a"]).arg(at("c.csv"));
+        if let Some(output) = output {
+            command.arg("--output").arg(at(output));
+        }
+        run(&mut command)
+    };
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    fails(&sandbox, &normalise(Some("pipe")), FAILED, &["pipe is not a regular file", "--output"]);
+    symlink("target", at("c.normalised.csv")).unwrap();
+    fails(&sandbox, &normalise(None), FAILED, &["c.normalised.csv is a symbolic link", "--output"]);
+    symlink("nowhere", at("dangling")).unwrap();
+    fails(&sandbox, &normalise(Some("dangling")), FAILED, &["leads to nothing"]);
+    assert_eq!(fs::read_to_string(at("target")).unwrap(), "kept");
+    let _ = normalise(Some("c.normalised.csv")).good();
+    assert_eq!(fs::read_link(at("c.normalised.csv")).unwrap().to_str(), Some("target"));
+    assert_eq!(fs::read_to_string(at("target")).unwrap(), "a\n-1.0\n1.0\n");
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::require;
 
 use crate::bed::Bed;
@@ -157,6 +157,44 @@ fn a_lock_is_free_on_its_node_when_the_last_close_has_returned() {
             assert_eq!(program.says(&again), "each time", "{lock} on {node}");
         }
         program.end();
+    }
+    bed.job.down();
+}
+
+/// A lock by `flock` that becomes exclusive is given up first: of two that wait for each other both get it in the end, on one node and on two.
+#[test]
+fn shared_locks_that_become_exclusive_wait_for_each_other_not_for_ever() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::of(2);
+    for nodes in [[0, 0], [1, 1], [0, 1]] {
+        let [mut one, mut other] = nodes.map(|node| Calls::new(&bed.mount_of(node)));
+        for calls in [&mut one, &mut other] {
+            assert_eq!(calls.says(&open("f")), "None");
+            assert_eq!(calls.says("fcntl.flock(f, fcntl.LOCK_SH)"), "None");
+        }
+        assert_eq!(one.says("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"), "EAGAIN");
+        assert_eq!(
+            other.says("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
+            "None",
+            "the first has given its own up"
+        );
+        assert_eq!(other.says("fcntl.flock(f, fcntl.LOCK_UN)"), "None");
+        [one, other].into_iter().for_each(Calls::end);
+        let [first, second] = nodes.map(|node| bed.mount_of(node));
+        let both = "import fcntl, os, sys
+open(sys.argv[1] + '/both', 'w').close()
+sides = [os.pipe(), os.pipe()]
+child = os.fork()
+(_, say), (hear, _) = sides if child else sides[::-1]
+f = os.open((sys.argv[1] if child else sys.argv[2]) + '/both', os.O_RDWR)
+fcntl.flock(f, fcntl.LOCK_SH)
+os.write(say, b'x')
+os.read(hear, 1)
+fcntl.flock(f, fcntl.LOCK_EX)
+os.close(f)
+sys.exit(os.waitpid(child, 0)[1] if child else 0)";
+        let mut converting = std::process::Command::new("timeout");
+        let _ = run(converting.args(["60", "python3", "-c", both]).args([first, second])).good();
     }
     bed.job.down();
 }

@@ -1,6 +1,8 @@
 //! Room, as `stat` and `fallocate` tell of it.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
 
 use forebay_tests::require;
 
@@ -46,5 +48,30 @@ fn more_than_there_is_room_for_cannot_be_allocated() {
         assert_eq!(kept.good().text(), "0\n");
     }
     bed.drain();
+    bed.job.down();
+}
+
+/// A size that the file system of `BACKING` does not take is refused, as there: before, nothing landed any more behind such a file.
+#[test]
+fn a_file_too_large_for_its_place_is_refused() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let try_all = |directory: &Path| {
+        let file = File::create(directory.join("huge")).unwrap();
+        [1_u64 << 41, 17 << 40, 1 << 62].map(|bytes| {
+            let errno = |outcome: std::io::Result<()>| outcome.err().and_then(|error| error.raw_os_error());
+            (errno(file.set_len(bytes)), errno(file.write_all_at(b"x", bytes)))
+        })
+    };
+    let there = bed.backing().join("probe");
+    std::fs::create_dir(&there).unwrap();
+    let expected = try_all(&there);
+    for node in [0, 1] {
+        assert_eq!(try_all(&bed.mount_of(node)), expected, "on node {node}");
+    }
+    let _ = bed.shell_on(1, "echo small > after").good();
+    bed.drain();
+    let bytes = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert_eq!(bytes(&bed.backing().join("huge")), bytes(&there.join("huge")));
     bed.job.down();
 }

@@ -1,49 +1,51 @@
-//! What files are on the backing file system, by which they are known there again.
+//! What the tree's files are on the backing file system, by which they are known there again.
 
-use forebay_types::{Backed, FileId, Kind};
-use forebay_wire::write::Place;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
-use super::{Landing, Recognised};
+use forebay_types::{Backed, FileId};
+use serde::{Deserialize, Serialize};
 
-impl Landing {
-    /// What was there before the job.
-    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
-        self.names.insert(file, vec![place.clone()]);
-        self.kinds.insert(file, kind);
-        self.insert_backed(file, backed);
-        self.there.insert(place.clone(), file);
+use crate::versioned::Versioned;
+
+/// What became of a file of the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recognised {
+    /// It is as the tree has met or left it, or as the tier itself was changing it.
+    AsLeft,
+    /// Others have changed it.
+    Changed,
+    /// It is another file.
+    Another,
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BackedFiles {
+    /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
+    files: Versioned<FileId, Backed>,
+    /// Which of them has an inode number there.
+    by_inode: Versioned<u64, FileId>,
+    /// Files there that the tier is changing itself, or was when its daemon died.
+    changing: BTreeSet<FileId>,
+}
+
+impl BackedFiles {
+    /// What a file is there, as far as it is known.
+    pub fn get(&self, file: FileId) -> Option<Backed> {
+        self.files.get(&file).copied()
     }
 
-    /// A file that is there, and has names in the tree, by what is found at another place.
-    #[must_use]
-    pub fn found_as(&self, found: &Backed) -> Option<FileId> {
+    /// A file by what is found there.
+    pub fn find(&self, found: &Backed) -> Option<FileId> {
         let file = *self.by_inode.get(&found.generation.ino)?;
-        let is_it =
-            self.backed.get(&file).is_some_and(|backed| backed.is_same_file(found) && backed.kind == found.kind);
-        (is_it && self.place(file).is_some() && self.names.contains_key(&file)).then_some(file)
+        let is_it = |backed: Backed| backed.is_same_file(found) && backed.kind == found.kind;
+        self.get(file).is_some_and(is_it).then_some(file)
     }
 
-    /// A file that was there before has this place too.
-    pub fn adopt_link(&mut self, file: FileId, place: &Place) {
-        self.names.entry_or_default(&file).push(place.clone());
-        self.there.insert(place.clone(), file);
-    }
-
-    /// What a file is there, or is about to be.
-    pub fn set_backed(&mut self, file: FileId, backed: Backed) {
-        self.changing.remove(&file);
-        self.insert_backed(file, backed);
-    }
-
-    /// The tier is about to change a file that is there.
-    pub fn change(&mut self, file: FileId) {
-        self.changing.insert(file);
-    }
-
-    /// What became of a file that is there, by what is found at its place.
-    #[must_use]
+    /// What became of a file, by what is found at its place.
     pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
-        match self.backed.get(&file) {
+        match self.files.get(&file) {
             // What it was is not known any more.
             None => Recognised::AsLeft,
             Some(backed) if !backed.is_same_file(found) => Recognised::Another,
@@ -52,29 +54,42 @@ impl Landing {
         }
     }
 
-    /// What a file is there, as far as it is known.
-    #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Backed> {
-        self.backed.get(&file).copied()
+    /// The tier is about to change a file.
+    pub fn change(&mut self, file: FileId) {
+        self.changing.insert(file);
     }
 
-    pub(super) fn insert_backed(&mut self, file: FileId, backed: Backed) {
-        if let Some(before) = self.backed.insert(file, backed) {
-            self.forget_inode(file, before.generation.ino);
-        }
+    /// Whether the tier is changing a file.
+    pub fn is_changing(&self, file: FileId) -> bool {
+        self.changing.contains(&file)
+    }
+
+    /// What a file is there, or is about to be.
+    pub fn insert(&mut self, file: FileId, backed: Backed) {
+        self.remove(file);
+        self.files.insert(file, backed);
         self.by_inode.insert(backed.generation.ino, file);
     }
 
-    pub(super) fn forget_backed(&mut self, file: FileId) {
-        if let Some(backed) = self.backed.remove(&file) {
-            self.forget_inode(file, backed.generation.ino);
-        }
+    /// Nothing of a file is there any more.
+    pub fn remove(&mut self, file: FileId) {
         self.changing.remove(&file);
-    }
-
-    fn forget_inode(&mut self, file: FileId, ino: u64) {
+        let Some(backed) = self.files.remove(&file) else { return };
+        let ino = backed.generation.ino;
         if self.by_inode.get(&ino) == Some(&file) {
             self.by_inode.remove(&ino);
         }
+    }
+
+    /// The contents of some parts (`Versioned::only`): the first one also has what is not in parts.
+    pub fn parts(&self, parts: Range<usize>) -> Self {
+        let changing = if parts.start == 0 { self.changing.clone() } else { BTreeSet::new() };
+        Self { files: self.files.only(parts.clone()), by_inode: self.by_inode.only(parts), changing }
+    }
+
+    /// Adds what other parts than the first have.
+    pub fn absorb(&mut self, other: Self) {
+        self.files.absorb(other.files);
+        self.by_inode.absorb(other.by_inode);
     }
 }

@@ -11,7 +11,7 @@ impl Landing {
         self.there.get(place) == Some(&file)
             && self.names.get(&file).is_some_and(|places| places[..] == [place.clone()])
             && !self.aside.contains_key(place)
-            && !self.changing.contains(&file)
+            && !self.backed.is_changing(file)
             && !self.left.contains_key(&file)
             && !self.drafts.contains_key(&file)
     }
@@ -21,6 +21,6 @@ impl Landing {
         self.there.remove(place);
         self.names.remove(&file);
         self.kinds.remove(&file);
-        self.forget_backed(file);
+        self.backed.remove(file);
     }
 }

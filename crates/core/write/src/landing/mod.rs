@@ -19,6 +19,8 @@ use forebay_types::{Backed, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
+use self::backed::BackedFiles;
+pub use self::backed::Recognised;
 pub use self::step::Step;
 use crate::versioned::Versioned;
 
@@ -45,17 +47,6 @@ pub enum Action {
     Discard { file: FileId, directory: FileId },
 }
 
-/// What became of a file of the backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recognised {
-    /// It is as the tree has met or left it, or as the tier itself was changing it.
-    AsLeft,
-    /// Others have changed it.
-    Changed,
-    /// It is another file.
-    Another,
-}
-
 /// The steps that the backing file system has not followed yet, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Landing {
@@ -67,12 +58,8 @@ pub struct Landing {
     /// The names that files have by the first step.
     names: Versioned<FileId, Vec<Place>>,
     kinds: Versioned<FileId, Kind>,
-    /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
-    backed: Versioned<FileId, Backed>,
-    /// Which of them has an inode number there.
-    by_inode: Versioned<u64, FileId>,
-    /// Files there that the tier is changing itself, or was when its daemon died.
-    changing: BTreeSet<FileId>,
+    /// What files are there.
+    backed: BackedFiles,
     /// What lies on the backing file system by the first step.
     there: Versioned<Place, FileId>,
     /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
@@ -84,6 +71,49 @@ pub struct Landing {
 }
 
 impl Landing {
+    /// What was there before the job.
+    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
+        self.names.insert(file, vec![place.clone()]);
+        self.kinds.insert(file, kind);
+        self.backed.insert(file, backed);
+        self.there.insert(place.clone(), file);
+    }
+
+    /// A file that is there, and has names in the tree, by what is found at another place.
+    #[must_use]
+    pub fn found_as(&self, found: &Backed) -> Option<FileId> {
+        let is_named = |file: &FileId| self.place(*file).is_some() && self.names.contains_key(file);
+        self.backed.find(found).filter(is_named)
+    }
+
+    /// A file that was there before has this place too.
+    pub fn adopt_link(&mut self, file: FileId, place: &Place) {
+        self.names.entry_or_default(&file).push(place.clone());
+        self.there.insert(place.clone(), file);
+    }
+
+    /// What a file is there, or is about to be.
+    pub fn set_backed(&mut self, file: FileId, backed: Backed) {
+        self.backed.insert(file, backed);
+    }
+
+    /// The tier is about to change a file that is there.
+    pub fn change(&mut self, file: FileId) {
+        self.backed.change(file);
+    }
+
+    /// What became of a file that is there, by what is found at its place.
+    #[must_use]
+    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
+        self.backed.recognise(file, found)
+    }
+
+    /// What a file is there, as far as it is known.
+    #[must_use]
+    pub fn backed(&self, file: FileId) -> Option<Backed> {
+        self.backed.get(file)
+    }
+
     /// Others have changed a file that is there: it is theirs, by all its names. What the tree has is in logs, and in `draft`.
     pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
         let named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
@@ -93,9 +123,9 @@ impl Landing {
             self.aside.remove(&place);
         }
         self.left.remove(&file);
-        self.forget_backed(file);
+        self.backed.remove(file);
         if let Some(draft) = draft {
-            self.insert_backed(file, draft);
+            self.backed.insert(file, draft);
         }
     }
 
@@ -124,7 +154,7 @@ impl Landing {
         if is_gone {
             // A draft of it may be there still.
             if !self.drafts.contains_key(&file) {
-                self.forget_backed(file);
+                self.backed.remove(file);
             }
             self.directory_gone(file);
         }
@@ -404,7 +434,7 @@ impl Landing {
 
     fn forget_if_nowhere(&mut self, file: FileId) {
         if !self.names.contains_key(&file) && !self.left.contains_key(&file) && !self.drafts.contains_key(&file) {
-            self.forget_backed(file);
+            self.backed.remove(file);
         }
     }
 

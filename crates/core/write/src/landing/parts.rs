@@ -12,8 +12,7 @@ impl Landing {
             steps: self.steps.only(parts.clone()),
             names: self.names.only(parts.clone()),
             kinds: self.kinds.only(parts.clone()),
-            backed: self.backed.only(parts.clone()),
-            by_inode: self.by_inode.only(parts.clone()),
+            backed: self.backed.parts(parts.clone()),
             there: self.there.only(parts),
             ..rest
         }
@@ -25,14 +24,12 @@ impl Landing {
         self.names.absorb(other.names);
         self.kinds.absorb(other.kinds);
         self.backed.absorb(other.backed);
-        self.by_inode.absorb(other.by_inode);
         self.there.absorb(other.there);
     }
 
     fn not_in_parts(&self) -> Self {
-        let (changing, left) = (self.changing.clone(), self.left.clone());
-        let (drafts, aside) = (self.drafts.clone(), self.aside.clone());
+        let (left, drafts, aside) = (self.left.clone(), self.drafts.clone(), self.aside.clone());
         let of_directory = self.of_directory.clone();
-        Self { first: self.first, of_directory, changing, left, drafts, aside, ..Self::default() }
+        Self { first: self.first, of_directory, left, drafts, aside, ..Self::default() }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
-use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, Source, WrittenExtent};
+use forebay_wire::write::{
+    BURST_ROOT, Caller, Change, FileState, HeldLock, LockRequest, Operation, Piece, Place, Source, WrittenExtent,
+};
 
 use super::lost::{gone_from, joined};
 use super::nodes::{Contents, Node};
@@ -82,6 +84,19 @@ impl Tree {
         let listed =
             entries.take(count).map(|(name, file)| Ok(Listed { name: name.clone(), state: self.state(*file)? }));
         listed.collect()
+    }
+
+    /// The size that a file gets by a change that sets it and has not been carried out, where it grows.
+    #[must_use]
+    pub fn size_by(&self, change: &Change) -> Option<u64> {
+        let (file, size_bytes) = match &change.operation {
+            Operation::Allocate { file, least_bytes } => (file, *least_bytes),
+            Operation::SetAttributes { file, changes } => (file, changes.size_bytes?),
+            _ => return None,
+        };
+        let is_new = self.results.of(change.id).is_none();
+        let grows = self.nodes.get(file).is_some_and(|node| node.attributes.size_bytes < size_bytes);
+        (is_new && grows).then_some(size_bytes)
     }
 
     /// Whether a file is below one of these paths, or at one, by its newest name. A file that was in a directory which has gone is not.

@@ -301,7 +301,8 @@ impl Landings {
             }
             Action::SetAttributes { file, place: at } => return self.set_attributes(*file, &self.path(at)?),
             Action::Discard { file, .. } => {
-                if let Some(draft) = self.draft_path(*file) {
+                let draft = draft_path(&self.owner.tree(), *file);
+                if let Some(draft) = draft {
                     match calls.land(|| place.remove(&draft, false)) {
                         Err(Errno::EISDIR) => {
                             tracing::warn!(%draft, "others have put a directory here; it is left as it is")
@@ -345,10 +346,6 @@ impl Landings {
             Action::SetAttributes { place, .. } => format!("setting the attributes of {}", path(place)),
             Action::Discard { file, .. } => format!("removing the draft of file {file}, which is gone"),
         }
-    }
-
-    fn draft_path(&self, file: FileId) -> Option<ViewPath> {
-        draft_path(&self.owner.tree(), file)
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
@@ -438,7 +435,7 @@ impl Landings {
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
+        let draft = draft_path(&self.owner.tree(), file).ok_or(Errno::ESTALE)?;
         let written = self.write_draft(file, &snapshot, &draft, first).and_then(|is_named| {
             // Others may have put something there while it was written.
             if !is_named && (Conflicts { owner: &self.owner }).make_way(action)? {

@@ -32,6 +32,7 @@ use crate::write::kernel_words::{
 };
 use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
+use crate::write::tree::fits::SURE_FILE_BYTES;
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
 pub const TTL: Duration = Duration::ZERO;
@@ -385,6 +386,11 @@ impl Kernel {
         if flags & O_APPEND != 0 {
             return self.append(request, &open, data, writer);
         }
+        let end = offset.saturating_add(data.len() as u64);
+        if end > SURE_FILE_BYTES && self.state(file)?.attributes.size_bytes < end {
+            // Others may refuse it where it lands.
+            self.carry_out(request, Operation::Allocate { file, least_bytes: end })?;
+        }
         let is_copied = open.is_copied(|| self.committing.is_copied(file));
         let is_much = self.room.wait_for(|| {
             let _noting = self.files.noting();
@@ -402,12 +408,14 @@ impl Kernel {
         self.committing.commit(file)?;
         let operation = Operation::Lock { file, request: asked };
         let is_held = |outcome: &Result<(), Errno>| *outcome == Err(Errno::EAGAIN);
-        self.locking.ask_behind_closes(file, is_held, |is_again| match is_again {
+        let outcome = self.locking.ask_behind_closes(file, is_held, |is_again| match is_again {
             // The first has had its answer.
             true => self.commits.carry_out_own(&Caller::default(), operation.clone()),
             false => self.carry_out(request, operation.clone()).map(drop),
-        })?;
+        });
+        if outcome == Err(Errno::EAGAIN) { self.locking.convert(file, asked) } else { outcome }?;
         self.locking.note(file, &asked);
+        self.locking.wake();
         Ok(())
     }
 

@@ -47,6 +47,8 @@ struct State {
     waiting: Vec<Waiting>,
     /// Which of them the owner is asked for at this moment, unless it was interrupted since.
     asking: Option<u64>,
+    /// Whether a lock of this node was given back since all were asked for.
+    has_moved: bool,
     is_running: bool,
 }
 
@@ -179,7 +181,10 @@ impl Locking {
                 state.owed.insert((file, owner, is_flock));
                 Err(Errno::EIO)
             }
-            outcome => outcome,
+            outcome => {
+                self.wake();
+                outcome
+            }
         }
     }
 
@@ -207,13 +212,46 @@ impl Locking {
             state.held.remove(&lock);
             state.owed.remove(&lock);
         }
+        drop(state);
+        self.wake();
     }
 
-    /// Asks for all that are waited for. Whether any is left.
-    fn ask(&self) -> bool {
+    /// A lock that others are in the way of, for a process that has another one by `flock`: it loses that, so that of two which wait for each
+    /// other both go on (`flock(2)`).
+    ///
+    /// # Errors
+    /// EAGAIN where they still are, or it has none; else what the tree's owner says.
+    pub fn convert(&self, file: FileId, request: LockRequest) -> Result<(), Errno> {
+        if !self.is_held(file, &request) || !request.is_flock {
+            return Err(Errno::EAGAIN);
+        }
+        self.release(file, request.owner, true)?;
+        self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request })
+    }
+
+    /// Whether who asks may have a lock of the file already.
+    fn is_held(&self, file: FileId, request: &LockRequest) -> bool {
+        self.state().held.contains_key(&(file, request.owner, request.is_flock))
+    }
+
+    /// A lock of this node was given back: whoever waits for it is asked for at once.
+    pub fn wake(&self) {
+        self.state().has_moved = true;
+        self.came.notify_one();
+    }
+
+    /// Asks for all that are waited for. Whether any is left, and whether any was given.
+    fn ask(&self) -> (bool, bool) {
+        let mut has_moved = std::mem::take(&mut self.state().has_moved);
         let asked: Vec<(u64, FileId, LockRequest)> =
             self.state().waiting.iter().map(|waiting| (waiting.unique, waiting.file, waiting.request)).collect();
+        // What one is refused, another that asks for the same is refused too.
+        let mut refused = vec![];
         for (unique, file, request) in asked {
+            let same = (file, request.start, request.end, request.kind, request.is_flock);
+            if refused.contains(&same) && !self.is_held(file, &request) {
+                continue;
+            }
             {
                 let mut state = self.state();
                 if !state.waiting.iter().any(|waiting| waiting.unique == unique) {
@@ -222,24 +260,28 @@ impl Locking {
                 state.asking = Some(unique);
             }
             let outcome = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
+            let outcome = if outcome == Err(Errno::EAGAIN) { self.convert(file, request) } else { outcome };
             let mut state = self.state();
             let is_interrupted = state.asking.take().is_none();
             if outcome == Err(Errno::EAGAIN) && !is_interrupted {
+                refused.push(same);
                 continue;
             }
             let Some(at) = state.waiting.iter().position(|waiting| waiting.unique == unique) else { continue };
-            let waiting = state.waiting.swap_remove(at);
+            // Those that came first are asked for first.
+            let waiting = state.waiting.remove(at);
             drop(state);
             match outcome {
                 Ok(()) => {
                     self.note(file, &request);
                     waiting.reply.ok();
+                    has_moved = true;
                 }
                 Err(Errno::EAGAIN) => waiting.reply.error(Errno::EINTR),
                 Err(errno) => waiting.reply.error(errno),
             }
         }
-        !self.state().waiting.is_empty()
+        (!self.state().waiting.is_empty(), has_moved)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -251,8 +293,9 @@ impl Locking {
 fn ask_again(locking: &Weak<Locking>) {
     let mut pause = AGAIN_AFTER.0;
     while let Some(locking) = locking.upgrade() {
-        if locking.ask() {
-            pause = (pause * 2).min(AGAIN_AFTER.1);
+        let (is_any_left, has_moved) = locking.ask();
+        if is_any_left {
+            pause = if has_moved { AGAIN_AFTER.0 } else { (pause * 2).min(AGAIN_AFTER.1) };
         } else {
             let mut state = locking.state();
             if state.waiting.is_empty() {
@@ -262,7 +305,9 @@ fn ask_again(locking: &Weak<Locking>) {
         }
         // Somebody else may have come, who may not have to wait.
         let state = locking.state();
-        drop(locking.came.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
+        if !state.has_moved {
+            drop(locking.came.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod council;
 pub mod extended;
+pub mod fits;
 pub mod memory;
 pub mod owner;
 pub mod paths;

@@ -16,7 +16,8 @@ use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
 
 use super::council::Council;
-use super::extended::{self, There};
+use super::extended::There;
+use super::fits::{SURE_FILE_BYTES, Trial};
 use super::memory::{Footprint, Forgetting, TRIES};
 use super::paths::{MOVING_LOOK, MOVING_MAX, backing_path};
 use super::safe::Safe;
@@ -149,7 +150,7 @@ impl Owner {
 
     fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
         loop {
-            match self.check_extended(change).and_then(|()| self.try_to_carry_out(change)) {
+            match self.check_fits(change).and_then(|()| self.try_to_carry_out(change)) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
                 Err(Refusal::Unread(file)) => {
                     let found = self.look_there(file, |there| there.all())?;
@@ -399,19 +400,29 @@ impl Owner {
     }
 
     /// What is set is refused where it could not land.
-    fn check_extended(&self, change: &Change) -> Result<(), Refusal> {
-        let Operation::SetExtended { file, .. } = &change.operation else { return Ok(()) };
-        let (wanted, directory, number) = {
+    fn check_fits(&self, change: &Change) -> Result<(), Refusal> {
+        let file = match &change.operation {
+            Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,
+            Operation::SetAttributes { file, changes } if changes.size_bytes.is_some() => *file,
+            _ => return Ok(()),
+        };
+        let (extended, size_bytes, directory, number) = {
             let tree = self.tree();
-            match tree.extended_by(change) {
+            let extended = match tree.extended_by(change) {
                 // The tree refuses it by itself.
-                Ok(None) | Err(Refusal::Errno(_)) => return Ok(()),
-                Err(unread) => return Err(unread),
-                Ok(Some(wanted)) => (wanted, tree.directory_of(*file), tree.draft_number(self.local.new_file())),
+                Err(Refusal::Errno(_)) => return Ok(()),
+                extended => extended?,
+            };
+            let size_bytes = tree.size_by(change).unwrap_or(0);
+            if extended.is_none() && size_bytes <= SURE_FILE_BYTES {
+                return Ok(());
             }
+            (extended, size_bytes, tree.directory_of(file), tree.draft_number(self.local.new_file()))
         };
         let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);
-        Ok(extended::check_room(&self.local, &directory, number, &wanted)?)
+        let trial = Trial { local: &self.local, directory: &directory, number };
+        trial.size(size_bytes)?;
+        Ok(extended.map_or(Ok(()), |extended| trial.extended(&extended))?)
     }
 
     /// Takes hold of a file on the backing file system.
