@@ -35,3 +35,6 @@ pub const PIECES_KNOWN_MAX: usize = 1 << 16;
 /// Extended attributes of all files of a tree together, bytes: they are in the owner's memory, and one part of a tree that travels may have
 /// all of them.
 pub const EXTENDED_BYTES_MAX: u64 = 16 << 20;
+
+/// Extended attributes of one file that programs have set or removed and that have not landed: more are not set until they have.
+pub const EXTENDED_NAMES_MAX: usize = 1 << 12;

@@ -8,7 +8,7 @@ use super::nodes::OwnExtended;
 use super::permissions::{self, WRITE};
 use super::state::{Refusal, Tree};
 use crate::landing::Step;
-use crate::limits::EXTENDED_BYTES_MAX;
+use crate::limits::{EXTENDED_BYTES_MAX, EXTENDED_NAMES_MAX};
 
 impl Tree {
     /// The extended attributes of a file; `None` where they are those that it has on the backing file system.
@@ -64,7 +64,8 @@ impl Tree {
         let known = self.extended(file)?.ok_or(Refusal::Unread(file))?;
         let changed = known.with(name, value, rule)?;
         let others = self.nodes.extended_bytes() - known.bytes() as u64;
-        match value.is_some() && others + changed.bytes() as u64 > EXTENDED_BYTES_MAX {
+        let names = node.extended.as_deref().map_or(0, |own| own.changed.len());
+        match value.is_some() && (names >= EXTENDED_NAMES_MAX || others + changed.bytes() as u64 > EXTENDED_BYTES_MAX) {
             true => Err(Errno::ENOSPC.into()),
             false => Ok(changed),
         }

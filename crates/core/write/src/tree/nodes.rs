@@ -164,10 +164,10 @@ impl Node {
             self.attributes.blocks = blocks_of(held);
             return;
         }
-        let blocks = (self.attributes.blocks + blocks_of(held)).saturating_sub(blocks_of(held_before));
+        let blocks = self.attributes.blocks.saturating_add(blocks_of(held)).saturating_sub(blocks_of(held_before));
         let over_base = (written + held_before).saturating_sub(written_before + held);
         let most = blocks_of(self.attributes.size_bytes).max(blocks);
-        self.attributes.blocks = (blocks + blocks_of(over_base)).min(most);
+        self.attributes.blocks = blocks.saturating_add(blocks_of(over_base)).min(most);
     }
 
     /// Its contents have changed.

@@ -229,29 +229,26 @@ impl Conflicts<'_> {
         let bytes = base.iter().map(|(_, len)| len).sum();
         tracing::warn!(%path, bytes, "others have changed this file, which is left as it is; the job's file lands beside it, and \
                                       has these bytes, which the job did not write, as they are now");
-        self.keep_extended(file)?;
+        self.keep_extended(file);
         let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &path, base)?) };
         self.owner.carry_out_own(Operation::Forked { file, draft, bytes }).map(drop)
     }
 
     /// What is there has extended attributes that are the job's too.
-    fn keep_extended(&self, file: FileId) -> Result<(), Errno> {
-        if self.owner.tree().extended(file)?.is_some() {
-            return Ok(());
+    fn keep_extended(&self, file: FileId) {
+        let is_known = self.owner.tree().extended(file).is_ok_and(|own| own.is_some());
+        if is_known {
+            return;
         }
-        let found = match self.owner.look_there(file, |there| there.all()) {
-            Err(Errno::EOPNOTSUPP) => return Ok(()),
-            found => found?,
-        };
-        if found.is_empty() {
-            return Ok(());
-        }
-        match self.owner.carry_out_own(Operation::AdoptExtended { file, found }) {
-            Err(Errno::ENOSPC) => {
-                tracing::warn!(%file, "the job's file lands without the extended attributes of theirs: the tree has no room for them");
-                Ok(())
+        let kept = self.owner.look_there(file, |there| there.all()).and_then(|found| match found.is_empty() {
+            true => Ok(()),
+            false => self.owner.carry_out_own(Operation::AdoptExtended { file, found }).map(drop),
+        });
+        match kept {
+            Ok(()) | Err(Errno::EOPNOTSUPP) => {}
+            Err(errno) => {
+                tracing::warn!(%file, %errno, "the job's file lands without the extended attributes of theirs")
             }
-            adopted => adopted.map(drop),
         }
     }
 

@@ -100,6 +100,23 @@ fn a_change_that_comes_again_sets_nothing_again() {
     assert_eq!(asked.tree.extended_by(&later), Err(Refusal::Unread(id(1))));
 }
 
+/// Names that were set and removed are remembered until that has landed, and are so many at most.
+#[test]
+fn names_to_land_are_limited() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
+    adopt(&mut asked, 1);
+    let name = |number: usize| format!("user.{number}").into_bytes();
+    for number in 0..forebay_write::limits::EXTENDED_NAMES_MAX {
+        asked.ask(&ROOT, set(id(1), &name(number), Some(b""))).unwrap();
+        asked.ask(&ROOT, set(id(1), &name(number), None)).unwrap();
+    }
+    assert_eq!(refused(asked.ask(&ROOT, set(id(1), A, Some(b"")))), Errno::ENOSPC);
+    asked.land_all();
+    adopt(&mut asked, 1);
+    asked.ask(&ROOT, set(id(1), A, Some(b""))).unwrap();
+}
+
 #[test]
 fn mode_bits_say_who_may_change_them() {
     let mut asked = Asked::new();
