@@ -58,9 +58,9 @@ fn bytes_are_not_held_for_long() {
     require_mpi!(openmpi);
     for mpi in [MPICH, OPEN_MPI] {
         let ended = ends(mpi, "compute", 2);
-        // Launchers print more.
-        let seen = ended.printed.lines().filter(|line| *line == "all there").count();
-        assert_eq!((ended.bytes, seen), (2 * BYTES_OF_RANK, 2), "{}: {}", mpi.name, ended.printed);
+        // Launchers print more, and may end one rank when the other has been killed. Each looks at the bytes of both.
+        let is_seen = ended.printed.lines().any(|line| line == "all there");
+        assert!(ended.bytes == 2 * BYTES_OF_RANK && is_seen, "{}: {}", mpi.name, ended.printed);
         assert!(ended.is_marked);
     }
 }
