@@ -79,7 +79,7 @@ fn they_are_the_same_on_all_nodes_and_land() {
     bed.job.down();
 }
 
-/// What others change there while the job's own are on their way stays too, but for the same ones.
+/// Changes of others while the job's own are on their way stay too, but for the same attributes.
 #[test]
 fn landing_changes_no_others() {
     require!(Fuse, Root);
@@ -102,7 +102,7 @@ fn landing_changes_no_others() {
     bed.job.down();
 }
 
-/// What others set, change and remove where the file has landed is seen, and stays when the job changes something else of it.
+/// Changes of others where the file has landed are seen, and stay when the job changes something else of it.
 #[test]
 fn those_that_others_change_stay_theirs() {
     require!(Fuse, Root);
@@ -137,7 +137,7 @@ fn those_that_others_change_stay_theirs() {
     for name in all {
         set(&on(0, name), "user.b", b"later");
     }
-    // What is refused changes nothing either.
+    // A refusal changes nothing either.
     assert_eq!(removexattr(on(1, "made"), "user.c"), Err(rustix::io::Errno::NODATA));
     bed.drain();
     all.iter().for_each(|name| check(&there(name), b"later"));

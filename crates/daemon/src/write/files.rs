@@ -204,7 +204,7 @@ impl Files {
         self.noting.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `look` sees, which is given what is pending, and the commits of it that are not answered: nothing is on its way into the log.
+    /// The result of `look`, which is given what is pending, and the commits of it that are not answered: nothing is on its way into the log.
     pub fn while_nobody_writes<T>(&self, look: impl FnOnce(Vec<(FileId, Vec<WrittenExtent>)>, Vec<Change>) -> T) -> T {
         let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
         let (mut pending, mut sent) = (vec![], vec![]);
@@ -337,7 +337,7 @@ impl OpenFile {
     /// is to be sent (`note_unanswered`), which `send` does, as with what a daemon before this one has sent.
     ///
     /// # Errors
-    /// What they say: what was not done stays pending. REFUSED where some of it is nobody's, and pending no more.
+    /// As they say; the rest stays pending. REFUSED where some of it is nobody's, and pending no more.
     pub fn commit(
         &self,
         send: impl Fn(&Change) -> Result<(), Errno>,
@@ -356,7 +356,7 @@ impl OpenFile {
         }
     }
 
-    /// What a commit is of has become the tree's, or nobody's.
+    /// Drops the extents of a commit, which are the tree's now, or nobody's.
     pub fn drop_committed(&self, commit: &Change) {
         if let Operation::Commit { extents, .. } = &commit.operation {
             self.state().drop_committed(extents.len());

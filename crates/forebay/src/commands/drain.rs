@@ -109,7 +109,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether something has kept it for long now. What others have put at one name keeps no other.
+    /// Whether something has kept it for long now. A name that others have taken keeps no other.
     fn note(&mut self, progress: &Progress, now: Instant) -> bool {
         let Progress { steps, sent_bytes, .. } = *progress;
         let goes_on = self.seen.is_none_or(|(before, sent_before)| steps < before || sent_bytes != sent_before);

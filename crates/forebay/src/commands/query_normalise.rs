@@ -60,7 +60,7 @@ fn regular(output: &Path, is_named: bool) -> anyhow::Result<PathBuf> {
         (Ok(_), Err(_)) => refused("a symbolic link that leads to nothing"),
         (Ok(_), Ok(metadata)) if !metadata.is_file() => refused("not a regular file"),
         (Ok(_), Ok(_)) => fs::canonicalize(output).with_context(|| format!("{} cannot be written", output.display())),
-        // What else is wrong the writing says.
+        // Other errors come up when it is written.
         (Err(_), _) => Ok(output.to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the tree's files are on the backing file system, by which they are known there again.
+//! The identities of the tree's files on the backing file system, by which they are known there again.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::versioned::Versioned;
 
-/// What became of a file of the backing file system.
+/// The fate of a file of the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recognised {
     /// It is as the tree has met or left it, or as the tier itself was changing it.
@@ -22,16 +22,16 @@ pub enum Recognised {
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BackedFiles {
-    /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
+    /// Files as they are there, or are about to be. Files that are gone from the tree stay until nothing of them is there.
     files: Versioned<FileId, Backed>,
-    /// Which of them has an inode number there.
+    /// The same by their inode numbers there.
     by_inode: Versioned<u64, FileId>,
     /// Files there that the tier is changing itself, or was when its daemon died.
     changing: BTreeSet<FileId>,
 }
 
 impl BackedFiles {
-    /// What a file is there, as far as it is known.
+    /// A file as it is there, if that is known.
     pub fn get(&self, file: FileId) -> Option<Backed> {
         self.files.get(&file).copied()
     }
@@ -43,10 +43,10 @@ impl BackedFiles {
         self.get(file).is_some_and(is_it).then_some(file)
     }
 
-    /// What became of a file, by what is found at its place.
+    /// The fate of a file, by what is found at its place.
     pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
         match self.files.get(&file) {
-            // What it was is not known any more.
+            // Its former state is not known any more.
             None => Recognised::AsLeft,
             Some(backed) if !backed.is_same_file(found) => Recognised::Another,
             Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Recognised::AsLeft,
@@ -64,14 +64,14 @@ impl BackedFiles {
         self.changing.contains(&file)
     }
 
-    /// What a file is there, or is about to be.
+    /// Notes a file as it is there, or is about to be.
     pub fn insert(&mut self, file: FileId, backed: Backed) {
         self.remove(file);
         self.files.insert(file, backed);
         self.by_inode.insert(backed.generation.ino, file);
     }
 
-    /// Nothing of a file is there any more.
+    /// Forgets a file of which nothing is there any more.
     pub fn remove(&mut self, file: FileId) {
         self.changing.remove(&file);
         let Some(backed) = self.files.remove(&file) else { return };

@@ -58,7 +58,7 @@ pub struct Landing {
     /// The names that files have by the first step.
     names: Versioned<FileId, Vec<Place>>,
     kinds: Versioned<FileId, Kind>,
-    /// What files are there.
+    /// Files as they are there.
     backed: BackedFiles,
     /// What lies on the backing file system by the first step.
     there: Versioned<Place, FileId>,
@@ -71,7 +71,7 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// What was there before the job.
+    /// Adds a file that was there before the job.
     pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
         self.names.insert(file, vec![place.clone()]);
         self.kinds.insert(file, kind);
@@ -92,7 +92,7 @@ impl Landing {
         self.there.insert(place.clone(), file);
     }
 
-    /// What a file is there, or is about to be.
+    /// Notes a file as it is there, or is about to be.
     pub fn set_backed(&mut self, file: FileId, backed: Backed) {
         self.backed.insert(file, backed);
     }
@@ -102,13 +102,13 @@ impl Landing {
         self.backed.change(file);
     }
 
-    /// What became of a file that is there, by what is found at its place.
+    /// The fate of a file that is there, by what is found at its place.
     #[must_use]
     pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
         self.backed.recognise(file, found)
     }
 
-    /// What a file is there, as far as it is known.
+    /// A file as it is there, if that is known.
     #[must_use]
     pub fn backed(&self, file: FileId) -> Option<Backed> {
         self.backed.get(file)

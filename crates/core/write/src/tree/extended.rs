@@ -19,7 +19,7 @@ impl Tree {
         Ok(self.node(file)?.extended.as_deref().map(|own| &own.attributes))
     }
 
-    /// What of the extended attributes of a file is to land, if anything.
+    /// The extended attributes of a file that are to land, if any.
     #[must_use]
     pub fn extended_to_land(&self, file: FileId) -> Option<&OwnExtended> {
         self.nodes.get(&file)?.extended.as_deref()
@@ -82,9 +82,11 @@ impl Tree {
         let step = self.landing.end();
         self.landing.push(Step::Attributes { file });
         let node = self.node_mut(file)?;
-        let mut names = node.extended.take().map(|own| own.changed).unwrap_or_default();
-        names.insert(set.0.to_vec());
-        node.extended = Some(Box::new(OwnExtended { attributes: changed, changed: names, step }));
+        // They were adopted before.
+        let own = node.extended.get_or_insert_default();
+        own.attributes = changed;
+        own.changed.insert(set.0.to_vec());
+        own.step = step;
         node.attributes.ctime = change.now;
         Ok(Done::File(self.state(file)?))
     }

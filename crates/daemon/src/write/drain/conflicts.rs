@@ -234,7 +234,7 @@ impl Conflicts<'_> {
         self.owner.carry_out_own(Operation::Forked { file, draft, bytes }).map(drop)
     }
 
-    /// What is there has extended attributes that are the job's too.
+    /// Adopts the extended attributes of theirs, which are the job's too.
     fn keep_extended(&self, file: FileId) {
         let is_known = self.owner.tree().extended(file).is_ok_and(|own| own.is_some());
         if is_known {

@@ -245,7 +245,7 @@ impl Locking {
         let mut has_moved = std::mem::take(&mut self.state().has_moved);
         let asked: Vec<(u64, FileId, LockRequest)> =
             self.state().waiting.iter().map(|waiting| (waiting.unique, waiting.file, waiting.request)).collect();
-        // What one is refused, another that asks for the same is refused too.
+        // A lock that one is refused is refused to another that asks for the same.
         let mut refused = vec![];
         for (unique, file, request) in asked {
             let same = (file, request.start, request.end, request.kind, request.is_flock);

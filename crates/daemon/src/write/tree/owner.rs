@@ -155,7 +155,7 @@ impl Owner {
                 Err(Refusal::Unread(file)) => {
                     let found = self.look_there(file, |there| there.all())?;
                     if let Operation::SetExtended { name, value, rule, .. } = &change.operation {
-                        // What is refused leaves nothing to keep.
+                        // A refusal leaves nothing to keep.
                         found.with(name, value.as_deref(), *rule)?;
                     }
                     self.carry_out_own(Operation::AdoptExtended { file, found })?;
@@ -209,7 +209,7 @@ impl Owner {
     /// Carries a change out and writes it down. Waits for no other node; `tell_of` is to follow.
     ///
     /// # Errors
-    /// What the program is told, or what the tree needs to know first.
+    /// The error that the program gets, or the refusal of a tree that needs to know more first.
     pub fn apply(&self, change: &Change) -> Result<Applied, Refusal> {
         let mut released = Released::default();
         let applied = {
@@ -399,7 +399,7 @@ impl Owner {
         }
     }
 
-    /// What is set is refused where it could not land.
+    /// Refuses attributes and sizes that could not land.
     fn check_fits(&self, change: &Change) -> Result<(), Refusal> {
         let file = match &change.operation {
             Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,

@@ -71,7 +71,7 @@ fn they_are_kept_until_the_last_of_them_has_landed() {
         asked.ask(&ROOT, Operation::Landed { step, outcome }).map(drop).unwrap();
     };
     set_one(&mut asked, b"1");
-    let _ = asked.tree.next_landing();
+    assert!(asked.tree.next_landing().is_some(), "the first is about to land");
     set_one(&mut asked, b"2");
     landed(&mut asked, StepOutcome::Done);
     assert_eq!(value(&asked, 1, A), Some(&b"2"[..]));

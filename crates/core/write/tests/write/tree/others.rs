@@ -87,7 +87,7 @@ fn names_of_one_file_there_are_names_of_one_file_of_the_tree() {
     assert_eq!((of(&asked, "c"), asked.tree.file_at(&in_root("c"))), (Some((id(1), 1)), Some(id(1))));
 }
 
-/// What is there by another name is of that name only while it has one: a file that programs have removed does not come back by it.
+/// Another name leads to a file of the tree only while that has a name: a file that programs have removed does not come back by it.
 #[test]
 fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
