@@ -38,6 +38,7 @@ mod random;
 mod refusals;
 mod removed;
 mod reserved;
+mod rights;
 mod room;
 mod salvage;
 mod stage;

@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use forebay_types::{
-    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp,
+    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, LogPosition, Name, NodeRank, OperationId, Rights,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +261,8 @@ pub enum Operation {
         draft: Option<Backed>,
         /// How much that is, bytes.
         bytes: u64,
+        /// What it appears with.
+        rights: Rights,
     },
     /// Stripes of a file are in its draft on the backing file system, durable and verified, before it is published.
     Verified {

@@ -8,6 +8,15 @@ use rustix::process::{getegid, geteuid};
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// The bits of a file's mode by which who runs it gets rights of its owner or group.
+pub(crate) fn lent_bits(attributes: &Attributes) -> u32 {
+    // Without the group's execute bit the other one means mandatory locking.
+    let of_group = if attributes.mode & GROUP_EXECUTE == 0 { 0 } else { SET_GID };
+    if attributes.kind() == Kind::File { attributes.mode & (SET_UID | of_group) } else { 0 }
+}
+
 /// The mode that a file gets. Without root it has this process's owner, and perhaps its group, whoever made it in the tree.
 pub(crate) fn lent_mode(attributes: &Attributes) -> Mode {
     // A directory lends nothing: there the bit is for what is made in it.

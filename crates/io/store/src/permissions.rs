@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use forebay_types::{Attributes, Kind};
-use rustix::fs::{Access, AtFlags, CWD, accessat, lgetxattr};
+use rustix::fs::{Access, AtFlags, CWD, accessat, getxattr, lgetxattr};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
 
@@ -82,9 +82,12 @@ impl Permissions {
 
 /// Whether more than the mode decides about access. When that cannot be told it does.
 fn has_acl(base: BorrowedFd<'_>, name: &[u8]) -> bool {
-    // The slash leads through the descriptor's own link, and no further.
-    let path = place(base, if name.is_empty() { b"." } else { name });
-    let length_of = |attribute: &str| lgetxattr(&path, attribute, &mut [0; 0]);
+    let path = place(base, name);
+    // The descriptor's own link is followed, to what it holds, and no other.
+    let length_of = |attribute: &str| match name {
+        b"" => getxattr(&path, attribute, &mut [0; 0]),
+        _ => lgetxattr(&path, attribute, &mut [0; 0]),
+    };
     match length_of(ACL) {
         Err(Errno::NODATA) => false,
         Err(Errno::OPNOTSUPP) => !matches!(length_of(ACL_OF_NFS4), Err(Errno::NODATA | Errno::OPNOTSUPP)),
@@ -150,5 +153,17 @@ mod tests {
     #[test]
     fn where_others_enter_a_mode_without_a_list_stands() {
         assert_eq!(shown(0o640, |_, permissions| permissions.others_enter = true), 0o640);
+    }
+
+    /// A file that is held by its own descriptor has the mode that it has by its name.
+    #[test]
+    fn a_file_is_shown_alike_by_its_name_and_by_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o664)).unwrap();
+        let itself = rustix::fs::open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+        let found = Attributes { mode: 0o100_664, ..Attributes::default() };
+        assert_eq!(Permissions::new(true).shown_mode(&found, itself.as_fd(), b""), 0o100_664);
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use forebay_types::{
     Attributes, Backed, Errno, ExtendedRule, FileId, FileSystem, Generation, Kind, LogPosition, Name, NodeRank,
-    OperationId, Timestamp, ViewPath,
+    OperationId, Rights, Timestamp, ViewPath,
 };
 use forebay_wire::exercise::WRITE_KINDS;
 use forebay_wire::message::encode;
@@ -234,7 +234,12 @@ fn operations() -> Vec<Operation> {
         Operation::Lost { nodes: vec![NodeRank(2)] },
         Operation::Moved { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },
         Operation::Changing { file: FILE },
-        Operation::Forked { file: FILE, draft: Some(backed()), bytes: 5 },
+        Operation::Forked {
+            file: FILE,
+            draft: Some(backed()),
+            bytes: 5,
+            rights: Rights { mode: 0o640, uid: 3, gid: 4 },
+        },
         Operation::Verified { file: FILE, version: 3, draft: backed(), stripe_bytes: 1 << 20, stripes: vec![0, 1, 2] },
     ]
 }

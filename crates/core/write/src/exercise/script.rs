@@ -2,7 +2,7 @@
 
 use forebay_types::{
     Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, Generation, Kind, LogPosition, Name, NodeRank,
-    OperationId, Timestamp,
+    OperationId, Rights, Timestamp,
 };
 use forebay_wire::message::decode;
 use forebay_wire::write::{
@@ -202,7 +202,8 @@ impl<'a> Script<'a> {
             }
             _ if self.number() & 1 == 0 => {
                 let draft = (self.number() & 1 == 1).then(|| self.backed());
-                Operation::Forked { file: self.file(), draft, bytes: self.large() }
+                let rights = Rights { mode: 0o640, uid: 7, gid: 8 };
+                Operation::Forked { file: self.file(), draft, bytes: self.large(), rights }
             }
             _ => Operation::Verified {
                 file: self.file(),

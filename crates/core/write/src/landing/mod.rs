@@ -41,8 +41,8 @@ pub enum Action {
     Rename { from: Place, to: Place, is_exchange: bool },
     /// What is at a place goes.
     Remove { place: Place, is_directory: bool },
-    /// A file that is there gets the mode, owner and times that it has now.
-    SetAttributes { file: FileId, place: Place },
+    /// A file that is there gets the mode, owner and times that it has now. The root has no place.
+    SetAttributes { file: FileId, place: Option<Place> },
     /// A file's draft goes.
     Discard { file: FileId, directory: FileId },
 }
@@ -289,7 +289,7 @@ impl Landing {
         let (mut is_first, mut is_last) = (true, false);
         let steps = (self.first..).map_while(|number| Some((number, self.steps.get(&number)?)));
         let found = steps.map_while(move |(number, step)| {
-            let is_there = |file: &FileId| self.place(*file).is_some() || seen.contains(file);
+            let is_there = |file: &FileId| *file == BURST_ROOT || self.place(*file).is_some() || seen.contains(file);
             match step {
                 _ if is_last => None,
                 Step::Name { file, kind: Kind::File, place } if !is_there(file) => {
@@ -359,7 +359,10 @@ impl Landing {
             Step::Unname { place, .. } => self.removal(place),
             Step::Move { file, from, to, rule, .. } => self.movement(*file, from, to, *rule),
             Step::Publish { file, version } => self.publication(*file, *version),
-            Step::Attributes { file } => Some(Action::SetAttributes { file: *file, place: self.place(*file)?.clone() }),
+            Step::Attributes { file: BURST_ROOT } => Some(Action::SetAttributes { file: BURST_ROOT, place: None }),
+            Step::Attributes { file } => {
+                Some(Action::SetAttributes { file: *file, place: Some(self.place(*file)?.clone()) })
+            }
             Step::Discard { file } => Some(Action::Discard { file: *file, directory: self.draft_of(*file)? }),
         }
     }

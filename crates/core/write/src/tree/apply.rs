@@ -57,7 +57,7 @@ impl Tree {
             Operation::Verified { file, version, draft, stripe_bytes, stripes } => {
                 Ok(self.verified(*file, SentStripes::new(*version, *draft, *stripe_bytes), stripes))
             }
-            Operation::Forked { file, draft, bytes } => Ok(self.forked(*file, *draft, *bytes)),
+            Operation::Forked { file, draft, bytes, rights } => Ok(self.forked(*file, *draft, *bytes, *rights)),
             Operation::SetAside { place, name } => Ok(self.set_aside(place, name)),
             Operation::Gone { place } => Ok(self.gone(place)),
             Operation::Lost { nodes } => Ok(self.lose(nodes)),

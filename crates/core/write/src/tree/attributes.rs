@@ -25,6 +25,7 @@ impl Tree {
         if let Some(size_bytes) = changes.size_bytes {
             self.truncate(change, file, size_bytes, released)?;
         }
+        let step = self.landing.end();
         let node = self.node_mut(file)?;
         change_owner(&change.caller, &mut node.attributes, changes);
         if let Some(mode) = changes.mode {
@@ -43,6 +44,9 @@ impl Tree {
         node.attributes.atime = time(changes.atime, node.attributes.atime);
         node.attributes.mtime = time(changes.mtime, node.attributes.mtime);
         node.attributes.ctime = change.now;
+        if changes.mode.or(changes.uid).or(changes.gid).is_some() {
+            node.rights_step = Some(step);
+        }
         self.landing.push(Step::Attributes { file });
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
@@ -66,10 +70,7 @@ impl Tree {
         if is_cut {
             node.cut_at = node.version;
         }
-        if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
-        }
-        Ok(())
+        self.end_lent_rights(&change.caller, file)
     }
 }
 

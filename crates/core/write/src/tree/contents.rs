@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Errno, FileId, Kind, LogPosition, NodeRank};
-use forebay_wire::write::{Change, CommitAt, Copy, Done, LockRequest, WrittenExtent};
+use forebay_wire::write::{Caller, Change, CommitAt, Copy, Done, LockRequest, WrittenExtent};
 
 use super::nodes::Contents;
 use super::permissions;
@@ -100,9 +100,7 @@ impl Tree {
         let changed_at = node.attributes.ctime;
         node.contents_changed(change.now);
         node.attributes.ctime = changed_at.max(change.now);
-        if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
-        }
+        self.end_lent_rights(&change.caller, file)?;
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
     }
@@ -121,11 +119,21 @@ impl Tree {
         let node = self.node_mut(file)?;
         node.attributes.size_bytes = node.attributes.size_bytes.max(least_bytes);
         node.contents_changed(change.now);
-        if change.caller.uid != 0 {
-            node.attributes.mode = permissions::without_lent_rights(&change.caller, &node.attributes);
-        }
+        self.end_lent_rights(&change.caller, file)?;
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
+    }
+
+    /// A file lends no rights any more when somebody else than root has changed its contents.
+    pub(super) fn end_lent_rights(&mut self, caller: &Caller, file: FileId) -> Result<(), Errno> {
+        let step = self.landing.end();
+        let node = self.node_mut(file)?;
+        let mode = permissions::without_lent_rights(caller, &node.attributes);
+        if caller.uid != 0 && mode != node.attributes.mode {
+            node.attributes.mode = mode;
+            node.rights_step = Some(step);
+        }
+        Ok(())
     }
 
     pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {

@@ -35,6 +35,7 @@ impl Tree {
         };
         let mut node = Node::new(attributes, contents, place.directory);
         node.is_dirty = kind == Kind::File;
+        node.rights_step = Some(self.landing.end());
         if *is_opened {
             node.open(change.id.node);
         }
@@ -67,6 +68,7 @@ impl Tree {
         (attributes.atime, attributes.mtime, attributes.ctime) = (change.now, change.now, change.now);
         let mut node = Node::new(attributes, Contents::File(Extents::default()), directory);
         (node.is_dirty, node.may_be_named) = (true, may_be_named);
+        node.rights_step = Some(self.landing.end());
         node.open(change.id.node);
         self.nodes.insert(file, node);
         Ok(Done::File(self.state(file)?))

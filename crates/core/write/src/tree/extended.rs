@@ -105,8 +105,15 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// A file is on the backing file system with all that it had when the turn came to a step.
-    pub(super) fn extended_landed(&mut self, file: FileId, step: u64) {
+    /// A file is on the backing file system with all attributes that it had when the turn came to a step.
+    pub(super) fn attributes_landed(&mut self, file: FileId, step: u64) {
+        self.extended_landed(file, step);
+        if let Some(node) = self.nodes.get_mut(&file) {
+            node.rights_step = node.rights_step.filter(|last| *last > step);
+        }
+    }
+
+    fn extended_landed(&mut self, file: FileId, step: u64) {
         let has_landed = |own: &OwnExtended| own.step <= step;
         if self.nodes.get(&file).and_then(|node| node.extended.as_deref()).is_some_and(has_landed)
             && let Some(node) = self.nodes.get_mut(&file)

@@ -1,6 +1,6 @@
 //! How far the backing file system has followed.
 
-use forebay_types::{Backed, FileId, Kind, Name};
+use forebay_types::{Backed, FileId, Kind, Name, Rights};
 use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 
 use super::nodes::Contents;
@@ -95,6 +95,12 @@ impl Tree {
         self.extents(file).map_or_else(|_| vec![], Extents::of_base)
     }
 
+    /// Whether the mode and owner that the tree has of a file are to land: programs have set them, or have made the file.
+    #[must_use]
+    pub fn has_own_rights(&self, file: FileId) -> bool {
+        self.nodes.get(&file).is_some_and(|node| node.rights_step.is_some())
+    }
+
     /// How much of a file is as others have left it, since they had changed it when it was to be updated: bytes.
     #[must_use]
     pub fn bytes_of_others(&self, file: FileId) -> u64 {
@@ -162,10 +168,13 @@ impl Tree {
         Done::Nothing
     }
 
-    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64) -> Done {
+    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64, rights: Rights) -> Done {
         self.landing.fork(file, draft);
         if let Some(node) = self.nodes.get_mut(&file) {
             node.bytes_of_others = bytes;
+            rights.give(&mut node.attributes);
+            // It appears anew, with these.
+            node.rights_step = node.rights_step.or(Some(0));
         }
         Done::Nothing
     }
@@ -221,23 +230,21 @@ impl Tree {
                 match action {
                     // It appeared before it was known, and with what it had then.
                     Action::Publish { file, .. } => self.hold_back(file),
-                    Action::SetAttributes { file, .. } => self.extended_landed(file, step),
+                    Action::SetAttributes { file, .. } => self.attributes_landed(file, step),
                     _ => {}
                 }
             }
             StepOutcome::Made(backed) => {
                 self.landing.finish(step);
-                if let Action::SetAttributes { file, .. } = action {
-                    self.extended_landed(file, step);
-                }
                 if let Action::Make { file, .. } | Action::SetAttributes { file, .. } = action {
+                    self.attributes_landed(file, step);
                     self.landing.set_backed(file, backed);
                 }
             }
             StepOutcome::Contents(contents) => {
                 self.landing.finish(step);
                 if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
-                    self.extended_landed(file, step);
+                    self.attributes_landed(file, step);
                     self.contents_landed(file, contents, released);
                 }
             }

@@ -46,6 +46,9 @@ pub struct Node {
     pub bytes_of_others: u64,
     /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
     pub is_as_met: bool,
+    /// The landing step after the last change of its mode or owner by programs: when it is done, they are there. `None`: others may have
+    /// given it other ones where it lies, and these stay.
+    pub rights_step: Option<u64>,
     /// Its extended attributes; `None`: those that it has on the backing file system, if it is there.
     pub extended: Option<Box<OwnExtended>>,
     /// What of it is in its draft before it is published.
@@ -127,6 +130,7 @@ impl Node {
             is_base_gone: false,
             bytes_of_others: 0,
             is_as_met: false,
+            rights_step: None,
             extended: None,
             sent: None,
         }

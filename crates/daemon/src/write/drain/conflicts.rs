@@ -13,6 +13,7 @@ use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
 use super::drafts::note_draft;
+use super::rights;
 use crate::write::calls::BackingCalls;
 use crate::write::contents::read_exactly;
 use crate::write::tree::owner::Owner;
@@ -159,7 +160,7 @@ impl Conflicts<'_> {
             calls.land(|| made.set_extended(&extended, None))?;
         }
         if let Some(attributes) = attributes {
-            calls.land(|| made.set_attributes(&attributes))?;
+            rights::give_all(self.owner, &made, &attributes, &path)?;
         }
         self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;
         Ok(true)
@@ -230,8 +231,10 @@ impl Conflicts<'_> {
         tracing::warn!(%path, bytes, "others have changed this file, which is left as it is; the job's file lands beside it, and \
                                       has these bytes, which the job did not write, as they are now");
         self.keep_extended(file);
+        let theirs = self.owner.hold(file, &path)?;
+        let rights = rights::of_copy(self.owner, file, theirs.attributes());
         let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &path, base)?) };
-        self.owner.carry_out_own(Operation::Forked { file, draft, bytes }).map(drop)
+        self.owner.carry_out_own(Operation::Forked { file, draft, bytes, rights }).map(drop)
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.

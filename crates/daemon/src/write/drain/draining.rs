@@ -9,6 +9,7 @@ use forebay_write::{Ages, Ahead, Drain};
 
 use super::conflicts::Conflicts;
 use super::drafts::{begin_anew, note_as_left, note_draft};
+use super::rights;
 use super::sending::{Meter, Snapshot};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
@@ -135,7 +136,9 @@ impl Draining {
             let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
             let written = held.and_then(|held| {
                 let open = calls.land(|| held.open_to_write())?;
-                snapshot.write_in_place(&self.reader, &self.meter, *file, &open)?;
+                rights::write_to(&self.owner, *file, &held, || {
+                    snapshot.write_in_place(&self.reader, &self.meter, *file, &open)
+                })?;
                 // Its times too: they tell others' changes from ours.
                 calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
             });

@@ -4,7 +4,6 @@
 //! read back and compared, and take their name when they are whole and durable. What fails is tried again, and what comes after
 //! it waits: the order is the promise.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +13,12 @@ use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutc
 use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
 
+use super::action_words;
 use super::conflicts::Conflicts;
 use super::drafts;
 use super::draining::Draining;
 use super::publishing::{self, Publication, Publisher};
+use super::rights;
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
 use crate::write::commits::Commits;
@@ -184,7 +185,7 @@ impl Landings {
 
     fn take_one(&self, turn: &Turn) -> Result<(), String> {
         let Turn { step, action, is_over } = turn;
-        let told = |errno| format!("{}: {errno}", self.told(action));
+        let told = |errno| format!("{}: {errno}", action_words::of(&self.owner, action));
         // No loss of power or of this node takes back what is followed here.
         self.owner.make_durable().map_err(told)?;
         let conflicts = Conflicts { owner: &self.owner };
@@ -202,7 +203,7 @@ impl Landings {
         if let Action::Update { file, .. } = action
             && let Some(why) = self.owner.why_unverified(*file)
         {
-            return Err(format!("{}: {why}", self.told(action)));
+            return Err(format!("{}: {why}", action_words::of(&self.owner, action)));
         }
         self.keep_open(action).map_err(told)?;
         // Last, so that others have little time between this look and what is done.
@@ -231,7 +232,7 @@ impl Landings {
         let conflicts = Conflicts { owner: &self.owner };
         let mut count = 0;
         for turn in turns {
-            let told = |errno| format!("{}: {errno}", self.told(&turn.action));
+            let told = |errno| format!("{}: {errno}", action_words::of(&self.owner, &turn.action));
             self.keep_open(&turn.action).map_err(told)?;
             if conflicts.make_way(&turn.action).map_err(told)? {
                 break;
@@ -244,7 +245,7 @@ impl Landings {
             count += 1;
         }
         let Some(first) = turns[..count].first() else { return Ok(()) };
-        let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
+        let told = |turn: &Turn, errno| format!("{}: {errno}", action_words::of(&self.owner, &turn.action));
         self.owner.make_durable().map_err(|errno| told(first, errno))?;
         let published = self.publisher.publish(&turns[..count]);
         let (landed, failed) = match published {
@@ -299,7 +300,10 @@ impl Landings {
                 let path = self.path(at)?;
                 calls.land(|| place.remove(&path, *is_directory))?;
             }
-            Action::SetAttributes { file, place: at } => return self.set_attributes(*file, &self.path(at)?),
+            Action::SetAttributes { file, place: at } => {
+                return self
+                    .set_attributes(*file, &at.as_ref().map_or_else(|| Ok(ViewPath::root()), |at| self.path(at))?);
+            }
             Action::Discard { file, .. } => {
                 let draft = draft_path(&self.owner.tree(), *file);
                 if let Some(draft) = draft {
@@ -331,21 +335,6 @@ impl Landings {
             }
         }
         Ok(())
-    }
-
-    /// An action in words.
-    fn told(&self, action: &Action) -> String {
-        let path = |place: &Place| self.path(place).map_or_else(|_| "?".to_owned(), |path| path.to_string());
-        match action {
-            Action::Make { place, .. } => format!("making {}", path(place)),
-            Action::Publish { places, .. } => format!("publishing {}", places.first().map(path).unwrap_or_default()),
-            Action::Update { place, .. } => format!("updating {}", path(place)),
-            Action::Link { from, to, .. } => format!("linking {} to {}", path(to), path(from)),
-            Action::Rename { from, to, .. } => format!("renaming {} to {}", path(from), path(to)),
-            Action::Remove { place, .. } => format!("removing {}", path(place)),
-            Action::SetAttributes { place, .. } => format!("setting the attributes of {}", path(place)),
-            Action::Discard { file, .. } => format!("removing the draft of file {file}, which is gone"),
-        }
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
@@ -380,7 +369,7 @@ impl Landings {
         }
         let held = calls.land(|| place.hold(path))?;
         if let Some(attributes) = attributes {
-            calls.land(|| held.set_attributes(&attributes))?;
+            rights::give_all(&self.owner, &held, &attributes, path)?;
         }
         let backed = calls.land(|| place.backed(path))?;
         *self.made() = None;
@@ -414,13 +403,13 @@ impl Landings {
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
-            calls.land(|| held.set_attributes(&attributes))?;
+            rights::give(&self.owner, file, &held, &attributes, path)?;
             // The tree keeps them no longer.
             return extended.map_or(Ok(()), |_| calls.land(|| held.sync())).map(|()| StepOutcome::Done);
         }
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        calls.land(|| held.set_attributes(&attributes))?;
+        rights::give(&self.owner, file, &held, &attributes, path)?;
         calls.land(|| held.sync())?;
         Ok(StepOutcome::Made(calls.land(|| self.owner.local.place.backed(path))?))
     }
@@ -454,8 +443,7 @@ impl Landings {
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        let names = snapshot.extended.as_ref().map(|extended| &extended.changed);
-        let written = self.write_at(file, &snapshot, path, names);
+        let written = self.write_at(file, &snapshot, path, false);
         written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;
         self.contents(path, &snapshot)
     }
@@ -470,25 +458,23 @@ impl Landings {
             Err(Errno::ENOENT) if calls.land(|| place.backed(to)).is_ok_and(|found| is_renamed(&found)) => to,
             found => found.map(|_| draft)?,
         };
-        self.write_at(file, snapshot, at, None)?;
+        self.write_at(file, snapshot, at, true)?;
         Ok(at == to)
     }
 
-    /// Writes to a file that is there. Of its extended attributes it gets those with these names, or all.
-    fn write_at(
-        &self,
-        file: FileId,
-        snapshot: &Snapshot,
-        path: &ViewPath,
-        names: Option<&BTreeSet<Vec<u8>>>,
-    ) -> Result<(), Errno> {
+    /// Writes to a file that is there: a draft gets all attributes, what others may have changed those that programs have changed.
+    fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, is_draft: bool) -> Result<(), Errno> {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
-        snapshot.write_in_place(&self.reader, &self.meter, file, &open)?;
+        rights::write_to(&self.owner, file, &held, || snapshot.write_in_place(&self.reader, &self.meter, file, &open))?;
         if let Some(extended) = &snapshot.extended {
+            let names = (!is_draft).then_some(&extended.changed);
             calls.land(|| held.set_extended(&extended.attributes, names))?;
         }
-        calls.land(|| held.set_attributes(&snapshot.attributes))?;
+        match is_draft {
+            true => rights::give_all(&self.owner, &held, &snapshot.attributes, path)?,
+            false => rights::give(&self.owner, file, &held, &snapshot.attributes, path)?,
+        }
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! The tree's way to the backing file system: drafts, stripes, names in their order, and what others have done there.
 
+pub mod action_words;
 pub mod conflicts;
 pub mod drafts;
 pub mod drain_words;
 pub mod draining;
 pub mod landing;
 pub mod publishing;
+pub mod rights;
 pub mod sending;
 pub mod stripe_writer;
 pub mod striping;

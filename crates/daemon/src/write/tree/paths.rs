@@ -48,6 +48,6 @@ pub fn contents(tree: &Tree, file: FileId, pieces: Vec<Piece>) -> Result<Content
 /// What a file is to look like on the backing file system; nothing when it is gone.
 pub fn landed_attributes(tree: &Tree, file: FileId) -> Option<Attributes> {
     let attributes = tree.state(file).ok()?.attributes;
-    let is_directory = attributes.kind() == Kind::Directory && file != BURST_ROOT;
+    let is_directory = attributes.kind() == Kind::Directory;
     Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
 }

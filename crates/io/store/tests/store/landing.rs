@@ -1,6 +1,7 @@
 //! Where a burst tree lands: what can be done there, and that it stays within.
 
 use std::fs;
+use std::fs::Permissions;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -124,7 +125,7 @@ fn links_lead_nowhere() {
     let before = fs::metadata(&victim).unwrap();
     assert_eq!(held.open_to_write().unwrap_err(), Errno::ESTALE);
     assert_eq!(held.set_attributes(&attributes(0o104_666)).unwrap_err(), Errno::ESTALE);
-    place.hold(&path("link")).unwrap().set_attributes(&attributes(0o120_777)).unwrap();
+    assert!(place.hold(&path("link")).unwrap().set_attributes(&attributes(0o120_777)).unwrap());
     let after = fs::metadata(&victim).unwrap();
     assert_eq!((after.mode(), after.mtime()), (before.mode(), before.mtime()));
     assert_eq!(fs::symlink_metadata(dir.path().join("link")).unwrap().mtime(), 1_000_000_000);
@@ -180,8 +181,40 @@ fn what_is_held_stays_what_it_was() {
     fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
     fs::rename(dir.path().join("b"), dir.path().join("a")).unwrap();
     held.open_to_write().unwrap().write_all_at(b"x", 0).unwrap();
-    held.set_attributes(&attributes(0o100_600)).unwrap();
+    assert!(held.set_attributes(&attributes(0o100_600)).unwrap());
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"b");
     assert_eq!(fs::read(dir.path().join("c")).unwrap(), b"x");
     assert_eq!(fs::metadata(dir.path().join("c")).unwrap().mode(), 0o100_600);
+}
+
+/// Whoever owns a file that is run with rights of others has not seen the bytes that come into it.
+#[test]
+fn lent_rights_end_and_come_back() {
+    let (dir, place) = place();
+    let (file, held) = (dir.path().join("a"), || place.hold(&path("a")).unwrap());
+    let mode = || fs::metadata(&file).unwrap().mode() & 0o7777;
+    fs::write(&file, "a").unwrap();
+    for (before, lent) in [(0o4755, 0o4000), (0o6755, 0o6000), (0o2755, 0o2000), (0o2745, 0), (0o755, 0)] {
+        fs::set_permissions(&file, Permissions::from_mode(before)).unwrap();
+        assert_eq!(held().end_lent_rights().unwrap(), lent, "{before:o}");
+        assert_eq!(mode(), before & !lent);
+        held().lend_again(lent).unwrap();
+        assert_eq!(mode(), before);
+    }
+    // As the set-group-id bit of a directory, which is for what is made in it.
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::set_permissions(dir.path().join("d"), Permissions::from_mode(0o2775)).unwrap();
+    assert_eq!(place.hold(&path("d")).unwrap().end_lent_rights().unwrap(), 0);
+}
+
+#[test]
+fn times_alone_leave_rights_as_they_are() {
+    let (dir, place) = place();
+    let file = dir.path().join("a");
+    fs::write(&file, "a").unwrap();
+    let held = place.hold(&path("a")).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+    assert!(held.set_times(&attributes(0o100_777)).unwrap());
+    let found = fs::metadata(&file).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.mtime()), (0o604, 1_000_000_000));
 }

@@ -52,7 +52,7 @@ fn they_land_after_the_file() {
     adopt(&mut asked, 1);
     asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
     let action = asked.tree.next_landing().map(|turn| turn.action);
-    assert_eq!(action, Some(Action::SetAttributes { file: id(1), place: in_root("directory") }));
+    assert_eq!(action, Some(Action::SetAttributes { file: id(1), place: Some(in_root("directory")) }));
     assert_eq!(value(&asked, 1, A), Some(&b"1"[..]));
     asked.land_all();
     assert_eq!(asked.tree.extended(id(1)), Ok(None), "others may change them there");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileId, Kind, NodeRank, OperationId, Timestamp};
+use forebay_types::{FileId, Kind, NodeRank, OperationId, Rights, Timestamp};
 use forebay_wire::write::{BURST_ROOT, Change, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
 use forebay_write::{Action, Ahead, Drain, Released, Tree, Turn};
 use proptest::prelude::*;
@@ -56,7 +56,8 @@ impl Backing {
                 assert_eq!(self.directories.contains(&removed), is_directory);
                 self.check_empty(removed);
             }
-            Action::SetAttributes { file, place } => assert_eq!(self.places[&place].0, file),
+            Action::SetAttributes { file, place: Some(place) } => assert_eq!(self.places[&place].0, file),
+            Action::SetAttributes { file, place: None } => assert_eq!(file, BURST_ROOT),
             Action::Discard { file, directory } => assert_eq!(self.drafts.remove(&file), Some(directory)),
         }
     }
@@ -146,7 +147,7 @@ fn fork(asked: &mut Asked, backing: &mut Backing) {
         draft(asked, backing, file);
     }
     let forked = (!base.is_empty()).then(|| backed(1));
-    asked.ask(&ROOT, Operation::Forked { file, draft: forked, bytes: 1 }).unwrap();
+    asked.ask(&ROOT, Operation::Forked { file, draft: forked, bytes: 1, rights: Rights::default() }).unwrap();
     backing.places.retain(|_, (there, _)| *there != file);
     assert_eq!((asked.tree.backing_place(file), asked.tree.backed(file)), (None, forked));
 }

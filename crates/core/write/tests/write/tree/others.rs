@@ -1,14 +1,16 @@
 //! What others change on the backing file system is told from what the tier itself changes there.
 
-use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Timestamp};
+use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Rights, Timestamp};
 use forebay_wire::write::{
-    AdoptedEntry, BURST_ROOT, CommitAt, LandedContents, Operation, RenameRule, StepOutcome, WrittenExtent,
+    AdoptedEntry, AttributeChanges, BURST_ROOT, CommitAt, LandedContents, Operation, RenameRule, StepOutcome,
+    WrittenExtent,
 };
 use forebay_write::{Action, Recognised, Tree, Turn};
 
 use crate::tree::support::{Asked, ROOT, backed, id, in_root, within};
 
 const FILE: u32 = 0o100_644;
+const RIGHTS: Rights = Rights { mode: 0o600, uid: 0, gid: 0 };
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
@@ -124,7 +126,7 @@ fn what_others_have_changed_is_left_to_them_and_appears_anew() {
     assert!(matches!(asked.tree.next_landing().unwrap().action, Action::Update { .. }));
     assert_eq!(asked.tree.base_of(id(1)), [(0, 8)]);
     asked.ask(&ROOT, Operation::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
-    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: Some(backed(9)), bytes: 8 }).unwrap();
+    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: Some(backed(9)), bytes: 8, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.file_at(&in_root("a")), None);
     assert_eq!((asked.tree.backed(id(1)), asked.tree.bytes_of_others(id(1))), (Some(backed(9)), 8));
     assert!(!asked.tree.lost_files().iter().any(|lost| lost.path == b"a"), "its base is in the draft");
@@ -141,6 +143,47 @@ fn what_others_have_changed_is_left_to_them_and_appears_anew() {
     assert_eq!(asked.tree.bytes_of_others(id(1)), 0);
 }
 
+/// Others may give a file another mode where it lies: that of the tree lands only after programs have set it, once.
+#[test]
+fn rights_land_when_programs_have_set_them() {
+    let mut asked = adopted(&["a"]);
+    write(&mut asked, id(1), 0, 5);
+    assert!(!asked.tree.has_own_rights(id(1)));
+    landed(&mut asked, backed(7));
+    let mode = AttributeChanges { mode: Some(0o600), ..AttributeChanges::default() };
+    asked.ask(&ROOT, Operation::SetAttributes { file: id(1), changes: mode }).unwrap();
+    // A version that was to land before brings them too, and so does their own step.
+    write(&mut asked, id(1), 0, 5);
+    assert!(asked.tree.has_own_rights(id(1)));
+    assert_eq!(asked.land_all(), [id(1)]);
+    assert!(!asked.tree.has_own_rights(id(1)));
+    asked.make(&ROOT, in_root("made"), 9, FILE).unwrap();
+    assert!(asked.tree.has_own_rights(id(9)));
+    asked.ask(&ROOT, Operation::Close { file: id(9), handle: 0 }).unwrap();
+    asked.land_all();
+    assert!(!asked.tree.has_own_rights(id(9)));
+}
+
+/// What lands beside theirs has the rights that were found for it, and is not overtaken by publications of other files.
+#[test]
+fn the_root_and_copies_have_rights_that_land() {
+    let mut asked = adopted(&["a"]);
+    write(&mut asked, id(1), 8, 5);
+    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
+    assert_eq!(asked.tree.state(id(1)).unwrap().attributes.mode, 0o100_600);
+    assert!(asked.tree.has_own_rights(id(1)));
+    let mode = AttributeChanges { mode: Some(0o700), ..AttributeChanges::default() };
+    asked.ask(&ROOT, Operation::SetAttributes { file: BURST_ROOT, changes: mode }).unwrap();
+    asked.make(&ROOT, in_root("b"), 9, FILE).unwrap();
+    asked.ask(&ROOT, Operation::Close { file: id(9), handle: 0 }).unwrap();
+    assert_eq!(asked.tree.next_landings(64, 1 << 20).len(), 1, "the root's turn is between");
+    landed(&mut asked, backed(9));
+    let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
+    assert_eq!(action, Action::SetAttributes { file: BURST_ROOT, place: None });
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    assert!(!asked.tree.has_own_rights(BURST_ROOT));
+}
+
 /// What happened to its name before and is still to be followed is over with the file.
 #[test]
 fn what_was_to_happen_to_a_name_of_theirs_is_over() {
@@ -149,7 +192,7 @@ fn what_was_to_happen_to_a_name_of_theirs_is_over() {
     asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
     asked.ask(&ROOT, Operation::Open { file: id(1) }).unwrap();
     write(&mut asked, id(1), 0, 10);
-    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0 }).unwrap();
+    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.next_landing(), None, "theirs is not moved");
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let action = asked.tree.next_landing().unwrap().action;
