@@ -40,12 +40,6 @@ impl Stores {
         let _ = self.slurm.scontrol(&["requeue", &batch.id]).good();
         wait_until("the job is queued anew", JOB, || batch.state() == "PENDING");
     }
-
-    /// Slurm lets a job that is queued anew wait for two minutes; not here.
-    #[track_caller]
-    fn start_again(&self, batch: &Batch<'_>) {
-        let _ = self.slurm.scontrol(&["update", &format!("jobid={}", batch.id), "StartTime=now"]).good();
-    }
 }
 
 #[test]
@@ -57,7 +51,7 @@ fn the_second_run_finds_what_the_epilogue_of_the_first_has_landed() {
     assert_eq!(batch.log(), FIRST, "{}", batch.said());
     stores.requeue(&batch);
     stores.wait_for_epilogues(&batch.id, 4, 0);
-    stores.start_again(&batch);
+    batch.start_again();
     batch.wait_for_end("COMPLETED", JOB);
     assert_eq!(batch.log(), format!("{FIRST}{SECOND}"), "{}", batch.said());
     assert_both_landed(&stores, "landed");
@@ -79,7 +73,7 @@ fn the_second_run_adopts_the_stores_of_the_first_and_no_other_job_does() {
     other.wait_for_end("COMPLETED", JOB);
     assert_eq!(other.log(), "refused: 1\n", "{}", other.said());
     assert!(other.said().contains(&format!("belongs to job {}", batch.id)), "{}", other.said());
-    stores.start_again(&batch);
+    batch.start_again();
     batch.wait_for_end("COMPLETED", JOB);
     assert_eq!(batch.log(), format!("{FIRST}{SECOND}"), "{}", batch.said());
     assert_both_landed(&stores, "adopted");
