@@ -1,10 +1,11 @@
 //! A program that waits for another node keeps no other program waiting.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use forebay_tests::program::wait_until;
 use forebay_tests::require;
 
 use crate::bed::Bed;
@@ -49,5 +50,42 @@ fn a_close_that_waits_for_the_owner_stops_no_write() {
     drop(open);
     assert_eq!(std::fs::metadata(bed.mount().join("open")).unwrap().len(), written * 4096);
     assert_eq!(std::fs::read(bed.mount().join("closed")).unwrap(), b"first");
+    bed.job.down();
+}
+
+/// One node of seven stands still that was told of many files. Changes of these wait for it; what others ask the owner of the tree meanwhile does not
+/// wait with them.
+#[test]
+fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
+    require!(Fuse, Root);
+    const SILENT: usize = 6;
+    const CHANGES: usize = 32;
+    const ASKED: usize = 20;
+    let bed = Bed::of(SILENT as u32 + 1);
+    let script = format!("mkdir told other; for i in $(seq {CHANGES}); do touch told/$i; done; touch other/file");
+    let _ = bed.shell(&script).good();
+    let _ = bed.shell_on(SILENT as u32, "ls -l told | wc -l").good();
+    let (begun, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        bed.while_it_stands_still(SILENT, || {
+            for change in 0..CHANGES {
+                // As many as a mount takes at once, on each of four nodes.
+                let file = bed.mount_of(change as u32 / 8 + 1).join(format!("told/{}", change + 1));
+                let (begun, over) = (&begun, &over);
+                scope.spawn(move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    fs::set_permissions(file, Permissions::from_mode(0o640)).unwrap();
+                    over.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            wait_until("all changes have begun", ROUNDS * 10, || begun.load(Ordering::SeqCst) == CHANGES);
+            for asked in 0..ASKED {
+                let name = bed.mount_of(5).join(format!("other/missing-{asked}"));
+                assert!(fs::metadata(name).is_err());
+            }
+            assert_eq!(over.load(Ordering::SeqCst), 0, "what others asked waited as long as the changes");
+        });
+    });
+    assert_eq!(over.load(Ordering::SeqCst), CHANGES);
     bed.job.down();
 }

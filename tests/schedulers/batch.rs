@@ -89,8 +89,8 @@ impl Batch<'_> {
         !matches!(self.state().as_str(), "PENDING" | "RUNNING" | "COMPLETING" | "REQUEUED" | "CONFIGURING")
     }
 
-    /// Slurm lets a job that is queued anew wait for two minutes; not here. But the first start's steps are to be over: the end of its script
-    /// would be taken for that of the second.
+    /// Slurm lets a job that is queued anew wait for two minutes; not here. But a node refuses a job that it has killed in the same second
+    /// ("Job credential revoked"), and the job has failed then.
     #[track_caller]
     pub fn start_again(&self) {
         let title = format!("slurmstepd: [{}.", self.id);
@@ -99,7 +99,7 @@ impl Batch<'_> {
         };
         let is_over = || !fs::read_dir("/proc").unwrap().flatten().any(|entry| is_step(entry.path()));
         wait_until(&format!("no step of job {} is left", self.id), JOB, is_over);
-        let _ = self.slurm.scontrol(&["update", &format!("jobid={}", self.id), "StartTime=now"]).good();
+        let _ = self.slurm.scontrol(&["update", &format!("jobid={}", self.id), "StartTime=now+2"]).good();
     }
 
     /// Slurm has ended its processes, and runs its epilogue.

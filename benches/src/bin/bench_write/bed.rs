@@ -133,6 +133,16 @@ impl Bed {
         Ok(pid)
     }
 
+    /// Kills a node's daemon with its keeper, as the node's end would.
+    pub fn kill_node(&self, node: usize) -> anyhow::Result<()> {
+        let daemon = self.pid(node).context("the daemon does not answer")?;
+        let keeper = parent(daemon)?;
+        // Stopped first: it would start another daemon.
+        signal(keeper, "-STOP")?;
+        signal(daemon, "-KILL")?;
+        signal(keeper, "-KILL")
+    }
+
     /// A node's daemon stands still while `run` runs.
     pub fn while_it_stands_still(&self, node: usize, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let pid = self.pid(node).context("the daemon does not answer")?;
@@ -202,6 +212,13 @@ impl Drop for Bed {
         // It may be down already.
         let _ = self.forebay(&["down", "--no-drain"]);
     }
+}
+
+/// The process that has started another.
+fn parent(pid: u64) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).context("a process has no parent")?;
+    Ok(line.trim().parse()?)
 }
 
 fn signal(pid: u64, signal: &str) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ mod restart;
 mod slow_backing;
 mod small;
 mod stream;
+mod waits;
 mod walk;
 
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 9] = [
+const MEASUREMENTS: [(&str, Measure); 10] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
@@ -60,6 +61,7 @@ const MEASUREMENTS: [(&str, Measure); 9] = [
     ("large-tree", large_tree::measure),
     ("slow-backing", slow_backing::measure),
     ("more-nodes", more_nodes::measure),
+    ("waits", waits::measure),
     ("walk", walk::measure),
 ];
 

@@ -16,16 +16,7 @@ impl forebay_transport::Service for Incoming {
         let job = &self.0;
         let IncomingCall { from, request: Request { epoch, priority, message }, remaining, reply } = call;
         match message {
-            Message::Write(message) => {
-                let write = job.write.clone();
-                let has_own_thread = answers::is_waited_for(&message);
-                let take = move || answers::take(write, from, message, reply);
-                match has_own_thread {
-                    // Where there are no more threads it is asked again.
-                    true => drop(std::thread::Builder::new().name("answer".to_owned()).spawn(take)),
-                    false => drop(job.node.block(take)),
-                }
-            }
+            Message::Write(message) => answers::take(&job.node, job.write.clone(), from, message, reply),
             Message::Query(message) => job.queries.parts.take(message, remaining, reply),
             Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
             Message::Job(JobMessage::Report { report }) => match &job.starting {

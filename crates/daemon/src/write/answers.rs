@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::Replier;
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::Change;
@@ -18,9 +18,10 @@ use serde::Serialize;
 use super::contents::{open_backing, read_exactly};
 use super::drain::stripe_writer::{is_from_owner, write_extents};
 use super::parts::WriteParts;
-use super::remote::Answered;
+use super::peers::{Answered, Waiting};
 use super::tree::owner::Owner;
 use super::tree::questions::Asker;
+use crate::shared::node::Node;
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
@@ -54,13 +55,7 @@ impl WriteParts {
             | WriteMessage::WhoOwns
             | WriteMessage::HandOver { .. }
             | WriteMessage::Follow { .. } => self.answer_of_ownership(from, message),
-            WriteMessage::Forget { files } => {
-                self.reader.tree.forget(&files);
-                match self.cache.forget(&files) {
-                    Ok(()) => told(&Ok::<(), Errno>(())),
-                    Err(errno) => (Outcome::Failed(errno), vec![]),
-                }
-            }
+            WriteMessage::Forget { files } => self.nodes.wait_for(self.forget(&files)),
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Unlinked { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
@@ -105,6 +100,40 @@ impl WriteParts {
                 self.as_owner(|owner| told(&owner.followed(have, parts)))
             }
             _ => (Outcome::Failed(Errno::EPERM), vec![]),
+        }
+    }
+
+    /// This node believes nothing of these files any more, nor does its kernel.
+    async fn forget(&self, files: &[FileId]) -> Answered {
+        self.reader.tree.forget(files);
+        match self.cache.forget(files).await {
+            Ok(()) => told(&Ok::<(), Errno>(())),
+            Err(errno) => (Outcome::Failed(errno), vec![]),
+        }
+    }
+
+    /// Carries a change of node `from` out. What it is answered when all nodes know of it, which the rest waits for.
+    fn begin_change(self: Arc<Self>, from: NodeRank, change: &Change) -> Result<Waiting<'static, Answered>, Answered> {
+        let Some(owner) = self.owner().filter(|_| self.council.is_held()).cloned() else { return Err(NOT_THE_OWNER) };
+        owner.hear(from);
+        if !change.may_come_from(from) {
+            return Err(told(&Changed { outcome: Err(Errno::EPERM), have: None, safe: None }));
+        }
+        let Some(admitted) = self.waiting_changes.admit(from) else {
+            return Err((Outcome::Failed(Errno::EAGAIN), vec![]));
+        };
+        let applied = owner.apply_knowing(change);
+        let answer = move |owner: &Owner, outcome| {
+            let answered = told(&owner.changed_by(outcome));
+            if self.council.is_held() { answered } else { NOT_THE_OWNER }
+        };
+        match applied {
+            Ok(applied) if !applied.is_for_all(owner.local.rank) => Ok(Box::pin(async move {
+                let told_of = owner.tell_of(&applied).await;
+                drop(admitted);
+                answer(&owner, told_of.map(|()| applied.outcome()))
+            })),
+            applied => Err(answer(&owner, applied.map(|applied| applied.outcome()))),
         }
     }
 
@@ -170,16 +199,37 @@ fn text(told: &impl Serialize) -> Answered {
     (Outcome::Text, serde_json::to_vec(&[told]).unwrap_or_default())
 }
 
-/// Hands a request to the write path of a node that has one. May block.
-pub fn take(write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessage, reply: Replier) {
+/// Hands a request to the write path of a node that has one. What waits for other nodes waits without a thread.
+pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessage, reply: Replier) {
     let Some(write) = write else { return reply.answer(Outcome::Failed(Errno::EAGAIN), None) };
-    let (outcome, body) = write.answer(from, message);
+    match message {
+        WriteMessage::Forget { files } => drop(node.spawn(async move { send(reply, write.forget(&files).await) })),
+        WriteMessage::Change(change) => {
+            let tasks = Arc::clone(node);
+            drop(node.block(move || match write.begin_change(from, &change) {
+                Ok(waiting) => drop(tasks.spawn(async move { send(reply, waiting.await) })),
+                Err(answered) => send(reply, answered),
+            }));
+        }
+        message => {
+            let has_own_thread = is_waited_for(&message);
+            let answer = move || send(reply, write.answer(from, message));
+            match has_own_thread {
+                // Where there are no more threads it is asked again.
+                true => drop(std::thread::Builder::new().name("answer".to_owned()).spawn(answer)),
+                false => drop(node.block(answer)),
+            }
+        }
+    }
+}
+
+fn send(reply: Replier, (outcome, body): Answered) {
     let has_body = !matches!(outcome, Outcome::Bundle(_));
     reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
 }
 
 /// Whether whoever else is answered may wait for this one: it has a thread of its own.
-pub fn is_waited_for(message: &WriteMessage) -> bool {
+fn is_waited_for(message: &WriteMessage) -> bool {
     use WriteMessage::{Follow, HandOver, Renew, Vote, WhoOwns};
     matches!(message, Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
 }

@@ -195,7 +195,7 @@ impl Commits {
             (applied, is_over)
         };
         let outcome = match applied {
-            Ok(applied) => owner.tell_of(applied),
+            Ok(applied) => owner.wait_to_tell_of(applied),
             Err(Refusal::Errno(errno)) => Err(errno),
             // A commit needs to know nothing of them.
             Err(Refusal::Unlisted(_) | Refusal::Unread(_)) => Err(Errno::EIO),

@@ -43,6 +43,7 @@ mod opening;
 mod page_cache;
 mod partner;
 mod parts;
+mod peers;
 mod programs;
 mod recovery;
 mod refused;
@@ -53,6 +54,7 @@ mod settling;
 mod stripes_under_way;
 mod time_limit;
 mod tree;
+mod waiting_changes;
 
 pub use committed::{CommittedFile, Home};
 pub use drain::landing::Progress;

@@ -9,7 +9,7 @@ use forebay_wire::Request;
 use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
 
-use super::remote::{Called, Calls, Unanswered};
+use super::peers::{Called, Calls, Unanswered, Waiting};
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
@@ -25,22 +25,20 @@ impl Network {
         Self { node: Arc::clone(node), forsaken: watch::Sender::new(None) }
     }
 
-    fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, String> {
+    async fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, String> {
         let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
         let request = Request::from(message.clone());
         let mut forsaken = self.forsaken.subscribe();
-        self.node.wait_for(async move {
-            let told = |error: CallError| chain(&error);
-            let reply = tokio::select! {
-                reply = endpoint.call(to, request, within) => reply.map_err(told)?,
-                _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
-                    return Err("it does not own the burst tree any more".to_owned());
-                }
-            };
-            let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
-            body.whole_bytes().await.map_err(|errno| errno.to_string())?;
-            Ok((reply.outcome, body.slices(0, body.expected_bytes()).into_iter().collect()))
-        })
+        let told = |error: CallError| chain(&error);
+        let reply = tokio::select! {
+            reply = endpoint.call(to, request, within) => reply.map_err(told)?,
+            _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
+                return Err("it does not own the burst tree any more".to_owned());
+            }
+        };
+        let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
+        body.whole_bytes().await.map_err(|errno| errno.to_string())?;
+        Ok((reply.outcome, body.slices(0, body.expected_bytes()).into_iter().collect()))
     }
 }
 
@@ -54,8 +52,21 @@ impl Calls for Network {
         (0..self.node.options.nodes.len() as u32).map(NodeRank).filter(|rank| *rank != own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered> {
-        self.try_to_call(to, message, within).map_err(Unanswered::Yet)
+    fn call<'a>(
+        &'a self,
+        to: NodeRank,
+        message: &'a WriteMessage,
+        within: Duration,
+    ) -> Waiting<'a, Result<Called, Unanswered>> {
+        Box::pin(async move { self.try_to_call(to, message, within).await.map_err(Unanswered::Yet) })
+    }
+
+    fn pause(&self, time: Duration) -> Waiting<'static, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn wait_for(&self, waiting: Waiting<'_, ()>) {
+        self.node.wait_for(waiting);
     }
 
     fn forsake(&self, node: NodeRank) {

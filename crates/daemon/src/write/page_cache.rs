@@ -4,13 +4,14 @@
 //! over. So another node's change is seen when the kernel has been told, which is before the change is answered, or when the
 //! attributes are asked for again. What is dropped when, `forebay_write::Pages` decides.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Time};
 use forebay_wire::write::FileState;
 use forebay_write::{BELIEVED, Dropping, Pages, Shown, Telling};
+use tokio::sync::oneshot;
 
 use super::kernel_words::node_of;
 
@@ -105,7 +106,7 @@ impl PageCache {
     ///
     /// # Errors
     /// EAGAIN while the kernel cannot be told.
-    pub fn forget(self: &Arc<Self>, files: &[FileId]) -> Result<(), Errno> {
+    pub async fn forget(self: &Arc<Self>, files: &[FileId]) -> Result<(), Errno> {
         if self.notifier.get().is_none() {
             return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
         }
@@ -114,10 +115,11 @@ impl PageCache {
             (pages.forget(self.now(), files), pages.others_believed_until())
         };
         if files.is_empty() {
-            std::thread::sleep(others_until.since(self.now()));
+            tokio::time::sleep(others_until.since(self.now())).await;
         }
         if !droppings.is_empty() {
-            let _ = self.drop_all(droppings, || ())?.recv_timeout(BELIEVED);
+            // What goes on for longer is known to the pages.
+            let _ = tokio::time::timeout(BELIEVED, self.drop_all(droppings, || ())?).await;
         }
         Ok(())
     }
@@ -128,8 +130,8 @@ impl PageCache {
         self: &Arc<Self>,
         droppings: Vec<Dropping>,
         then: impl FnOnce() + Send + 'static,
-    ) -> Result<mpsc::Receiver<()>, Errno> {
-        let (over, ended) = mpsc::channel();
+    ) -> Result<oneshot::Receiver<()>, Errno> {
+        let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
         let drop_all = move || {
             for dropping in droppings {

@@ -42,6 +42,7 @@ use super::tree::owner::{Life, Owner};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::second_home::SecondHome;
 use super::tree::tree_link::TreeLink;
+use super::waiting_changes::WaitingChanges;
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
@@ -73,6 +74,7 @@ pub struct WriteParts {
     pub(super) commits: Arc<Commits>,
     pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
+    pub(super) waiting_changes: Arc<WaitingChanges>,
     made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
@@ -171,6 +173,7 @@ impl WriteParts {
             commits,
             cache,
             council,
+            waiting_changes: Arc::default(),
             nodes,
             reader,
             files,

@@ -1,4 +1,4 @@
-//! Asking other nodes, by threads that wait.
+//! Asking other nodes, by tasks, and by threads that wait.
 //!
 //! A node whose daemon has died is asked again until its keeper has started the next one. What is asked may then have been carried out
 //! already: a change has a name, by which the owner knows it again. The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
@@ -19,7 +19,7 @@ use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Que
 use forebay_write::{Told, Unconfirmed};
 use serde::de::DeserializeOwned;
 
-use crate::environment::since_boot;
+use super::peers::{Called, Calls, Unanswered, Waiting, all};
 
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -56,43 +56,6 @@ pub enum Partners {
     Of(Vec<Option<NodeRank>>),
     /// Whoever has any.
     Any,
-}
-
-/// How nodes reach each other.
-pub trait Calls: Send + Sync {
-    /// This node.
-    fn own(&self) -> NodeRank;
-
-    /// The ranks of all nodes but this one.
-    fn others(&self) -> Vec<NodeRank>;
-
-    /// What a node answers within a time. May block.
-    ///
-    /// # Errors
-    /// Why it does not.
-    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered>;
-
-    /// What a node was asked and has not answered is not waited for any more.
-    fn forsake(&self, _: NodeRank) {}
-
-    /// The time since the machine was started.
-    fn since_boot(&self) -> Duration {
-        since_boot()
-    }
-}
-
-/// An answer with its body.
-pub type Answered = (Outcome, Vec<u8>);
-
-/// The same as it comes from another node: the body in parts.
-pub type Called = (Outcome, Vec<Bytes>);
-
-/// Why a node does not answer.
-pub enum Unanswered {
-    /// It may later.
-    Yet(String),
-    /// It will not.
-    Ever(String),
 }
 
 /// The other nodes of the job.
@@ -272,7 +235,7 @@ impl Nodes {
     fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
         let message = WriteMessage::Change(change.clone());
         loop {
-            let (owns, (outcome, body)) = self.call(To::Owner, &message, PATIENCE)?;
+            let (owns, (outcome, body)) = self.wait_for_call(To::Owner, &message, PATIENCE)?;
             let Changed { outcome, have, safe } = decoded(&outcome, &body)?;
             let mut known = self.known_owner();
             if known.owns != owns {
@@ -294,7 +257,7 @@ impl Nodes {
     fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
         let question =
             WriteMessage::Question { caller: Caller::default(), question: Question::Durable, is_leased: false };
-        let (_, (outcome, body)) = self.call(To::Owner, &question, PATIENCE)?;
+        let (_, (outcome, body)) = self.wait_for_call(To::Owner, &question, PATIENCE)?;
         let durable: Result<wire::Told, Errno> = decoded(&outcome, &body)?;
         durable?;
         have.into_iter().for_each(|have| self.known_owner().unconfirmed.confirm(have));
@@ -306,10 +269,10 @@ impl Nodes {
     }
 
     /// Asks a node of the council after the other who owns the tree, until one knows a newer owner.
-    fn look_for_owner(&self) {
+    async fn look_for_owner(&self) {
         let own = self.calls.own();
         for member in self.council.iter().filter(|member| **member != own) {
-            if let Ok((_, body)) = self.calls.call(*member, &WriteMessage::WhoOwns, LOOK_PATIENCE)
+            if let Ok((_, body)) = self.calls.call(*member, &WriteMessage::WhoOwns, LOOK_PATIENCE).await
                 && let Ok(owns) = decode::<Owns>(&whole(&body))
                 && self.adopt(owns)
             {
@@ -334,25 +297,37 @@ impl Nodes {
     }
 
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
-    pub fn have_forget(&self, told: &[Told], ends: &(impl Fn(&Told) -> Time + Sync)) {
-        let Some((last, others)) = told.split_last() else { return };
-        std::thread::scope(|scope| {
-            for told in others {
-                scope.spawn(move || self.have_one_forget(told, ends));
-            }
-            self.have_one_forget(last, ends);
-        });
+    pub async fn have_forget(&self, told: &[Told], ends: &(impl Fn(&Told) -> Time + Sync)) {
+        let each = told.iter().map(|told| Box::pin(self.have_one_forget(told, ends)) as Waiting<'_, ()>);
+        all(each.collect()).await;
     }
 
-    fn have_one_forget(&self, told: &Told, ends: &impl Fn(&Told) -> Time) {
+    async fn have_one_forget(&self, told: &Told, ends: &(impl Fn(&Told) -> Time + Sync)) {
         let message = WriteMessage::forget(&told.files);
         while !self.is_ending.load(Ordering::Relaxed) {
             let patience = ends(told).since(self.now());
-            if patience.is_zero() || self.ask::<Result<(), Errno>>(told.node, &message, patience).is_ok() {
+            if patience.is_zero() || self.has_forgotten(told.node, &message, patience).await {
                 return;
             }
-            std::thread::sleep(AGAIN_AFTER);
+            self.calls.pause(AGAIN_AFTER).await;
         }
+    }
+
+    async fn has_forgotten(&self, node: NodeRank, message: &WriteMessage, patience: Duration) -> bool {
+        let answered = self.call(To::Node(node), message, patience).await;
+        answered.is_ok_and(|(_, (outcome, body))| decoded::<Result<(), Errno>>(&outcome, &body).is_ok())
+    }
+
+    /// A time that goes by.
+    pub async fn pause(&self, time: Duration) {
+        self.calls.pause(time).await;
+    }
+
+    /// Waits for what other nodes do. May block.
+    pub fn wait_for<T: Send>(&self, waiting: impl Future<Output = T> + Send) -> T {
+        let mut outcome = None;
+        self.calls.wait_for(Box::pin(async { outcome = Some(waiting.await) }));
+        outcome.expect("it has been waited for to its end")
     }
 
     /// Asks the owner until it answers.
@@ -361,7 +336,7 @@ impl Nodes {
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
     pub fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
         self.settle()?;
-        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE)?;
+        let (_, (outcome, body)) = self.wait_for_call(To::Owner, message, PATIENCE)?;
         decoded(&outcome, &body)
     }
 
@@ -375,7 +350,7 @@ impl Nodes {
         message: &WriteMessage,
         patience: Duration,
     ) -> Result<T, Errno> {
-        let (_, (outcome, body)) = self.call(To::Node(to), message, patience)?;
+        let (_, (outcome, body)) = self.wait_for_call(To::Node(to), message, patience)?;
         decoded(&outcome, &body)
     }
 
@@ -386,7 +361,7 @@ impl Nodes {
         message: &WriteMessage,
         within: Duration,
     ) -> Option<T> {
-        let (outcome, body) = self.calls.call(to, message, within).ok()?;
+        let (outcome, body) = self.call_once(to, message, within).ok()?;
         decoded(&outcome, &body).ok()
     }
 
@@ -396,7 +371,7 @@ impl Nodes {
     /// Why there is no answer.
     pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
         let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owns().node);
-        let (_, (_, body)) = self.call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
+        let (_, (_, body)) = self.wait_for_call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
         let answers: Vec<T> =
             serde_json::from_slice(&whole(&body)).map_err(|error| format!("invalid answer: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
@@ -429,7 +404,7 @@ impl Nodes {
         len: usize,
         patience: Duration,
     ) -> Result<Vec<Bytes>, Errno> {
-        let (_, answered) = self.call(To::Node(from), message, patience)?;
+        let (_, answered) = self.wait_for_call(To::Node(from), message, patience)?;
         match answered {
             (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
             (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),
@@ -437,8 +412,20 @@ impl Nodes {
         }
     }
 
+    /// What a node answers within a time. May block.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn call_once(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered> {
+        self.wait_for(self.calls.call(to, message, within))
+    }
+
+    fn wait_for_call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
+        self.wait_for(self.call(to, message, patience))
+    }
+
     /// What is answered, and who owned the tree then.
-    fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
+    async fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -449,7 +436,7 @@ impl Nodes {
                 To::Node(node) => node,
                 To::Owner => owns.node,
             };
-            let (failed, is_final) = match self.calls.call(to, message, left.min(CALL_DEADLINE)) {
+            let (failed, is_final) = match self.calls.call(to, message, left.min(CALL_DEADLINE)).await {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
                 // An owner before this one may not have known what there is by now.
                 Ok(_) if is_to_owner && self.owns() != owns => continue,
@@ -465,10 +452,10 @@ impl Nodes {
                 tracing::warn!(%to, failed, asked = message.word(), "a node of the burst tier is asked again");
             }
             if is_to_owner && looked_at.elapsed() >= LOOK_AFTER {
-                self.look_for_owner();
+                self.look_for_owner().await;
                 looked_at = Instant::now();
             }
-            std::thread::sleep(AGAIN_AFTER);
+            self.calls.pause(AGAIN_AFTER).await;
         }
         Err(Errno::EIO)
     }

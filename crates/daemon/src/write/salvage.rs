@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::{self, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ use serde::Serialize;
 use super::calls::{BackingCalls, DrainLimits};
 use super::drain::landing::Progress;
 use super::parts::{Beginning, WriteParts};
+use super::peers::{Called, Calls, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};
-use super::remote::{Called, Calls, Nodes, Partners, Unanswered};
+use super::remote::{Nodes, Partners};
 use crate::environment::Environment;
 use crate::machine::Machine;
 use crate::options::{Copied, DrainPolicy};
@@ -283,10 +285,28 @@ impl Calls for Together {
         (0..self.nodes).map(NodeRank).filter(|node| *node != self.own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, _: Duration) -> Result<Called, Unanswered> {
-        let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
-        let parts = parts.ok_or_else(|| Unanswered::Ever("its store was not given".to_owned()))?;
-        let (outcome, body) = parts.answer(self.own, message.clone());
-        Ok((outcome, vec![body.into()]))
+    fn call<'a>(
+        &'a self,
+        to: NodeRank,
+        message: &'a WriteMessage,
+        _: Duration,
+    ) -> Waiting<'a, Result<Called, Unanswered>> {
+        Box::pin(async move {
+            let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
+            let parts = parts.ok_or_else(|| Unanswered::Ever("its store was not given".to_owned()))?;
+            let (outcome, body) = parts.answer(self.own, message.clone());
+            Ok((outcome, vec![body.into()]))
+        })
+    }
+
+    fn pause(&self, time: Duration) -> Waiting<'static, ()> {
+        Box::pin(async move { std::thread::sleep(time) })
+    }
+
+    fn wait_for(&self, mut waiting: Waiting<'_, ()>) {
+        // Each node answers at once, on the thread that asks.
+        while waiting.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -70,6 +70,18 @@ pub struct Applied {
     touched: Vec<FileId>,
 }
 
+impl Applied {
+    /// What it came to, with the tree's history afterwards, if that has a second home.
+    pub fn outcome(&self) -> (Done, Option<Have>) {
+        (self.done, self.have)
+    }
+
+    /// Whether no node has to forget anything because of it, nor the kernel of `own`, which owns the tree.
+    pub fn is_for_all(&self, own: NodeRank) -> bool {
+        self.to_tell.is_empty() && (self.node == own || self.touched.is_empty())
+    }
+}
+
 /// Of an owner among others of a tree.
 pub struct Life {
     /// Otherwise those before it may have told nodes of the tree.
@@ -126,7 +138,11 @@ impl Owner {
 
     /// What a node that has sent a change is answered. May block.
     pub fn change(&self, change: &Change) -> Changed {
-        let outcome = self.carry_out_once(change);
+        self.changed_by(self.carry_out_once(change))
+    }
+
+    /// What a node is answered whose change came to this.
+    pub fn changed_by(&self, outcome: Result<(Done, Option<Have>), Errno>) -> Changed {
         let safe = self.safe.has();
         match outcome {
             Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
@@ -149,8 +165,19 @@ impl Owner {
     }
 
     fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
+        let applied = self.apply_knowing(change)?;
+        let outcome = applied.outcome();
+        self.wait_to_tell_of(applied)?;
+        Ok(outcome)
+    }
+
+    /// As `apply`, and adopts what the tree needs to know first. May block, but for no other node.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn apply_knowing(&self, change: &Change) -> Result<Applied, Errno> {
         loop {
-            match self.check_fits(change).and_then(|()| self.try_to_carry_out(change)) {
+            match self.check_fits(change).and_then(|()| self.apply(change)) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
                 Err(Refusal::Unread(file)) => {
                     let found = self.look_there(file, |there| there.all())?;
@@ -161,7 +188,7 @@ impl Owner {
                     self.carry_out_own(Operation::AdoptExtended { file, found })?;
                 }
                 Err(Refusal::Errno(errno)) => return Err(errno),
-                Ok(done) => return Ok(done),
+                Ok(applied) => return Ok(applied),
             }
         }
     }
@@ -189,13 +216,6 @@ impl Owner {
     pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
         self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now, operation })
-    }
-
-    fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
-        let applied = self.apply(change)?;
-        let (done, have) = (applied.done, applied.have);
-        self.tell_of(applied)?;
-        Ok((done, have))
     }
 
     /// Waits until this node may change the tree.
@@ -243,26 +263,34 @@ impl Owner {
     ///
     /// # Errors
     /// EIO where this node ends meanwhile.
-    pub fn tell_of(&self, applied: Applied) -> Result<(), Errno> {
+    pub async fn tell_of(&self, applied: &Applied) -> Result<(), Errno> {
         let Applied { node, to_tell, touched, .. } = applied;
-        if node != self.local.rank && !touched.is_empty() {
-            self.forget(&touched)?;
+        if *node != self.local.rank && !touched.is_empty() {
+            self.forget(touched).await?;
         }
         if !to_tell.is_empty() {
-            self.nodes.have_forget(&to_tell, &|told| self.leases().ends(told));
+            self.nodes.have_forget(to_tell, &|told| self.leases().ends(told)).await;
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }
         Ok(())
     }
 
+    /// The same on a thread that may block.
+    ///
+    /// # Errors
+    /// As `tell_of`.
+    pub fn wait_to_tell_of(&self, applied: Applied) -> Result<(), Errno> {
+        if applied.is_for_all(self.local.rank) { Ok(()) } else { self.nodes.wait_for(self.tell_of(&applied)) }
+    }
+
     /// This node's kernel is told.
-    fn forget(&self, files: &[FileId]) -> Result<(), Errno> {
-        while let Err(errno) = self.cache.forget(files) {
+    async fn forget(&self, files: &[FileId]) -> Result<(), Errno> {
+        while let Err(errno) = self.cache.forget(files).await {
             if self.nodes.is_ending() {
                 return Err(errno);
             }
-            std::thread::sleep(KERNEL_LOOK);
+            self.nodes.pause(KERNEL_LOOK).await;
         }
         Ok(())
     }

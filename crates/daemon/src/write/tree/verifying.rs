@@ -148,7 +148,7 @@ impl Owner {
             };
         }
         let asked = WriteMessage::Contents { parts: parts.to_vec() };
-        match self.nodes.calls.call(node, &asked, WITHIN) {
+        match self.nodes.call_once(node, &asked, WITHIN) {
             Ok((Outcome::Body, _)) => Ok(true),
             Ok((Outcome::Bundle(errors), _)) if errors == [Some(Errno::ESTALE)] => Ok(false),
             _ => Err(Errno::EIO),

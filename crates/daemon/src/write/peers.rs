@@ -1,0 +1,69 @@
+//! How nodes of the burst tier reach each other, whatever is between them.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_types::NodeRank;
+use forebay_wire::Outcome;
+use forebay_wire::write_message::WriteMessage;
+
+use crate::environment::since_boot;
+
+/// What is waited for, by nobody's thread.
+pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An answer with its body.
+pub type Answered = (Outcome, Vec<u8>);
+
+/// The same as it comes from another node: the body in parts.
+pub type Called = (Outcome, Vec<Bytes>);
+
+/// Why a node does not answer.
+pub enum Unanswered {
+    /// It may later.
+    Yet(String),
+    /// It will not.
+    Ever(String),
+}
+
+/// See the module.
+pub trait Calls: Send + Sync {
+    /// This node.
+    fn own(&self) -> NodeRank;
+
+    /// The ranks of all nodes but this one.
+    fn others(&self) -> Vec<NodeRank>;
+
+    /// What a node answers within a time, or why it does not.
+    fn call<'a>(
+        &'a self,
+        to: NodeRank,
+        message: &'a WriteMessage,
+        within: Duration,
+    ) -> Waiting<'a, Result<Called, Unanswered>>;
+
+    /// A time that goes by.
+    fn pause(&self, time: Duration) -> Waiting<'static, ()>;
+
+    /// Waits, on a thread that may.
+    fn wait_for(&self, waiting: Waiting<'_, ()>);
+
+    /// What a node was asked and has not answered is not waited for any more.
+    fn forsake(&self, _: NodeRank) {}
+
+    /// The time since the machine was started.
+    fn since_boot(&self) -> Duration {
+        since_boot()
+    }
+}
+
+/// Waits until all are over.
+pub async fn all(mut waiting: Vec<Waiting<'_, ()>>) {
+    std::future::poll_fn(move |context| {
+        waiting.retain_mut(|one| one.as_mut().poll(context).is_pending());
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
