@@ -3,6 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
@@ -87,5 +88,64 @@ fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
         });
     });
     assert_eq!(over.load(Ordering::SeqCst), CHANGES);
+    bed.job.down();
+}
+
+/// Writes to an open file, and looks at it, while others wait.
+const CALLS: u64 = 50;
+
+/// How long they may take. The owner is not given up before.
+const CALLS_WAIT: Duration = Duration::from_secs(8);
+
+/// Whether a thread of this process sleeps.
+fn sleeps(thread: rustix::thread::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero())).unwrap();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['S', 'D']))
+}
+
+/// The owner stands still while programs of another node open files: fewer than the mount's session has readers, and far more.
+#[test]
+fn opens_that_wait_for_the_owner_stop_no_write() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let path = |name: String| bed.mount_of(1).join(name);
+    let open = File::create(path("open".to_owned())).unwrap();
+    (0..100).for_each(|number| drop(File::create(path(format!("other-{number}"))).unwrap()));
+    for waiting in [8, 20, 100] {
+        open.write_all_at(b"first", 0).unwrap();
+        open.sync_all().unwrap();
+        open.metadata().unwrap();
+        let opened = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let (opening, openers) = mpsc::channel();
+            let (over, is_over) = mpsc::channel();
+            let in_time = bed.while_it_stands_still(0, || {
+                for number in 0..waiting {
+                    let (opening, opened, path) = (opening.clone(), &opened, path(format!("other-{number}")));
+                    scope.spawn(move || {
+                        opening.send(rustix::thread::gettid()).unwrap();
+                        File::open(path).unwrap();
+                        opened.fetch_add(1, Ordering::SeqCst);
+                    });
+                }
+                for opener in openers.iter().take(waiting) {
+                    wait_until("an open waits", CALLS_WAIT, || sleeps(opener));
+                }
+                let open = &open;
+                scope.spawn(move || {
+                    for call in 0..CALLS {
+                        open.write_all_at(&[7; 4096], call * 4096).unwrap();
+                        assert!(open.metadata().unwrap().len() >= (call + 1) * 4096);
+                    }
+                    over.send(()).unwrap();
+                });
+                let in_time = is_over.recv_timeout(CALLS_WAIT);
+                in_time.map(|()| opened.load(Ordering::SeqCst))
+            });
+            assert_eq!(in_time, Ok(0), "writes end while all of {waiting} opens wait");
+        });
+        assert_eq!(opened.into_inner(), waiting);
+    }
+    drop(open);
     bed.job.down();
 }

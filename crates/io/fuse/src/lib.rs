@@ -22,12 +22,14 @@
 
 pub mod abi;
 mod arguments;
+mod buffer;
 mod change;
 mod counts;
 mod device;
 mod directory;
 mod entry;
 mod fusermount;
+mod handshake;
 mod init;
 mod kept_requests;
 pub mod limits;
@@ -39,6 +41,7 @@ mod reply;
 mod request;
 mod session;
 mod shared_memory;
+mod spare;
 mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
@@ -47,6 +50,7 @@ pub use counts::MessageCounts;
 pub use device::ProcessKernel;
 pub use directory::DirectoryBuffer;
 pub use entry::Entry;
+pub use handshake::agree;
 pub use init::Negotiated;
 pub use kept_requests::KeptRequests;
 pub use mount::{Mount, MountError, MountPointFault, detach, detach_mount, is_stale, mount, mount_by_fusermount};
@@ -55,7 +59,7 @@ pub use notify::Notifier;
 pub use options::{Access, MountOptions, SessionOptions};
 pub use reply::Reply;
 pub use request::{Forgets, Malformed, Operation, Request, decode};
-pub use session::{Handler, Session, agree};
+pub use session::{Handler, Session};
 pub use shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
 
 /// The node number of a mount's root.

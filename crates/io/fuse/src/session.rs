@@ -4,30 +4,34 @@
 //! handling, and the handler may answer later from anywhere. The session itself answers what every file system would
 //! answer the same way: INIT, DESTROY, with no-open OPEN and OPENDIR, and bytes that are not a request.
 //!
+//! Requests that may wait for another node leave some readers free for the others (`spare`).
+//!
 //! A session can be resumed on the connection of one that died: what was agreed then holds, and requests that the dead
 //! one had taken come again, from the kernel or from where they were kept.
 //! Unmounting ends the readers; `stop` ends them also while files are still open on a mount that was detached.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use forebay_types::Errno;
-use zerocopy::IntoBytes;
 
-use crate::abi::{self, open_flag};
+use crate::abi::open_flag;
+use crate::buffer::Buffer;
 use crate::counts::MessageCounts;
 use crate::device::{Device, Kernel, ProcessKernel, Received};
-use crate::init::{self, Negotiated};
+use crate::handshake::agree;
+use crate::init::Negotiated;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
 use crate::limits;
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
+use crate::spare::{Handed, Spares};
 use crate::wake;
 
 /// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
@@ -41,6 +45,17 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers `request` by `reply`, now or later. Called by several readers at once; while it runs, its reader takes
     /// no other request.
     fn handle(&self, request: Request<'_>, reply: Reply);
+
+    /// Whether `handle` may wait for what other requests of this mount must not wait for. Asked only while few readers are free.
+    fn may_wait(&self, _request: &Request<'_>) -> bool {
+        false
+    }
+
+    /// Another thread is about to handle `request`, maybe after requests that came later. Called by its reader, before that takes the next
+    /// one; the outcome is dropped when `request` has been handled.
+    fn hand_over(&self, _request: &Request<'_>) -> Box<dyn Send> {
+        Box::new(())
+    }
 }
 
 impl<F: Fn(Request<'_>, Reply) + Send + Sync + 'static> Handler for F {
@@ -61,6 +76,10 @@ struct Shared {
     device: Arc<Device>,
     negotiated: Negotiated,
     no_open: bool,
+    readers: usize,
+    /// Readers that handle a request.
+    busy: AtomicUsize,
+    spares: Arc<Spares>,
     stopping: AtomicBool,
     running: Mutex<usize>,
     ended: Condvar,
@@ -131,7 +150,7 @@ impl Session {
 
     /// Takes one request (`abi`), as a reader would.
     pub fn take(&self, request: &[u8], handler: &impl Handler) {
-        self.shared.take(request, None, handler);
+        self.shared.take(request, None, handler, None);
     }
 
     fn prepare(device: Device, negotiated: Negotiated, options: &SessionOptions) -> io::Result<Self> {
@@ -146,6 +165,9 @@ impl Session {
                 device,
                 negotiated,
                 no_open: options.no_open,
+                readers: options.readers,
+                busy: AtomicUsize::new(0),
+                spares: Arc::default(),
                 stopping: AtomicBool::new(false),
                 running: Mutex::new(0),
                 ended: Condvar::new(),
@@ -172,10 +194,10 @@ impl Session {
         let thread = thread::Builder::new().name("fuse-kept".to_owned()).spawn(move || {
             wake::accept();
             for (_, mut intake) in large {
-                running.shared.take(intake.found(), None, &*handler);
+                running.shared.take(intake.found(), None, &*handler, None);
                 intake.clear();
             }
-            found.iter().for_each(|(slot, bytes)| running.shared.take_again(bytes, *slot, &*handler));
+            found.iter().for_each(|(slot, bytes)| running.shared.take_again(bytes, *slot, &handler));
             drop(handler);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -187,7 +209,7 @@ impl Session {
         let mut buffer = Buffer::of(&self.shared.device, index)?;
         let thread = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
             wake::accept();
-            running.shared.read_until_end(&mut buffer, &*handler);
+            running.shared.read_until_end(&mut buffer, &handler);
             drop(handler);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -254,6 +276,7 @@ impl Session {
         if let Some(kept) = &self.shared.device.kept {
             kept.end_waits();
         }
+        self.shared.spares.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let deadline = Instant::now() + limits::KERNEL_READERS_STOP;
         for thread in threads {
@@ -267,10 +290,13 @@ impl Session {
                 tracing::error!(reader = thread.thread().name(), "a reader is left behind in a request it handles");
             }
         }
+        if !self.shared.spares.wait(deadline) {
+            tracing::error!("spare threads are left behind in requests they handle");
+        }
     }
 }
 
-/// Counts one reader, however it ends.
+/// Counts one reader, or a request that a spare thread has in its place, however it ends.
 struct Running {
     shared: Arc<Shared>,
 }
@@ -314,17 +340,20 @@ impl Shared {
         reader.is_finished()
     }
 
-    fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &H) {
+    fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &Arc<H>) {
         let kept = self.device.kept.as_ref();
         while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
             match self.device.receive(buffer.bytes()) {
                 Ok(Received::Request(len)) => {
                     let (request, slot) = buffer.keep(kept, len);
-                    self.take(request, slot, handler);
+                    let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
+                    let is_scarce = busy + limits::KERNEL_READERS_FREE > self.readers;
+                    self.take(request, slot, &**handler, is_scarce.then_some((handler, false)));
+                    self.busy.fetch_sub(1, Ordering::Relaxed);
                     buffer.clear();
                 }
                 Ok(Received::Nothing) => {}
-                Ok(Received::Ended) => return,
+                Ok(Received::Ended) => return self.spares.close(),
                 Err(failed) => {
                     tracing::error!(%failed, "reading from the FUSE device failed; the reader ends");
                     return;
@@ -333,33 +362,65 @@ impl Shared {
         }
     }
 
-    fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Option<Slot>, handler: &H) {
+    /// Takes a request. With `spare` a spare thread may handle it in place of this one, and tells the handler of an INTERRUPT afterwards if
+    /// one may have come before.
+    fn take<H: Handler>(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        slot: Option<Slot>,
+        handler: &H,
+        spare: Option<(&Arc<H>, bool)>,
+    ) {
         let code = bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
         self.device.counts.count(code);
-        match request::decode(bytes) {
-            Ok(request) => {
-                let wants_reply = request.operation.wants_reply();
-                let reply = Reply::new(Arc::clone(&self.device), request.unique, code, wants_reply);
-                let reply = reply.kept_in(slot);
-                self.dispatch(request, reply, handler);
+        let request = match request::decode(bytes) {
+            Ok(request) => request,
+            Err(malformed) => return self.refuse(&malformed),
+        };
+        let reply = Reply::new(Arc::clone(&self.device), request.unique, code, request.operation.wants_reply());
+        let Some((request, reply)) = self.answer_own(request, reply.kept_in(slot)) else { return };
+        if let Operation::Interrupt { unique } = request.operation {
+            self.spares.interrupt(unique);
+        }
+        // Without a slot, the request is kept in the reader's intake, which the next one takes.
+        let is_kept = slot.is_some() || self.device.kept.is_none();
+        match spare.filter(|_| is_kept && handler.may_wait(&request)) {
+            Some((handler, was_interrupted)) => {
+                let handed = HandedRequest {
+                    running: Running::new(self),
+                    noted: handler.hand_over(&request),
+                    handler: Arc::clone(handler),
+                    unique: request.unique,
+                    bytes: bytes.to_vec(),
+                    reply: Some(reply),
+                };
+                if let Err(mut handed) = self.spares.take(Box::new(handed), was_interrupted) {
+                    handed.handle();
+                }
             }
-            Err(malformed) => self.refuse(&malformed),
+            None => handler.handle(request, reply),
         }
     }
 
     /// Takes a request that another session had taken. Whether it was interrupted meanwhile is not known, and the kernel
     /// tells of that only once.
-    fn take_again<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Slot, handler: &H) {
-        self.take(bytes, Some(slot), handler);
+    fn take_again<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Slot, handler: &Arc<H>) {
+        self.take(bytes, Some(slot), &**handler, Some((handler, true)));
         if let Ok(Request { unique, .. }) = request::decode(bytes) {
-            let operation = Operation::Interrupt { unique };
-            let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
-            // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
-            handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
+            self.interrupt(unique, &**handler);
         }
     }
 
-    fn dispatch<H: Handler>(&self, request: Request<'_>, reply: Reply, handler: &H) {
+    /// Tells the handler that a request was interrupted, of which the kernel has told before.
+    fn interrupt<H: Handler>(self: &Arc<Self>, unique: u64, handler: &H) {
+        let operation = Operation::Interrupt { unique };
+        let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
+        // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
+        handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
+    }
+
+    /// Answers what is not for the handler; else gives it back.
+    fn answer_own<'a>(&self, request: Request<'a>, reply: Reply) -> Option<(Request<'a>, Reply)> {
         match request.operation {
             Operation::Open { .. } if self.no_open => match self.negotiated.no_open() {
                 true => reply.error(Errno::ENOSYS),
@@ -374,8 +435,9 @@ impl Shared {
             Operation::NotifyReply => reply.none(),
             // A second INIT is against the protocol.
             Operation::Init { .. } => reply.error(Errno::EIO),
-            _ => handler.handle(request, reply),
+            _ => return Some((request, reply)),
         }
+        None
     }
 
     fn refuse(&self, malformed: &Malformed) {
@@ -386,90 +448,42 @@ impl Shared {
     }
 }
 
-/// Where a reader puts the request that it takes.
-enum Buffer {
-    Own(Vec<u8>),
-    Kept(Intake),
+/// A request that a spare thread handles.
+struct HandedRequest<H> {
+    running: Running,
+    handler: Arc<H>,
+    /// What the handler has noted.
+    noted: Box<dyn Send>,
+    unique: u64,
+    bytes: Vec<u8>,
+    reply: Option<Reply>,
 }
 
-impl Buffer {
-    fn of(device: &Device, index: usize) -> io::Result<Self> {
-        let Some(kept) = &device.kept else {
-            // Written to, so that its pages are there: a reader that is killed while the kernel copies a request into
-            // pages that it would have to make first fails that request with EIO, and the program sees it.
-            return Ok(Self::Own(vec![1; device.request_bytes_max]));
-        };
-        let mut intake = kept.intake(index)?;
-        intake.buffer().fill(0);
-        Ok(Self::Kept(intake))
+impl<H: Handler> Handed for HandedRequest<H> {
+    fn unique(&self) -> u64 {
+        self.unique
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Kept(intake) => intake.buffer(),
-        }
+    fn len(&self) -> usize {
+        self.bytes.len()
     }
 
-    /// Makes room for what is read next; false when the session ends first.
-    fn reserve(&mut self, kept: Option<&KeptRequests>) -> bool {
-        match (self, kept) {
-            (Self::Kept(intake), Some(kept)) => kept.reserve(intake),
-            _ => true,
+    fn handle(&mut self) {
+        let Some(reply) = self.reply.take() else { return };
+        match request::decode(&self.bytes) {
+            Ok(request) => self.handler.handle(request, reply),
+            Err(_) => reply.error(Errno::EIO),
         }
+        self.noted = Box::new(());
     }
 
-    /// The request of `len` bytes that was read, and the slot in which it is kept.
-    fn keep(&mut self, kept: Option<&KeptRequests>, len: usize) -> (&[u8], Option<Slot>) {
-        match (self, kept) {
-            (Self::Kept(intake), Some(kept)) => kept.keep(intake, len),
-            (Self::Own(bytes), _) => (&bytes[..len], None),
-            (Self::Kept(intake), None) => (&intake.buffer()[..len], None),
-        }
+    fn interrupt(&self) {
+        self.running.shared.interrupt(self.unique, &*self.handler);
     }
 
-    fn clear(&self) {
-        if let Self::Kept(intake) = self {
-            intake.clear();
+    fn give_back(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            reply.error(Errno::EIO);
         }
-    }
-}
-
-/// Agrees with the kernel on how to talk: answers INIT, the first request of a connection. Once a mount, whoever serves it.
-///
-/// # Errors
-/// EPROTO when the kernel speaks a version older than 7.31; else what reading and writing the descriptor says.
-pub fn agree(descriptor: &Arc<OwnedFd>, options: &SessionOptions) -> io::Result<Negotiated> {
-    let device = Device::new(Kernel::Device(Arc::clone(descriptor)), None, options.access);
-    let negotiated = shake_hands(&device, options)?;
-    tracing::debug!(?negotiated, "FUSE session agreed");
-    Ok(negotiated)
-}
-
-fn shake_hands(device: &Device, options: &SessionOptions) -> io::Result<Negotiated> {
-    let mut buffer = vec![0; device.request_bytes_max];
-    loop {
-        let len = match device.receive(&mut buffer)? {
-            Received::Request(len) => len,
-            Received::Nothing => continue,
-            Received::Ended => return Err(Errno::ENODEV.into()),
-        };
-        let request = request::decode(&buffer[..len]).map_err(io::Error::other)?;
-        let Operation::Init { major, minor, flags, .. } = request.operation else {
-            return Err(io::Error::other("the first request of the connection is not INIT"));
-        };
-        if major > abi::MAJOR {
-            // The kernel asks again with the version it is told here.
-            let out = abi::InitOut { major: abi::MAJOR, minor: abi::MINOR, ..Default::default() };
-            device.send(0, request.unique, &[out.as_bytes()], &[])?;
-            continue;
-        }
-        if major < abi::MAJOR || minor < abi::MINOR_MIN {
-            device.send(-Errno::EPROTO.number(), request.unique, &[], &[])?;
-            return Err(Errno::EPROTO.into());
-        }
-        let negotiated = init::negotiate(minor, flags, options);
-        device.send(0, request.unique, &[init::answer(&negotiated, options).as_bytes()], &[])?;
-        return Ok(negotiated);
     }
 }

@@ -144,6 +144,14 @@ impl<H: Handler> Handler for Gated<H> {
             Err(errno) => reply.error(errno),
         }
     }
+
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        self.handler.may_wait(request)
+    }
+
+    fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
+        self.handler.hand_over(request)
+    }
 }
 
 #[cfg(test)]

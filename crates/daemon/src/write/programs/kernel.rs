@@ -24,6 +24,7 @@ use super::prefixes::{Prefixes, Ways, is_below};
 use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved};
 use super::room::Room;
 use super::seeking::seek;
+use super::waits::{may_wait, note_late};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
@@ -98,6 +99,14 @@ impl Handler for Kernel {
             Op::Change(asked) => self.change(&request, asked, reply),
             _ => self.handle_lesser(&request, reply),
         }
+    }
+
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        may_wait(&self.reader, request)
+    }
+
+    fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
+        note_late(&self.under_way, &self.locking, request)
     }
 }
 

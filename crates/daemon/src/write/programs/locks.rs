@@ -59,6 +59,27 @@ struct Waiting {
     reply: Reply,
 }
 
+/// A close of a file that is under way.
+pub struct Closing {
+    locking: Arc<Locking>,
+    file: FileId,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let mut state = self.locking.state();
+        state.closed += 1;
+        if let Some(count) = state.closing.get_mut(&self.file) {
+            *count -= 1;
+            if *count == 0 {
+                state.closing.remove(&self.file);
+            }
+        }
+        drop(state);
+        self.locking.closed.notify_all();
+    }
+}
+
 impl Locking {
     pub fn new(commits: &Arc<Commits>, may_be_more: bool) -> Arc<Self> {
         let (came, closed) = (Condvar::new(), Condvar::new());
@@ -76,21 +97,10 @@ impl Locking {
         }
     }
 
-    /// While `close` runs, locks of a file may be about to end.
-    pub fn while_closing<T>(&self, file: FileId, close: impl FnOnce() -> T) -> T {
+    /// As long as the outcome is kept, locks of a file may be about to end.
+    pub fn closing(self: &Arc<Self>, file: FileId) -> Closing {
         *self.state().closing.entry(file).or_default() += 1;
-        let closed = close();
-        let mut state = self.state();
-        state.closed += 1;
-        if let Some(count) = state.closing.get_mut(&file) {
-            *count -= 1;
-            if *count == 0 {
-                state.closing.remove(&file);
-            }
-        }
-        drop(state);
-        self.closed.notify_all();
-        closed
+        Closing { locking: Arc::clone(self), file }
     }
 
     /// Asks for a lock of a file, and once more where a close of it was under way: the kernel does not wait for the last close of an open,

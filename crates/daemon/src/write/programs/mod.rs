@@ -20,3 +20,4 @@ pub mod reserved;
 pub mod room;
 mod seeking;
 pub mod several_names;
+mod waits;

@@ -95,7 +95,10 @@ impl Owed {
         // Where others are owed, the owner is known to be away.
         let is_away = self.state().is_running;
         let tell = || if is_away { Err(Errno::EIO) } else { self.tell(&close) };
-        match self.locking.while_closing(file, tell) {
+        let closing = self.locking.closing(file);
+        let outcome = tell();
+        drop(closing);
+        match outcome {
             Err(Errno::EIO) => self.owe(close, reply),
             outcome => {
                 answer(reply, outcome);

@@ -107,6 +107,21 @@ impl Handler for PrivateKernel {
             _ => self.kernel.handle(plain, reply),
         }
     }
+
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        // Appends are writes as others here: the file is this node's.
+        let is_write = matches!(request.operation, Op::Change(Asked::Write { .. }));
+        !is_write && self.kernel.may_wait(&as_plain(request))
+    }
+
+    fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
+        self.kernel.hand_over(&as_plain(request))
+    }
+}
+
+/// A request as the kernel of the burst mount would send it.
+fn as_plain<'a>(request: &Request<'a>) -> Request<'a> {
+    Request { node: node_of(file_of(request.node)), ..request.clone() }
 }
 
 impl PrivateKernel {

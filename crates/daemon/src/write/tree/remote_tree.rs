@@ -89,6 +89,11 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.known().state(self.now(), file).is_some()
+    }
+
+    /// See `TreeLink`.
     pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
         let state = self.state(file)?;
         // It may have been forgotten since.

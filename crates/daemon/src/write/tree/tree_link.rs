@@ -79,6 +79,14 @@ impl TreeLink {
         }
     }
 
+    /// Whether `state` is answered without another node.
+    pub fn knows(&self, file: FileId) -> bool {
+        match self {
+            Self::Here(_) => true,
+            Self::There(remote) => remote.knows(file),
+        }
+    }
+
     /// A file as it is, and for how long: where it changes before, `PageCache::forget` is told.
     pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
         match self {

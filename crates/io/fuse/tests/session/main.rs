@@ -15,3 +15,4 @@ mod protocol;
 mod resume;
 mod tree;
 mod unprivileged;
+mod waiting;

@@ -11,10 +11,10 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The kernel's side.
-struct Kernel(OwnedFd);
+pub struct Kernel(OwnedFd);
 
 impl Kernel {
-    fn pair() -> (Self, Arc<OwnedFd>) {
+    pub fn pair() -> (Self, Arc<OwnedFd>) {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         (Self(ours), Arc::new(theirs))
@@ -24,13 +24,13 @@ impl Kernel {
         rustix::net::send(&self.0, bytes, SendFlags::empty()).unwrap();
     }
 
-    fn request(&self, code: u32, unique: u64, arguments: &[u8]) {
+    pub fn request(&self, code: u32, unique: u64, arguments: &[u8]) {
         let len = (size_of::<InHeader>() + arguments.len()) as u32;
         let head = InHeader { len, opcode: code, unique, nodeid: 1, ..InHeader::default() };
         self.send(&[head.as_bytes(), arguments].concat());
     }
 
-    fn reply(&self) -> (OutHeader, Vec<u8>) {
+    pub fn reply(&self) -> (OutHeader, Vec<u8>) {
         let mut bytes = vec![0; 1 << 20];
         let (len, _) = rustix::net::recv(&self.0, bytes.as_mut_slice(), RecvFlags::empty()).unwrap();
         let (head, rest) = OutHeader::read_from_prefix(&bytes[..len]).unwrap();
@@ -38,7 +38,7 @@ impl Kernel {
         (head, rest.to_vec())
     }
 
-    fn init(&self, major: u32, minor: u32, flags: u32) -> (OutHeader, Vec<u8>) {
+    pub fn init(&self, major: u32, minor: u32, flags: u32) -> (OutHeader, Vec<u8>) {
         self.request(opcode::INIT, 2, [major, minor, 131_072, flags].as_bytes());
         self.reply()
     }
