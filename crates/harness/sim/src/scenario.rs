@@ -104,7 +104,7 @@ pub fn run(seed: u64, log: bool) -> Report {
     let mut wrong = job.wrong().to_vec();
     let named = |check: Check| move |what: String| format!("{check}: {what}");
     wrong.extend(job.settle(SETTLE).into_iter().map(named(Check::Settled)));
-    wrong.extend(too_many_reads(&job, &faults, direct_above_bytes).into_iter().map(named(Check::Reads)));
+    wrong.extend(too_many_reads(&job, &faults, &options).into_iter().map(named(Check::Reads)));
     wrong.extend(too_many_questions(&job).map(named(Check::Hedges)));
     let (longest, reached) = (job.longest(), job.reached());
     Report { seed, nodes, faults, wrong, longest, reached, log: job.log().to_vec() }
@@ -153,14 +153,14 @@ pub fn reports(seeds: Range<u64>, log: bool) -> impl Iterator<Item = Report> {
 
 /// The backing file system is read once for an object, and again only where nodes that had read it were lost or cut off:
 /// at most once by each life of a node, and by no more nodes than had nobody to ask between two faults.
-fn too_many_reads(job: &Job, faults: &[(Time, Fault)], direct_above_bytes: Option<u64>) -> Vec<String> {
+fn too_many_reads(job: &Job, faults: &[(Time, Fault)], options: &Options) -> Vec<String> {
     let mut possible: Vec<(Tree, usize)> = Vec::new();
     let mut wrong = Vec::new();
     let is_disturbed = faults.iter().any(|(_, fault)| !matches!(fault, Fault::SetBack(..)));
     let faults = &with_deaths_as_crashes(faults);
     for (object, Asked { tree, readers, size_bytes }) in &job.asked() {
         // Each node reads these for itself.
-        if direct_above_bytes.is_some_and(|limit| *size_bytes > limit) {
+        if options.direct_above_bytes.is_some_and(|limit| *size_bytes > limit) {
             continue;
         }
         let readers_max = match readers.len() {
@@ -176,8 +176,12 @@ fn too_many_reads(job: &Job, faults: &[(Time, Fault)], direct_above_bytes: Optio
         if readers.len() > readers_max {
             wrong.push(format!("{} nodes read {object}, {readers_max} might: {readers:?}", readers.len()));
         }
-        // What was given up because of a fault is asked again, and a leaf leaves chunks to its kernel.
-        let is_kept = |node: NodeIndex| !object.starts_with("Chunk") || !tree.is_leaf(NodeRank(node as u32));
+        // What was given up because of a fault is asked again, a leaf leaves chunks to its kernel, and names that nodes revalidate are kept
+        // for a time only.
+        let is_kept = |node: NodeIndex| match object.starts_with("Chunk") {
+            true => !tree.is_leaf(NodeRank(node as u32)),
+            false => options.revalidate.is_none(),
+        };
         if !is_disturbed && readers.iter().any(|((node, _), count)| *count > 1 && is_kept(*node)) {
             wrong.push(format!("a node read {object} more than once: {readers:?}"));
         }
