@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_fuse::{Handler, Operation, Reply, Request};
+use forebay_fuse::{Handler, Operation, ROOT_NODE, Reply, Request};
 use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent, Time};
 
@@ -54,6 +54,7 @@ impl Kernel {
     fn ask(self: &Arc<Self>, asked: &Request<'_>, reply: Reply, request: KernelRequest<'_>) {
         let about = match request {
             KernelRequest::Read { inode, extent } => About::Read(inode, extent),
+            KernelRequest::Lookup { parent, .. } if parent.0 == ROOT_NODE => About::NameInRoot,
             _ => About::Other,
         };
         self.ask_parked(asked, reply, about, request);
@@ -138,7 +139,10 @@ impl Kernel {
             },
             _ => parked.reply,
         };
+        // The kernel forgets absent names with the name of their directory (`view`), and the root has none.
+        let is_in_root = matches!(parked.about, About::NameInRoot);
         match answer {
+            KernelAnswer::Absent if is_in_root => reply.negative(Duration::ZERO),
             KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, ttl)),
             KernelAnswer::Absent => reply.negative(ttl.get()),
             KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, ttl.get()),

@@ -33,6 +33,8 @@ pub enum About {
     Directory(Position),
     /// Bytes of a file; asked for again when they get lost on their way.
     Read(InodeId, Extent),
+    /// A name in the view's root.
+    NameInRoot,
     /// Anything else.
     Other,
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use forebay_overlay::Tree;
-use forebay_sim::faults::Fault;
+use forebay_sim::faults::{Alteration, Fault};
 use forebay_sim::job::Job;
 use forebay_sim::model::Model;
-use forebay_sim::program::Program;
+use forebay_sim::program::{Program, new_name};
 use forebay_sim::reached::Reach;
 use forebay_sim::setup::Setup;
 use forebay_types::{Extent, NodeRank, Time};
@@ -127,6 +127,19 @@ fn a_node_that_was_cut_off_for_long_makes_up_for_a_refresh_within_fifteen_second
         let within = Duration::from_millis(15_200);
         assert!(makes_up_within(Fault::Partition(6), Fault::Join, at_ms, within), "joined after {at_ms} ms");
     }
+}
+
+/// The kernel forgets names with their directory's own name, and the root has none.
+#[test]
+fn a_name_that_was_absent_from_the_root_is_there_after_a_refresh() {
+    let mut job = job(7);
+    // Of these numbers, it is a file in the root, and all that is refreshed.
+    job.plan(ms(2000), Fault::Alter(Alteration::Create, 0));
+    job.plan(ms(3000), Fault::Refresh(0));
+    let look = |node, starts| Program { names: vec![new_name(0)], ..looks_for_nothing(node, ms(starts)) };
+    job.run((0..7).flat_map(|node| [look(node, 1000), look(node, 10_000)]).collect());
+    assert_eq!(job.refreshes_completed(), 1);
+    assert_eq!(job.wrong(), Vec::<String>::new());
 }
 
 /// Programs on all seven nodes look at one directory ten times a second. Each level of the tree and the kernels believe what
