@@ -275,7 +275,10 @@ impl Report {
             self.mark_again(missing.as_ref());
         }
         let record = &self.record;
-        if record.bytes_written > 0 || !record.failures.is_empty() || !record.passed_through.is_empty() {
+        // Calls that were held may have had no bytes; the record says since then that the file is being written.
+        let says_writing = self.has_marked || record.exchanges > 0;
+        if says_writing || record.bytes_written > 0 || !record.failures.is_empty() || !record.passed_through.is_empty()
+        {
             self.write();
         }
         Ok(())

@@ -49,6 +49,27 @@ fn a_mark_names_what_is_missing_when_the_file_is_closed() {
     assert_eq!(missing.extents(), expected, "{text}");
 }
 
+#[test]
+fn a_record_of_held_calls_without_bytes_ends_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, records) = (directory.path().join("file"), directory.path().join("records"));
+    std::fs::write(&path, b"").unwrap();
+    on_ranks(2, |rank| {
+        let hints = [("forebay_hold", "yes"), ("forebay_aggregation", "enable")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let name = path.to_str().unwrap().as_bytes();
+        let opening = Opening { name, hints: &hints, records: Some(&records), ..AS_ALWAYS };
+        let mut file = File::open(rank, &opening).unwrap().unwrap();
+        for _ in 0..3 {
+            assert_eq!(file.write_collective(0, Some(&row(&mut []))).unwrap(), Answer::Done(0));
+        }
+        file.close().unwrap();
+    });
+    let record = Record::read(&records, &path).unwrap();
+    assert_eq!((record.state, record.held_calls, record.bytes_written), (State::Complete, 3, 0));
+    assert!(!directory.path().join("file.forebay-incomplete").exists());
+}
+
 /// The mark of an earlier run goes when the bytes that it names are written, not when as many are; until then no record says
 /// that the file is complete.
 #[test]
