@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use forebay_tests::program::{Finished, run};
-use forebay_tests::require;
+use forebay_tests::{Sandbox, require};
 use rustix::io::Errno;
 
 use crate::bed::{Bed, arguments};
@@ -77,6 +77,31 @@ fn what_lay_in_a_store_that_was_emptied_under_its_daemon_is_lost_and_named() {
     let _ = bed.shell_on(1, NEW).good();
     assert_named(&bed);
     bed.job.kill_all();
+}
+
+#[test]
+fn a_store_that_was_moved_away_under_its_daemon_is_told_by_fsync() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(2, &["--drain", "manual"]);
+    let _ = bed.shell_on(1, OLD).good();
+    fs::rename(store_of(&bed, 1), bed.job.sandbox.base().join("elsewhere")).unwrap();
+    let refused = bed.shell_on(1, "echo x > late; sync late");
+    assert!(refused.stderr.contains("Input/output error"), "{:?} {}", refused.status, refused.stderr);
+    bed.job.kill_all();
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_empty_store() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let mut words = arguments(&sandbox, 2);
+    words.last_mut().unwrap().replace_range(.., "1KiB");
+    let refused = sandbox.up(&words.iter().map(OsStr::new).collect::<Vec<_>>());
+    assert!(refused.stderr.contains("is too small"), "{:?} {}", refused.status, refused.stderr);
+    for node in ["0", "1"] {
+        assert!(!sandbox.base().join("store").join(node).exists(), "node {node} leaves nothing");
+    }
 }
 
 /// Its names are in the store of node 1, which is the tree's second home: a new tree would make it forget them.

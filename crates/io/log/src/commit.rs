@@ -63,7 +63,7 @@ pub(crate) fn commit_for_all(shared: &Shared) {
     let mut last = Last { waiters: 0, took: Duration::ZERO };
     while let Some((up_to, segments)) = await_work(shared, &mut last) {
         let start = Instant::now();
-        if let Err(errno) = sync(&segments) {
+        if let Err(errno) = sync(&segments).and_then(|()| check_place(shared)) {
             shared.fail(Errno::from(errno.raw_os_error()));
             return;
         }
@@ -89,6 +89,11 @@ fn sync(segments: &[Arc<Segment>]) -> Result<(), Os> {
         }
     }
     Ok(())
+}
+
+/// The same is true of a store that was moved away, or that another one has replaced: its next daemon looks at the path.
+fn check_place(shared: &Shared) -> Result<(), Os> {
+    if shared.directory.is_in_place() { Ok(()) } else { Err(Os::STALE) }
 }
 
 /// The last sync: for how many it was, and how long it took.

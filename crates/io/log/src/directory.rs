@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use forebay_wire::log_record::SEGMENTS_END;
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::fs::{fallocate, flock, fstat, fstatfs, fsync, mkdir, openat, renameat, rmdir, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{fallocate, flock, fstat, fstatfs, fsync, mkdir, openat, renameat, rmdir, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -58,8 +58,7 @@ impl Directory {
             Err(errno) => return Err(StoreError::io("create", path, errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory =
-            openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(|errno| StoreError::io("open", path, errno))?;
+        let directory = openat(CWD, path, flags, Mode::empty()).map_err(|errno| StoreError::io("open", path, errno))?;
         check(&directory, path, is_forced)?;
         let lock = open_regular(&directory, LOCK, OFlags::RDWR | OFlags::CREATE)
             .map_err(|error| StoreError::io("write to", path, error))?;
@@ -72,6 +71,15 @@ impl Directory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the store is found at its path. If the path cannot be looked at, it counts as found.
+    pub fn is_in_place(&self) -> bool {
+        let found = match statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(errno) => return !matches!(errno, Errno::NOENT | Errno::NOTDIR),
+        };
+        fstat(&self.directory).is_ok_and(|held| (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino))
     }
 
     /// What is there.
@@ -176,6 +184,20 @@ impl Directory {
         self.clear()?;
         let removed = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
         removed.map_err(|errno| StoreError::io("remove", &self.path, errno))
+    }
+}
+
+/// A store that has nothing in it leaves no directory, as after a start that failed.
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let is_empty = |contents: Contents| {
+            let Contents { segments, has_head, has_checkpoint, is_wiped, strange } = contents;
+            segments.is_empty() && strange.is_none() && ![has_head, has_checkpoint, is_wiped].contains(&true)
+        };
+        // What stands at the path may be another's.
+        if self.is_in_place() && self.contents().is_ok_and(is_empty) {
+            let _ = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
+        }
     }
 }
 

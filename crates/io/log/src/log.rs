@@ -150,8 +150,13 @@ impl Shared {
     /// The device failed: nothing more is taken. The first error stays.
     pub fn fail(&self, errno: Errno) -> LogError {
         let mut state = self.lock();
+        let is_first = state.failed.is_none();
         let errno = *state.failed.get_or_insert(errno);
         drop(state);
+        if is_first {
+            let why = if errno == Errno::ESTALE { "it was removed or moved away" } else { "its device failed" };
+            tracing::error!(store = %self.directory.path().display(), %errno, "the store takes nothing more: {why}");
+        }
         self.wake_all();
         LogError::Failed(errno)
     }

@@ -263,6 +263,45 @@ fn a_store_that_somebody_removes_has_failed_at_the_next_commit() {
     assert!(is_gone(log.append_note(b"later").map(drop)));
 }
 
+#[test]
+fn a_store_that_is_moved_away_has_failed_at_the_next_commit_whatever_takes_its_place() {
+    for is_replaced in [false, true] {
+        let directory = directory();
+        let path = store(&directory);
+        let log = open(&path, 4);
+        log.commit(log.append_note(b"before").unwrap().sequence.next()).unwrap();
+        let aside = path.with_extension("aside");
+        fs::rename(&path, &aside).unwrap();
+        if is_replaced {
+            fs::create_dir(&path).unwrap();
+        }
+        let after = log.append_note(b"after").unwrap().sequence.next();
+        assert_eq!(log.commit(after), Err(LogError::Failed(Errno::ESTALE)));
+        assert_eq!(log.append_note(b"later").map(drop), Err(LogError::Failed(Errno::ESTALE)));
+        drop(log);
+        assert_eq!((aside.is_dir(), path.is_dir()), (true, is_replaced), "neither is removed");
+        drop(open(&aside, 4));
+    }
+}
+
+#[test]
+fn a_store_that_could_not_be_made_leaves_no_directory() {
+    let directory = directory();
+    let path = store(&directory);
+    let too_small = Settings { capacity_bytes: 1, ..settings(4) };
+    assert!(Recovery::open(&path, &owner(1), &too_small).is_err());
+    assert!(!path.exists(), "nothing is in it");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(path.join("notes.txt"), b"somebody's").unwrap();
+    assert!(Recovery::open(&path, &owner(1), &too_small).is_err());
+    assert_eq!(fs::read(path.join("notes.txt")).unwrap(), b"somebody's");
+    fs::remove_file(path.join("notes.txt")).unwrap();
+    drop(open(&path, 4));
+    assert!(Recovery::open(&path, &owner(1), &too_small).is_err());
+    assert!(path.join("head").exists(), "a store");
+}
+
 /// The large files of a store were removed, and the small ones were left.
 #[test]
 fn a_store_that_lost_all_its_segments_gives_none_of_their_places_again() {
