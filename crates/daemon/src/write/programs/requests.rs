@@ -1,6 +1,6 @@
 //! Programs' requests as changes of the tree: who asks, under which number, and what may still come again; and how one about a name is answered.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_fuse::{Entry, Operation as Op, Reply, Request};
@@ -35,7 +35,8 @@ impl Line {
 pub struct UnderWay {
     /// Of the mount, which outlives daemons.
     session: u64,
-    numbers: Mutex<BTreeSet<u64>>,
+    /// Their numbers, and how many parts of the daemon carry each of them out.
+    numbers: Mutex<BTreeMap<u64, u32>>,
 }
 
 /// A request that is being carried out.
@@ -52,11 +53,16 @@ impl UnderWay {
 
     /// A request begins.
     pub fn begin(self: &Arc<Self>, request: &Request<'_>) -> Number {
-        self.lock().insert(request.id());
+        *self.lock().entry(request.id()).or_default() += 1;
         Number { under_way: Arc::clone(self), number: request.id() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    /// The least number.
+    fn oldest(&self) -> Option<u64> {
+        self.lock().first_key_value().map(|(number, _)| *number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u32>> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +70,7 @@ impl UnderWay {
 impl Number {
     /// The change that the request asks for.
     pub fn change(&self, node: NodeRank, now: Timestamp, caller: Caller, operation: Operation) -> Change {
-        let oldest = self.under_way.lock().first().copied().unwrap_or(self.number).saturating_sub(LATE_MAX);
+        let oldest = self.under_way.oldest().unwrap_or(self.number).saturating_sub(LATE_MAX);
         let id = OperationId { node, session: self.under_way.session, serial: self.number };
         Change { id, oldest, caller, now, operation }
     }
@@ -72,7 +78,13 @@ impl Number {
 
 impl Drop for Number {
     fn drop(&mut self) {
-        self.under_way.lock().remove(&self.number);
+        let mut numbers = self.under_way.lock();
+        if let Some(count) = numbers.get_mut(&self.number) {
+            *count -= 1;
+            if *count == 0 {
+                numbers.remove(&self.number);
+            }
+        }
     }
 }
 
@@ -120,5 +132,32 @@ pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
     match asked {
         Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
         _ => reply.error(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A close that waits for a thread, and then for the owner.
+    #[test]
+    fn a_request_is_under_way_until_all_parts_have_ended() {
+        let under_way = UnderWay::new(1);
+        let request = |unique| Request {
+            unique,
+            node: 1,
+            uid: 0,
+            gid: 0,
+            pid: 0,
+            operation: Op::Release { handle: 0, flock_owner: None },
+        };
+        let (waits, later) = (under_way.begin(&request(2)), under_way.begin(&request(4)));
+        let is_owed = under_way.begin(&request(2));
+        drop(waits);
+        assert_eq!(under_way.oldest(), Some(2));
+        drop(is_owed);
+        assert_eq!(under_way.oldest(), Some(4));
+        drop(later);
+        assert_eq!(under_way.oldest(), None);
     }
 }
