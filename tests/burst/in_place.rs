@@ -235,6 +235,64 @@ fn hard_links_that_were_there_are_one_file() {
     bed.job.down();
 }
 
+/// What programs write to a name of a file before they remove or replace that name is in the file by its other names, also where the job has
+/// never looked at these.
+#[test]
+fn a_hard_link_that_was_never_looked_at_shows_what_was_written_before_the_known_name_went() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let backing = bed.backing();
+    for directory in ["never", "late"] {
+        fs::create_dir(backing.join(directory)).unwrap();
+    }
+    let links =
+        ["removed", "replaced", "whole", "open"].map(|name| (name, "never")).into_iter().chain([("met", "late")]);
+    for (name, directory) in links {
+        fs::write(backing.join(name), "0123456789\n").unwrap();
+        fs::hard_link(backing.join(name), backing.join(directory).join(name)).unwrap();
+    }
+    let script = "for f in removed replaced met; do printf NEW | dd of=$f conv=notrunc status=none; done; \
+                  chmod 600 removed; rm removed met; echo other > new; mv new replaced; echo whole > whole; rm whole; \
+                  exec 9<>open; printf BEF >&9; rm open; printf ORE >&9; exec 9>&-";
+    let _ = bed.shell(script).good();
+    let killed = bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
+    assert_eq!(bed.shell("cat late/met; stat -c %h late/met").good().text(), "NEW3456789\n1\n", "before it lands");
+    bed.drain();
+    let names = ["never/removed", "never/replaced", "never/whole", "never/open", "late/met", "replaced"];
+    let shown = names.map(|name| there(&bed, name).unwrap());
+    assert_eq!(shown, ["NEW3456789\n", "NEW3456789\n", "whole\n", "BEFORE6789\n", "NEW3456789\n", "other\n"]);
+    assert_eq!(fs::metadata(backing.join("never/removed")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(["removed", "whole", "open", "met"].map(|name| there(&bed, name)), [None, None, None, None]);
+    assert_eq!(second_names(&bed), [""; 0]);
+    assert_eq!(bed.shell("cat never/*").good().text(), format!("BEFORE6789\n{0}{0}whole\n", "NEW3456789\n"));
+    bed.job.down();
+}
+
+/// The same while everything lands at any time, of a file that a program keeps open.
+#[test]
+fn a_hard_link_that_was_never_looked_at_shows_what_a_program_wrote_through_a_descriptor() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let backing = bed.backing();
+    fs::create_dir(backing.join("never")).unwrap();
+    fs::write(backing.join("open"), "0123456789\n").unwrap();
+    fs::hard_link(backing.join("open"), backing.join("never/open")).unwrap();
+    let mut open = File::options().read(true).write(true).open(bed.mount().join("open")).unwrap();
+    open.write_all(b"whole file\n").unwrap();
+    fs::remove_file(bed.mount().join("open")).unwrap();
+    wait_until("its name has gone", PATIENCE, || there(&bed, "open").is_none());
+    open.write_all(b"and later\n").unwrap();
+    let killed = bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
+    drop(open);
+    let is_there = || there(&bed, "never/open").as_deref() == Some("whole file\nand later\n");
+    wait_until("its other name shows what was written", PATIENCE, is_there);
+    bed.drain();
+    assert_eq!(second_names(&bed), [""; 0]);
+    bed.job.down();
+}
+
 /// A daemon that dies while it changes a file in place has changed it itself.
 #[test]
 fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {

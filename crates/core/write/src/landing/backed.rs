@@ -28,6 +28,8 @@ pub struct BackedFiles {
     by_inode: Versioned<u64, FileId>,
     /// Files there that the tier is changing itself, or was when its daemon died.
     changing: BTreeSet<FileId>,
+    /// How many names files have there that the tree does not know; never 0.
+    names_elsewhere: Versioned<FileId, u32>,
 }
 
 impl BackedFiles {
@@ -66,14 +68,31 @@ impl BackedFiles {
 
     /// Notes a file as it is there, or is about to be.
     pub fn insert(&mut self, file: FileId, backed: Backed) {
+        let is_same = self.get(file).is_some_and(|before| before.is_same_file(&backed));
+        let names_elsewhere = if is_same { self.names_elsewhere(file) } else { 0 };
         self.remove(file);
         self.files.insert(file, backed);
         self.by_inode.insert(backed.generation.ino, file);
+        self.set_names_elsewhere(file, names_elsewhere);
+    }
+
+    /// How many names a file has there that the tree does not know.
+    pub fn names_elsewhere(&self, file: FileId) -> u32 {
+        self.names_elsewhere.get(&file).copied().unwrap_or(0)
+    }
+
+    /// Notes that.
+    pub fn set_names_elsewhere(&mut self, file: FileId, count: u32) {
+        match count {
+            0 => drop(self.names_elsewhere.remove(&file)),
+            count => drop(self.names_elsewhere.insert(file, count)),
+        }
     }
 
     /// Forgets a file of which nothing is there any more.
     pub fn remove(&mut self, file: FileId) {
         self.changing.remove(&file);
+        self.names_elsewhere.remove(&file);
         let Some(backed) = self.files.remove(&file) else { return };
         let ino = backed.generation.ino;
         if self.by_inode.get(&ino) == Some(&file) {
@@ -84,12 +103,18 @@ impl BackedFiles {
     /// The contents of some parts (`Versioned::only`): the first one also has what is not in parts.
     pub fn parts(&self, parts: Range<usize>) -> Self {
         let changing = if parts.start == 0 { self.changing.clone() } else { BTreeSet::new() };
-        Self { files: self.files.only(parts.clone()), by_inode: self.by_inode.only(parts), changing }
+        Self {
+            files: self.files.only(parts.clone()),
+            by_inode: self.by_inode.only(parts.clone()),
+            changing,
+            names_elsewhere: self.names_elsewhere.only(parts),
+        }
     }
 
     /// Adds what other parts than the first have.
     pub fn absorb(&mut self, other: Self) {
         self.files.absorb(other.files);
         self.by_inode.absorb(other.by_inode);
+        self.names_elsewhere.absorb(other.names_elsewhere);
     }
 }

@@ -8,7 +8,10 @@
 //! Directories, links and whatever has no contents are made at once. A step that changes nothing there is over as soon as it
 //! is its turn.
 
+mod action;
 mod backed;
+mod changes;
+mod elsewhere;
 mod forgetting;
 mod parts;
 mod step;
@@ -19,33 +22,12 @@ use forebay_types::{Backed, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
+pub use self::action::Action;
 use self::backed::BackedFiles;
 pub use self::backed::Recognised;
+use self::changes::Changes;
 pub use self::step::Step;
 use crate::versioned::Versioned;
-
-/// What is to be done on the backing file system.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub enum Action {
-    /// A directory, symbolic link or special file appears. A directory that has gone since appears too, since what was in it
-    /// may have been elsewhere by then.
-    Make { file: FileId, kind: Kind, place: Place },
-    /// A file's contents appear at all its places at once, each replacing what is there.
-    Publish { file: FileId, version: u64, places: Vec<Place> },
-    /// A file that is there gets these contents, and stays the same file.
-    Update { file: FileId, version: u64, place: Place },
-    /// A file that is there gets another name.
-    Link { file: FileId, from: Place, to: Place },
-    /// What is at a place moves, replacing what is there, or changing places with it.
-    Rename { from: Place, to: Place, is_exchange: bool },
-    /// What is at a place goes.
-    Remove { place: Place, is_directory: bool },
-    /// A file that is there gets the mode, owner and times that it has now. The root has no place.
-    SetAttributes { file: FileId, place: Option<Place> },
-    /// A file's draft goes.
-    Discard { file: FileId, directory: FileId },
-}
 
 /// The steps that the backing file system has not followed yet, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -68,6 +50,8 @@ pub struct Landing {
     drafts: BTreeMap<FileId, FileId>,
     /// The names on the backing file system of places that others have taken.
     aside: BTreeMap<Place, Name>,
+    /// Of files that have names there which the tree does not know.
+    changes: Changes,
 }
 
 impl Landing {
@@ -79,15 +63,21 @@ impl Landing {
         self.there.insert(place.clone(), file);
     }
 
-    /// A file that is there, and has names in the tree, by what is found at another place.
+    /// A file that is there, and has names in the tree or may get one, by what is found at another place.
     #[must_use]
     pub fn found_as(&self, found: &Backed) -> Option<FileId> {
         let is_named = |file: &FileId| self.place(*file).is_some() && self.names.contains_key(file);
-        self.backed.find(found).filter(is_named)
+        self.backed.find(found).filter(|file| is_named(file) || self.backed.names_elsewhere(*file) > 0)
     }
 
     /// A file that was there before has this place too.
-    pub fn adopt_link(&mut self, file: FileId, place: &Place) {
+    pub fn adopt_link(&mut self, file: FileId, kind: Kind, place: &Place) {
+        self.changes.give_name(file);
+        if self.drafts.contains_key(&file) {
+            self.push(Step::Discard { file });
+        }
+        self.backed.set_names_elsewhere(file, self.backed.names_elsewhere(file).saturating_sub(1));
+        self.kinds.insert(file, kind);
         self.names.entry_or_default(&file).push(place.clone());
         self.there.insert(place.clone(), file);
     }
@@ -116,9 +106,7 @@ impl Landing {
 
     /// Others have changed a file that is there: it is theirs, by all its names. What the tree has is in logs, and in `draft`.
     pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
-        let named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
-        let places: Vec<Place> = named.filter(|place| self.there.get(*place) == Some(&file)).cloned().collect();
-        for place in places {
+        for place in self.places(file).cloned().collect::<Vec<_>>() {
             self.there.remove(&place);
             self.aside.remove(&place);
         }
@@ -166,12 +154,17 @@ impl Landing {
         for directory in step.directories() {
             *self.of_directory.entry(directory).or_default() += 1;
         }
-        self.steps.insert(self.end(), step);
+        let number = self.end();
+        if let Some(file) = step.changed().filter(|file| self.backed.names_elsewhere(*file) > 0) {
+            self.changes.note(file, number);
+        }
+        self.steps.insert(number, step);
     }
 
     /// The first step is over, or is left out.
     fn pop(&mut self) -> Option<Step> {
         let step = self.steps.remove(&self.first)?;
+        self.changes.is_over(step.file(), self.first);
         self.first += 1;
         for directory in step.directories() {
             if let Some(count) = self.of_directory.get_mut(&directory) {
@@ -234,15 +227,19 @@ impl Landing {
     /// Where a file lies on the backing file system: its first place there; the root, which has none, lies at the mount.
     #[must_use]
     pub fn place(&self, file: FileId) -> Option<&Place> {
-        let named = self.names.get(&file).into_iter().flatten();
-        named.chain(self.left.get(&file)).find(|place| self.there.get(*place) == Some(&file))
+        self.places(file).next()
+    }
+
+    /// All its places there.
+    pub fn places(&self, file: FileId) -> impl Iterator<Item = &Place> {
+        let named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
+        named.filter(move |place| self.there.get(*place) == Some(&file))
     }
 
     /// Whether a file lies at another place there, too.
     #[must_use]
     pub fn is_elsewhere(&self, file: FileId, place: &Place) -> bool {
-        let mut named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
-        named.any(|other| other != place && self.there.get(other) == Some(&file))
+        self.places(file).any(|other| other != place)
     }
 
     /// The directory of the backing file system that a file which is not there yet is for.
@@ -254,6 +251,8 @@ impl Landing {
 
     /// A file has a draft in a directory.
     pub fn drafted(&mut self, file: FileId, directory: FileId) {
+        // This gives steps something to do that the owner may have done with.
+        let _ = self.turn();
         self.drafts.insert(file, directory);
     }
 
@@ -389,10 +388,23 @@ impl Landing {
     }
 
     fn publication(&self, file: FileId, version: u64) -> Option<Action> {
-        let places = self.names.get(&file).filter(|places| !places.is_empty())?;
+        let Some(places) = self.names.get(&file).filter(|places| !places.is_empty()) else {
+            return self.publication_elsewhere(file, version);
+        };
         match self.place(file) {
             Some(place) => Some(Action::Update { file, version, place: place.clone() }),
             None => Some(Action::Publish { file, version, places: places.clone() }),
+        }
+    }
+
+    /// A file's contents appear under the names that the tree does not know, by its old name or by its draft, which is a name of it.
+    fn publication_elsewhere(&self, file: FileId, version: u64) -> Option<Action> {
+        if self.backed.names_elsewhere(file) == 0 {
+            return None;
+        }
+        match self.place(file) {
+            Some(place) => Some(Action::Update { file, version, place: place.clone() }),
+            None => self.drafts.get(&file).map(|_| Action::UpdateUnnamed { file, version }),
         }
     }
 
@@ -478,7 +490,10 @@ impl Landing {
     fn publish(&mut self, file: FileId) {
         // Without a name nothing was published.
         let Some(places) = self.names.get(&file) else { return };
-        self.drafts.remove(&file);
+        // What was there already has been changed there. Its draft, if any, is to be discarded.
+        if self.place(file).is_none() {
+            self.drafts.remove(&file);
+        }
         for place in places.clone() {
             if let Some(replaced) = self.there.insert(place, file) {
                 self.replaced(replaced);

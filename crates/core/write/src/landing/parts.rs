@@ -13,7 +13,8 @@ impl Landing {
             names: self.names.only(parts.clone()),
             kinds: self.kinds.only(parts.clone()),
             backed: self.backed.parts(parts.clone()),
-            there: self.there.only(parts),
+            there: self.there.only(parts.clone()),
+            changes: self.changes.parts(parts),
             ..rest
         }
     }
@@ -25,6 +26,7 @@ impl Landing {
         self.kinds.absorb(other.kinds);
         self.backed.absorb(other.backed);
         self.there.absorb(other.there);
+        self.changes.absorb(other.changes);
     }
 
     fn not_in_parts(&self) -> Self {

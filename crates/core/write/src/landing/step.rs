@@ -33,6 +33,14 @@ impl Step {
         one.into_iter().chain(other).map(|place| place.directory).collect::<Vec<_>>().into_iter()
     }
 
+    /// The file whose contents or attributes it changes.
+    pub(super) fn changed(&self) -> Option<FileId> {
+        match self {
+            Self::Publish { file, .. } | Self::Attributes { file } => Some(*file),
+            _ => None,
+        }
+    }
+
     /// The file that it is about.
     pub(super) fn file(&self) -> FileId {
         match self {

@@ -26,6 +26,8 @@ impl Tree {
         let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {
             return Ok(Done::Nothing);
         };
+        // The owner may have done with steps that whoever follows the tree has not: these decide which files are there.
+        let _ = self.landing.turn();
         let mut directories = 0;
         for entry in entries {
             if known.get(&entry.name).is_some() || self.nodes.contains_key(&entry.file) {
@@ -104,13 +106,17 @@ impl Tree {
         let found = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
         let file = self.landing.found_as(&found)?;
         let node = self.nodes.get(&file)?;
-        (1..LINKS_MAX).contains(&node.attributes.nlink).then_some(file)
+        (node.attributes.nlink < LINKS_MAX).then_some(file)
     }
 
     fn adopt_link(&mut self, directory: FileId, entry: &AdoptedEntry) -> Option<FileId> {
         let file = self.linked_by(entry)?;
-        self.nodes.get_mut(&file)?.attributes.nlink += 1;
-        self.landing.adopt_link(file, &Place { directory, name: entry.name.clone() });
+        let node = self.nodes.get_mut(&file)?;
+        if node.attributes.nlink == 0 {
+            node.directory = directory;
+        }
+        node.attributes.nlink += 1;
+        self.landing.adopt_link(file, entry.attributes.kind(), &Place { directory, name: entry.name.clone() });
         Some(file)
     }
 
@@ -128,6 +134,9 @@ impl Tree {
         let place = Place { directory, name: entry.name.clone() };
         let backed = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
         self.landing.adopt(entry.file, kind, &place, backed);
+        if kind == Kind::File {
+            self.landing.note_names_elsewhere(entry.file, entry.attributes.nlink.saturating_sub(1));
+        }
         let node = Node { is_as_met: kind != Kind::Directory, ..Node::new(attributes, contents, directory) };
         self.nodes.insert(entry.file, node);
     }

@@ -62,7 +62,7 @@ impl Tree {
             Operation::Gone { place } => Ok(self.gone(place)),
             Operation::Lost { nodes } => Ok(self.lose(nodes)),
             Operation::Moved { node, to, copies } => Ok(self.move_records(*node, *to, copies)),
-            Operation::Landed { step, outcome } => self.landed(*step, *outcome, released),
+            Operation::Landed { step, outcome } => Ok(self.landed(*step, *outcome, released)),
         }
     }
 }

@@ -3,8 +3,8 @@
 use forebay_types::{Backed, FileId, Kind, Name, Rights};
 use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 
-use super::nodes::Contents;
-use super::state::{Refusal, Released, Tree};
+use super::nodes::{Contents, Node};
+use super::state::{Released, Tree};
 use crate::extents::Extents;
 use crate::landing::{Action, Recognised};
 
@@ -58,7 +58,9 @@ impl Tree {
 
     fn is_over(&self, action: &Action) -> bool {
         match action {
-            Action::Publish { file, .. } | Action::Update { file, .. } => !self.is_settled(*file),
+            // Without a name it does not appear anew: others have taken its old name, or the contents.
+            Action::Publish { file, .. } => !self.is_settled(*file) || self.landing.is_kept(*file),
+            Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } => !self.is_settled(*file),
             // What it was is not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
@@ -71,7 +73,18 @@ impl Tree {
         self.landing.place(file)
     }
 
-    /// The same of what is at a place there by now.
+    /// All its places there.
+    pub fn backing_places(&self, file: FileId) -> impl Iterator<Item = &Place> {
+        self.landing.places(file)
+    }
+
+    /// Whether a file lies at another place there, too.
+    #[must_use]
+    pub fn is_elsewhere(&self, file: FileId, place: &Place) -> bool {
+        self.landing.is_elsewhere(file, place)
+    }
+
+    /// What is at a place there by now.
     #[must_use]
     pub fn backed_at(&self, place: &Place) -> Option<Backed> {
         self.backed(self.landing.file_at(place)?)
@@ -114,21 +127,26 @@ impl Tree {
         self.landing.backed(file)
     }
 
-    /// The file that is at a place of the backing file system and at no other there, if it has no name any more and a node has it open: its
-    /// bytes may be nowhere else.
+    /// The file that is at a place of the backing file system and at no other there, if it has no name any more, and a node has it open or
+    /// its contents are to land for other names: its bytes may be nowhere else.
     #[must_use]
     pub fn unlinked_at(&self, place: &Place) -> Option<FileId> {
         let file = self.landing.file_at(place)?;
         let node = self.nodes.get(&file)?;
-        let is_unlinked = node.attributes.nlink == 0 && !node.open_on.is_empty();
+        let is_needed = !node.open_on.is_empty() || self.landing.is_kept(file);
+        let is_unlinked = node.attributes.nlink == 0 && is_needed;
         (is_unlinked && !self.landing.is_elsewhere(file, place)).then_some(file)
     }
 
-    /// Files without a name that nodes have open, and that have drafts.
+    /// Files without a name that nodes have open, and that have drafts through which nothing is to land.
     #[must_use]
     pub fn unlinked_with_drafts(&self) -> Vec<FileId> {
         let is_one = |file: &FileId| self.landing.draft_of(*file).is_some();
+        let is_to_land = |file, node: &Node| {
+            self.landing.has_changes_for_elsewhere(file) || node.is_dirty && self.landing.has_names_elsewhere(file)
+        };
         let unlinked = self.nodes.active().filter(|(_, node)| node.attributes.nlink == 0);
+        let unlinked = unlinked.filter(|(file, node)| !is_to_land(**file, node));
         unlinked.map(|(file, _)| *file).filter(is_one).collect()
     }
 
@@ -215,13 +233,34 @@ impl Tree {
     }
 
     /// What was done is done, whatever has happened in the tree since it was to be done.
-    pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) -> Result<Done, Refusal> {
+    pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) -> Done {
         // Those before it without anything to be done are over with this.
-        let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) else { return Ok(Done::Nothing) };
+        if let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) {
+            self.follow(step, &action, outcome, released);
+        }
+        for file in self.landing.let_go() {
+            self.release_if_unused(file, released);
+        }
+        Done::Nothing
+    }
+
+    /// Whether `landed` would release a file, whichever step it is about.
+    #[must_use]
+    pub fn has_files_to_let_go(&self) -> bool {
+        self.landing.has_files_to_let_go()
+    }
+
+    /// Whether a file has a name on the backing file system that the tree does not know.
+    #[must_use]
+    pub fn has_names_elsewhere(&self, file: FileId) -> bool {
+        self.landing.has_names_elsewhere(file)
+    }
+
+    fn follow(&mut self, step: u64, action: &Action, outcome: StepOutcome, released: &mut Released) {
         match outcome {
             StepOutcome::LeftOut => {
                 self.landing.leave_out(step);
-                if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
+                if let Some(file) = action.brings() {
                     self.hold_back(file);
                 }
             }
@@ -229,27 +268,26 @@ impl Tree {
                 self.landing.finish(step);
                 match action {
                     // It appeared before it was known, and with what it had then.
-                    Action::Publish { file, .. } => self.hold_back(file),
-                    Action::SetAttributes { file, .. } => self.attributes_landed(file, step),
+                    Action::Publish { file, .. } => self.hold_back(*file),
+                    Action::SetAttributes { file, .. } => self.attributes_landed(*file, step),
                     _ => {}
                 }
             }
             StepOutcome::Made(backed) => {
                 self.landing.finish(step);
                 if let Action::Make { file, .. } | Action::SetAttributes { file, .. } = action {
-                    self.attributes_landed(file, step);
-                    self.landing.set_backed(file, backed);
+                    self.attributes_landed(*file, step);
+                    self.landing.set_backed(*file, backed);
                 }
             }
             StepOutcome::Contents(contents) => {
                 self.landing.finish(step);
-                if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
+                if let Some(file) = action.brings() {
                     self.attributes_landed(file, step);
                     self.contents_landed(file, contents, released);
                 }
             }
         }
-        Ok(Done::Nothing)
     }
 
     /// What the logs have of these contents is not needed any more, unless there are newer ones already.

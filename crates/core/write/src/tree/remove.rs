@@ -14,6 +14,7 @@ impl Tree {
             return Err(Errno::EISDIR.into());
         }
         self.leave(change, place, file)?;
+        self.publish_for_elsewhere(file);
         self.landing.push(Step::Unname { file, place: place.clone() });
         self.drop_name(change, file, released);
         Ok(Done::Nothing)
@@ -54,6 +55,15 @@ impl Tree {
         parent.attributes.nlink -= u32::from(is_directory);
         parent.contents_changed(change.now);
         Ok(())
+    }
+
+    /// A file is about to lose a name. Before the last that the tree knows goes, its contents land by that, for its other names on the
+    /// backing file system: also while programs have it open.
+    pub(super) fn publish_for_elsewhere(&mut self, file: FileId) {
+        let is_last = self.nodes.get(&file).is_some_and(|node| node.attributes.nlink == 1);
+        if is_last && self.landing.has_names_elsewhere(file) {
+            let _ = self.publish_now(file);
+        }
     }
 
     /// A file has one name less; an empty directory has none.

@@ -30,6 +30,7 @@ impl Tree {
             Some(found) => {
                 self.check_replaced(change, file, to, found)?;
                 self.leave(change, to, found)?;
+                self.publish_for_elsewhere(found);
                 self.move_entry(change, from, to, file)?;
                 self.drop_name(change, found, released);
             }

@@ -186,7 +186,7 @@ impl Tree {
     /// Takes a file away that has no name and is open nowhere.
     pub(super) fn release_if_unused(&mut self, file: FileId, released: &mut Released) {
         let unused = self.nodes.get(&file).is_some_and(|node| node.attributes.nlink == 0 && node.open_on.is_empty());
-        if !unused {
+        if !unused || self.landing.keep(file) {
             return;
         }
         let Some(node) = self.nodes.remove(&file) else { return };

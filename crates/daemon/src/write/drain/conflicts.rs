@@ -134,7 +134,10 @@ impl Conflicts<'_> {
             Action::Make { place, .. } | Action::Update { place, .. } => vec![place],
             Action::Publish { places, .. } => places.iter().collect(),
             Action::Link { from, to, .. } | Action::Rename { from, to, .. } => vec![from, to],
-            Action::Remove { .. } | Action::SetAttributes { .. } | Action::Discard { .. } => return Ok(false),
+            Action::Remove { .. }
+            | Action::UpdateUnnamed { .. }
+            | Action::SetAttributes { .. }
+            | Action::Discard { .. } => return Ok(false),
         };
         places.into_iter().try_fold(false, |any, place| Ok(self.remake(place.directory)? | any))
     }

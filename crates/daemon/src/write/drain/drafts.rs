@@ -17,13 +17,38 @@ pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), 
     if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
 }
 
-/// A file that programs have open is about to lose its last name on the backing file system. This daemon keeps it open. The file stays there as
+/// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
+///
+/// # Errors
+/// What keeps that from being written down.
+pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
+    let places = match action {
+        Action::Remove { place, .. }
+        | Action::Rename { to: place, is_exchange: false, .. }
+        | Action::Link { to: place, .. } => std::slice::from_ref(place),
+        Action::Publish { places, .. } => places,
+        _ => return Ok(()),
+    };
+    for place in places {
+        let unlinked = owner.tree().unlinked_at(place);
+        if let Some(file) = unlinked {
+            keep_as_draft(owner, file, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file that programs have open, or that is to change for names which the tree does not know, is about to lose its last name that the tree
+/// knows there. This daemon keeps it open. The file stays there as
 /// its own draft, too, which goes when the last program has closed it: so it outlives this daemon, where there are hard links.
 ///
 /// # Errors
 /// What keeps that from being written down.
-pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
-    let is_needed = owner.tree().has_base(file);
+fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
+    let is_needed = {
+        let tree = owner.tree();
+        tree.has_base(file) || tree.has_names_elsewhere(file)
+    };
     let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
     let held = match owner.hold(file, &path) {
         // Somebody else has taken the name, or a daemon before this one that died before it could say so.

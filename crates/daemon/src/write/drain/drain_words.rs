@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use forebay_types::{Errno, Name, NodeRank};
+use forebay_wire::write::Place;
+use forebay_write::Action;
 
 use crate::write::tree::owner::Owner;
 use crate::write::tree::paths::backing_path;
@@ -15,6 +17,23 @@ pub fn both(one: Option<String>, other: Option<String>) -> Option<String> {
     match (one, other) {
         (Some(one), Some(other)) => Some(format!("{one}; {other}")),
         (one, other) => one.or(other),
+    }
+}
+
+/// A call on the backing file system.
+pub fn action(owner: &Owner, action: &Action) -> String {
+    let path = |place: &Place| owner.path_of(place).map_or_else(|_| "?".to_owned(), |path| path.to_string());
+    match action {
+        Action::Make { place, .. } => format!("making {}", path(place)),
+        Action::Publish { places, .. } => format!("publishing {}", places.first().map(path).unwrap_or_default()),
+        Action::Update { place, .. } => format!("updating {}", path(place)),
+        Action::UpdateUnnamed { file, .. } => format!("updating file {file}, whose name the job has removed"),
+        Action::Link { from, to, .. } => format!("linking {} to {}", path(to), path(from)),
+        Action::Rename { from, to, .. } => format!("renaming {} to {}", path(from), path(to)),
+        Action::Remove { place, .. } => format!("removing {}", path(place)),
+        Action::SetAttributes { place: Some(place), .. } => format!("setting the attributes of {}", path(place)),
+        Action::SetAttributes { place: None, .. } => "setting the attributes of the directory itself".to_owned(),
+        Action::Discard { file, .. } => format!("removing the draft of file {file}, which is gone"),
     }
 }
 

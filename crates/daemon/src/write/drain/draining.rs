@@ -125,7 +125,12 @@ impl Draining {
         // No loss of power takes back what is sent, perhaps to a file that is there already.
         let is_durable = self.owner.make_durable();
         is_durable.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-        let backed = if !is_there && !self.owner.tree().has_part(*file) {
+        let has_part = {
+            let tree = self.owner.tree();
+            // A draft that is a name of the file itself has a part of it, even if all is written.
+            tree.has_part(*file) || tree.has_names_elsewhere(*file)
+        };
+        let backed = if !is_there && !has_part {
             let number = self.owner.tree().draft_number(*file);
             let draft = calls.land(|| place.draft(&path, number))?;
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;

@@ -13,9 +13,9 @@ use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutc
 use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::action_words;
 use super::conflicts::Conflicts;
 use super::drafts;
+use super::drain_words;
 use super::draining::Draining;
 use super::publishing::{self, Publication, Publisher};
 use super::rights;
@@ -168,7 +168,7 @@ impl Landings {
 
     /// Does one thing, or several of which each is a file that appears, and says so to the tree.
     fn take(&self, turns: &[Turn]) -> Result<(), String> {
-        let [first, ..] = turns else { return Ok(()) };
+        let [first, ..] = turns else { return self.let_go() };
         tracing::debug!(?first, turns = turns.len(), "landing");
         let taken = match &first.action {
             Action::Publish { file, .. } if !first.is_over && !self.owner.tree().has_part(*file) => self.publish(turns),
@@ -178,6 +178,15 @@ impl Landings {
         taken.or_else(|failed| if self.is_outdated(first) { Ok(()) } else { Err(failed) })
     }
 
+    /// Files whose last steps had nothing to do are released.
+    fn let_go(&self) -> Result<(), String> {
+        let step = {
+            let tree = self.owner.tree();
+            tree.has_files_to_let_go().then(|| tree.steps_end())
+        };
+        step.map_or(Ok(()), |step| self.landed(step, StepOutcome::LeftOut))
+    }
+
     /// Whether something else is to be done next by now than what has failed.
     fn is_outdated(&self, turn: &Turn) -> bool {
         self.owner.tree().next_landing().as_ref() != Some(turn)
@@ -185,7 +194,7 @@ impl Landings {
 
     fn take_one(&self, turn: &Turn) -> Result<(), String> {
         let Turn { step, action, is_over } = turn;
-        let told = |errno| format!("{}: {errno}", action_words::of(&self.owner, action));
+        let told = |errno| format!("{}: {errno}", self.told(action));
         // No loss of power or of this node takes back what is followed here.
         self.owner.make_durable().map_err(told)?;
         let conflicts = Conflicts { owner: &self.owner };
@@ -200,12 +209,12 @@ impl Landings {
             let is_done = may_be_done && conflicts.is_there(action).map_err(told)?;
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
         }
-        if let Action::Update { file, .. } = action
+        if let Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } = action
             && let Some(why) = self.owner.why_unverified(*file)
         {
-            return Err(format!("{}: {why}", action_words::of(&self.owner, action)));
+            return Err(format!("{}: {why}", self.told(action)));
         }
-        self.keep_open(action).map_err(told)?;
+        drafts::keep_open(&self.owner, action).map_err(told)?;
         // Last, so that others have little time between this look and what is done.
         if conflicts.make_way(action).map_err(told)? {
             return Ok(());
@@ -222,7 +231,9 @@ impl Landings {
             }
             (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::LeftOut,
             // Somebody goes on changing it: the next look finds that it is over.
-            (Err(CHANGED), Action::Publish { .. } | Action::Update { .. }) => return Ok(()),
+            (Err(CHANGED), Action::Publish { .. } | Action::Update { .. } | Action::UpdateUnnamed { .. }) => {
+                return Ok(());
+            }
             (outcome, _) => outcome.map_err(told)?,
         };
         self.landed(*step, outcome)
@@ -232,8 +243,8 @@ impl Landings {
         let conflicts = Conflicts { owner: &self.owner };
         let mut count = 0;
         for turn in turns {
-            let told = |errno| format!("{}: {errno}", action_words::of(&self.owner, &turn.action));
-            self.keep_open(&turn.action).map_err(told)?;
+            let told = |errno| format!("{}: {errno}", self.told(&turn.action));
+            drafts::keep_open(&self.owner, &turn.action).map_err(told)?;
             if conflicts.make_way(&turn.action).map_err(told)? {
                 break;
             }
@@ -245,7 +256,7 @@ impl Landings {
             count += 1;
         }
         let Some(first) = turns[..count].first() else { return Ok(()) };
-        let told = |turn: &Turn, errno| format!("{}: {errno}", action_words::of(&self.owner, &turn.action));
+        let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
         self.owner.make_durable().map_err(|errno| told(first, errno))?;
         let published = self.publisher.publish(&turns[..count]);
         let (landed, failed) = match published {
@@ -286,6 +297,7 @@ impl Landings {
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
+            Action::UpdateUnnamed { file, .. } => return self.update_unnamed(*file),
             Action::Link { file, from, to } => {
                 let (from, to) = (self.path(from)?, self.path(to)?);
                 let number = self.owner.tree().draft_number(*file);
@@ -319,22 +331,9 @@ impl Landings {
         Ok(StepOutcome::Done)
     }
 
-    /// Files that an action takes the last name from, and that programs have open, stay there as drafts, or open.
-    fn keep_open(&self, action: &Action) -> Result<(), Errno> {
-        let places = match action {
-            Action::Remove { place, .. }
-            | Action::Rename { to: place, is_exchange: false, .. }
-            | Action::Link { to: place, .. } => std::slice::from_ref(place),
-            Action::Publish { places, .. } => places,
-            _ => return Ok(()),
-        };
-        for place in places {
-            let unlinked = self.owner.tree().unlinked_at(place);
-            if let Some(file) = unlinked {
-                drafts::keep_as_draft(&self.owner, file, place)?;
-            }
-        }
-        Ok(())
+    /// An action in words.
+    fn told(&self, action: &Action) -> String {
+        drain_words::action(&self.owner, action)
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
@@ -446,6 +445,20 @@ impl Landings {
         let written = self.write_at(file, &snapshot, path, false);
         written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;
         self.contents(path, &snapshot)
+    }
+
+    /// Changes a file that only others have names of. Its draft is one, too.
+    fn update_unnamed(&self, file: FileId) -> Result<StepOutcome, Errno> {
+        let path = draft_path(&self.owner.tree(), file).ok_or(Errno::ESTALE)?;
+        let is_as_left = match self.owner.hold(file, &path) {
+            Err(Errno::ENOENT | Errno::ESTALE) => false,
+            held => self.owner.tree().recognise(file, &held?.backed()) == Recognised::AsLeft,
+        };
+        if is_as_left {
+            return self.update(file, &path).map(StepOutcome::Contents);
+        }
+        tracing::warn!(%path, "others have changed or removed this file, whose name the job has removed; it is left as it is");
+        Ok(StepOutcome::LeftOut)
     }
 
     /// Whether it has its name already.

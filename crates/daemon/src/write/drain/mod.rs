@@ -1,6 +1,5 @@
 //! The tree's way to the backing file system: drafts, stripes, names in their order, and what others have done there.
 
-pub mod action_words;
 pub mod conflicts;
 pub mod drafts;
 pub mod drain_words;

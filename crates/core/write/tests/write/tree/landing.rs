@@ -12,11 +12,11 @@ use crate::tree::support::{Asked, ROOT, backed, create, id, in_root};
 
 /// A backing file system: what is at which place, with which contents. It refuses what a real one refuses.
 #[derive(Default)]
-struct Backing {
-    places: BTreeMap<Place, (FileId, u64)>,
+pub struct Backing {
+    pub places: BTreeMap<Place, (FileId, u64)>,
     directories: BTreeSet<FileId>,
     /// In which directory files have drafts.
-    drafts: BTreeMap<FileId, FileId>,
+    pub drafts: BTreeMap<FileId, FileId>,
 }
 
 impl Backing {
@@ -35,7 +35,11 @@ impl Backing {
             }
             Action::Update { file, version, place } => {
                 assert_eq!(self.places[&place].0, file);
-                self.places.values_mut().filter(|(at, _)| *at == file).for_each(|(_, contents)| *contents = version);
+                self.update(file, version);
+            }
+            Action::UpdateUnnamed { file, version } => {
+                assert!(self.drafts.contains_key(&file));
+                self.update(file, version);
             }
             Action::Link { from, to, .. } => {
                 assert!(!self.places.contains_key(&to), "{to:?} is taken");
@@ -62,6 +66,11 @@ impl Backing {
         }
     }
 
+    /// A file changes by all its names.
+    fn update(&mut self, file: FileId, version: u64) {
+        self.places.values_mut().filter(|(at, _)| *at == file).for_each(|(_, contents)| *contents = version);
+    }
+
     /// Drafts in a directory that goes move to the root.
     fn save_drafts(&mut self, tree: &Tree, action: &Action) {
         let (Action::Remove { place, .. } | Action::Rename { to: place, is_exchange: false, .. }) = action else {
@@ -81,7 +90,7 @@ impl Backing {
 }
 
 /// What was done and not noted yet.
-type UnderWay = Option<(u64, StepOutcome)>;
+pub type UnderWay = Option<(u64, StepOutcome)>;
 
 fn note(asked: &mut Asked, under_way: &mut UnderWay) {
     if let Some((step, outcome)) = under_way.take() {
@@ -90,16 +99,26 @@ fn note(asked: &mut Asked, under_way: &mut UnderWay) {
 }
 
 /// Follows up to `count` steps; the last one is noted with the next call.
-fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, count: usize) {
+pub fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, count: usize) {
     for _ in 0..count {
         note(asked, under_way);
-        let Some(Turn { step, action, is_over }) = asked.tree.next_landing() else { return };
+        let Some(Turn { step, action, is_over }) = asked.tree.next_landing() else {
+            if asked.tree.has_files_to_let_go() {
+                let step = asked.tree.steps_end();
+                asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
+                continue;
+            }
+            return;
+        };
         let outcome = match &action {
             _ if is_over => StepOutcome::LeftOut,
-            Action::Publish { version, .. } | Action::Update { version, .. } => {
-                StepOutcome::Contents(LandedContents { version: *version, backed: backed(0), blocks: 1 })
+            Action::Publish { file, version, .. }
+            | Action::Update { file, version, .. }
+            | Action::UpdateUnnamed { file, version } => {
+                let backed = backed(file.serial);
+                StepOutcome::Contents(LandedContents { version: *version, backed, blocks: 1 })
             }
-            Action::Make { .. } => StepOutcome::Made(backed(0)),
+            Action::Make { file, .. } => StepOutcome::Made(backed(file.serial)),
             _ => StepOutcome::Done,
         };
         if let Action::Publish { file, .. } = &action
@@ -108,6 +127,7 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
             draft(asked, backing, *file);
         }
         if !is_over {
+            keep_unlinked(asked, backing, &action);
             backing.save_drafts(&asked.tree, &action);
             backing.follow(&action);
         }
@@ -118,6 +138,25 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
 /// Follows all.
 fn follow_all(asked: &mut Asked, backing: &mut Backing) {
     follow(asked, backing, &mut None, usize::MAX);
+}
+
+/// A file with other names that loses the last one which the tree knows, and is needed, stays as its draft.
+fn keep_unlinked(asked: &mut Asked, backing: &mut Backing, action: &Action) {
+    let places = match action {
+        Action::Remove { place, .. } | Action::Rename { to: place, is_exchange: false, .. } => {
+            std::slice::from_ref(place)
+        }
+        Action::Publish { places, .. } => places,
+        _ => return,
+    };
+    for place in places {
+        let file = asked.tree.unlinked_at(place).filter(|file| asked.tree.has_names_elsewhere(*file));
+        if let Some(file) = file.filter(|file| asked.tree.draft(*file).is_none()) {
+            let directory = place.directory;
+            asked.ask(&ROOT, Operation::Drafting { file, directory }).unwrap();
+            backing.drafts.insert(file, directory);
+        }
+    }
 }
 
 /// A file gets a draft if it has none.
@@ -164,7 +203,7 @@ fn drain(asked: &mut Asked, backing: &mut Backing) {
 }
 
 /// All names of the tree, with what the backing file system should have there.
-fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
+pub fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
     let mut names = BTreeMap::new();
     let mut todo = vec![BURST_ROOT];
     while let Some(directory) = todo.pop() {

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod drained;
+mod elsewhere;
 mod extended;
 mod holds;
 mod landing;

@@ -48,7 +48,9 @@ impl Asked {
         while let Some(Turn { step, action, is_over }) = self.tree.next_landing() {
             let outcome = match action {
                 _ if is_over => StepOutcome::LeftOut,
-                Action::Publish { file, version, .. } | Action::Update { file, version, .. } => {
+                Action::Publish { file, version, .. }
+                | Action::Update { file, version, .. }
+                | Action::UpdateUnnamed { file, version } => {
                     landed.push(file);
                     StepOutcome::Contents(LandedContents { version, backed: backed(0), blocks: 1 })
                 }

@@ -208,7 +208,9 @@ impl World {
             let Some(Turn { step, action, is_over }) = self.asked.tree.next_landing() else { return };
             let outcome = match &action {
                 _ if is_over => StepOutcome::LeftOut,
-                Action::Publish { version, .. } | Action::Update { version, .. } => {
+                Action::Publish { version, .. }
+                | Action::Update { version, .. }
+                | Action::UpdateUnnamed { version, .. } => {
                     StepOutcome::Contents(LandedContents { version: *version, backed: backed(0), blocks: 1 })
                 }
                 Action::Make { .. } => StepOutcome::Made(backed(0)),
@@ -240,7 +242,7 @@ impl World {
                 }
             }
             Action::Remove { place, .. } => drop(self.there.remove(&place).expect("what is removed is there")),
-            Action::SetAttributes { .. } | Action::Discard { .. } => {}
+            Action::SetAttributes { .. } | Action::Discard { .. } | Action::UpdateUnnamed { .. } => {}
         }
     }
 
