@@ -293,6 +293,35 @@ fn a_hard_link_that_was_never_looked_at_shows_what_a_program_wrote_through_a_des
     bed.job.down();
 }
 
+/// A file of which others have removed or replaced a name is read, changed and removed by its other name.
+#[test]
+fn a_file_that_has_lost_one_of_its_names_to_others_is_found_by_the_other() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let backing = bed.backing();
+    fs::create_dir(backing.join("d")).unwrap();
+    for name in ["removed", "replaced"] {
+        fs::write(backing.join(name), "0123456789\n").unwrap();
+        fs::hard_link(backing.join(name), backing.join("d").join(name)).unwrap();
+    }
+    for node in [0, 1] {
+        let _ = bed.shell_on(node, "stat removed replaced d/removed d/replaced").good();
+    }
+    fs::remove_file(backing.join("removed")).unwrap();
+    fs::write(backing.join("theirs"), "theirs\n").unwrap();
+    fs::rename(backing.join("theirs"), backing.join("replaced")).unwrap();
+    for node in [0, 1] {
+        let read = bed.shell_on(node, "cat d/removed d/replaced; getfattr -d d/removed d/replaced").good();
+        assert_eq!(read.text(), "0123456789\n".repeat(2), "on node {node}");
+    }
+    let _ = bed.shell("chmod 600 d/removed; touch -d 2001-01-01 d/replaced; echo more >> d/replaced").good();
+    bed.drain();
+    assert_eq!(fs::metadata(backing.join("d/removed")).unwrap().mode() & 0o777, 0o600);
+    let shown = ["removed", "replaced", "d/removed", "d/replaced"].map(|name| there(&bed, name).unwrap_or_default());
+    assert_eq!(shown, ["", "theirs\n", "0123456789\n", "0123456789\nmore\n"]);
+    bed.job.down();
+}
+
 /// A daemon that dies while it changes a file in place has changed it itself.
 #[test]
 fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {

@@ -17,7 +17,7 @@ use super::files::Files;
 use super::local::Local;
 use super::remote::{Nodes, PATIENCE, copy};
 use super::tree::owner::Owner;
-use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_path, draft_path};
+use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_paths};
 use super::tree::tree_link::TreeLink;
 
 /// Bytes of a piece of another node's log that are handed to the kernel as they came, at least.
@@ -288,7 +288,7 @@ pub fn read_exactly(open: &File, offset: u64, into: &mut [u8]) -> Result<(), Err
 pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
     let (paths, backed) = {
         let tree = owner.tree();
-        ([backing_path(&tree, file), draft_path(&tree, file)], tree.backed(file))
+        (backing_paths(&tree, file), tree.backed(file))
     };
     // It may have got another draft since.
     let kept = owner.kept_open(file).filter(|open| backed.is_none_or(|backed| is_it(open, &backed)));
@@ -296,7 +296,7 @@ pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
         return Ok(open);
     }
     let backed = backed.ok_or(Errno::ESTALE)?;
-    for path in paths.into_iter().flatten() {
+    for path in paths {
         match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {
             Ok(open) if is_it(&open, &backed) => return Ok(Arc::new(open)),
             Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => {}

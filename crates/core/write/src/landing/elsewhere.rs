@@ -2,11 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use forebay_types::FileId;
+use forebay_types::{Backed, FileId};
 
 use super::Landing;
 
 impl Landing {
+    /// A file that is there, and has names in the tree or may get one, by what is found at another place.
+    #[must_use]
+    pub fn found_as(&self, found: &Backed) -> Option<FileId> {
+        let is_named = |file: &FileId| self.place(*file).is_some() && self.names.contains_key(file);
+        self.backed.find(found).filter(|file| is_named(file) || self.backed.names_elsewhere(*file) > 0)
+    }
+
     /// The number of names that a file has on the backing file system, and the tree does not know.
     pub fn note_names_elsewhere(&mut self, file: FileId, count: u32) {
         self.backed.set_names_elsewhere(file, count);

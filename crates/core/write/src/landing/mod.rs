@@ -63,13 +63,6 @@ impl Landing {
         self.there.insert(place.clone(), file);
     }
 
-    /// A file that is there, and has names in the tree or may get one, by what is found at another place.
-    #[must_use]
-    pub fn found_as(&self, found: &Backed) -> Option<FileId> {
-        let is_named = |file: &FileId| self.place(*file).is_some() && self.names.contains_key(file);
-        self.backed.find(found).filter(|file| is_named(file) || self.backed.names_elsewhere(*file) > 0)
-    }
-
     /// A file that was there before has this place too.
     pub fn adopt_link(&mut self, file: FileId, kind: Kind, place: &Place) {
         self.changes.give_name(file);

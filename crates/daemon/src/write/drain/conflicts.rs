@@ -74,6 +74,7 @@ impl Conflicts<'_> {
                 }
             }
             Action::Rename { from, to, is_exchange: true } => self.make_way_to_exchange(from, to),
+            Action::SetAttributes { file, place: Some(place) } => self.make_way_to_set(*file, place),
             _ => Ok(false),
         }
     }
@@ -215,6 +216,15 @@ impl Conflicts<'_> {
             Recognised::Changed if is_whole => self.fork(file, place, &base).map(|()| true),
             Recognised::Changed | Recognised::Another => self.gone(place).map(|()| true),
         }
+    }
+
+    /// A file of which others have taken one name away is found by the others.
+    fn make_way_to_set(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
+        let (has_others, ours) = {
+            let tree = self.owner.tree();
+            (tree.is_elsewhere(file, place), tree.backed(file))
+        };
+        if has_others { self.note_if_gone(place, ours) } else { Ok(false) }
     }
 
     fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {

@@ -4,20 +4,20 @@ use forebay_store::Held;
 use forebay_types::{Backed, Errno, ExtendedAttributes, FileId, ViewPath};
 use forebay_write::Tree;
 
-use super::paths::backing_path;
+use super::paths::backing_paths;
 use crate::write::local::Local;
 
 /// A file there.
 pub struct There<'a> {
     local: &'a Local,
-    path: Option<ViewPath>,
+    paths: Vec<ViewPath>,
     backed: Option<Backed>,
 }
 
 impl<'a> There<'a> {
     /// As a tree knows it.
     pub fn of(local: &'a Local, tree: &Tree, file: FileId) -> Self {
-        Self { local, path: backing_path(tree, file), backed: tree.backed(file) }
+        Self { local, paths: backing_paths(tree, file), backed: tree.backed(file) }
     }
 
     /// The value of an attribute, or the names of all with a NUL after each.
@@ -43,12 +43,15 @@ impl<'a> There<'a> {
     }
 
     fn held(&self) -> Result<Option<Held>, Errno> {
-        let Some(path) = &self.path else { return Ok(None) };
-        let held = match self.local.calls.serve(|| self.local.place.hold(path)) {
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
-            held => held,
-        }?;
-        let is_its = self.backed.is_none_or(|backed| backed.is_same_file(&held.backed()));
-        if is_its { Ok(Some(held)) } else { Err(Errno::ESTALE) }
+        for path in &self.paths {
+            match self.local.calls.serve(|| self.local.place.hold(path)) {
+                Ok(held) if self.backed.is_none_or(|backed| backed.is_same_file(&held.backed())) => {
+                    return Ok(Some(held));
+                }
+                Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if self.paths.is_empty() { Ok(None) } else { Err(Errno::ESTALE) }
     }
 }

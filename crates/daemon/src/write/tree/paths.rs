@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_store::Draft;
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath, limits};
-use forebay_wire::write::{BURST_ROOT, Piece};
+use forebay_wire::write::{BURST_ROOT, Piece, Place};
 use forebay_wire::write_message::Contents;
 use forebay_write::Tree;
 
@@ -24,9 +24,20 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
         return Some(ViewPath::root());
     }
     match tree.backing_place(file) {
-        Some(place) => backing_path(tree, place.directory)?.join_deep(tree.backing_name(place).as_bytes()).ok(),
+        Some(place) => path_at(tree, place),
         None => draft_path(tree, file),
     }
+}
+
+/// All paths of a file, the draft last. Others may have taken any of them away or replaced it.
+pub fn backing_paths(tree: &Tree, file: FileId) -> Vec<ViewPath> {
+    let root = (file == BURST_ROOT).then(ViewPath::root);
+    let named = tree.backing_places(file).filter_map(|place| path_at(tree, place));
+    root.into_iter().chain(named).chain(draft_path(tree, file)).collect()
+}
+
+fn path_at(tree: &Tree, place: &Place) -> Option<ViewPath> {
+    backing_path(tree, place.directory)?.join_deep(tree.backing_name(place).as_bytes()).ok()
 }
 
 /// Where a file's draft is that stays there until it is whole, if it has one.
