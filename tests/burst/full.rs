@@ -67,6 +67,25 @@ fn a_large_file_that_does_not_fit_leaves_the_room_to_others() {
     bed.job.down();
 }
 
+/// What is sent again and again, and never fits, does not keep `drain --wait` for ever.
+#[test]
+fn a_drain_without_a_time_ends_where_nothing_can_land() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir(&backing).unwrap();
+    mount("tmpfs", &backing, "tmpfs", MountFlags::empty(), Some(c"size=40m")).unwrap();
+    let bed = Bed::up(sandbox, 1);
+    let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=64 2>/dev/null").good();
+    let drained = bed.command(&["drain", "--wait"]);
+    assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
+    assert!(drained.text().contains("publishing /large: No space left on device"), "{}", drained.text());
+    let _ = bed.shell("rm large").good();
+    bed.drain();
+    unmount(&backing, UnmountFlags::DETACH).unwrap();
+    bed.job.down();
+}
+
 /// Ten times what the store holds is written, on the node that owns the tree and on another; then a daemon dies, which has only what
 /// is left to read.
 #[test]

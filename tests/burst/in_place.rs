@@ -124,6 +124,26 @@ fn what_others_cut_off_is_lost_and_said() {
     bed.job.down();
 }
 
+/// Both are in the way of whoever looks for a file.
+#[test]
+fn a_file_that_is_lost_and_one_that_is_aside_are_both_named() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    fs::write(bed.backing().join("cut"), "base\n").unwrap();
+    let _ = bed.shell("echo ours >> cut; echo ours > taken").good();
+    File::create(bed.backing().join("cut")).unwrap();
+    fs::write(bed.backing().join("taken"), "theirs\n").unwrap();
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    for expected in ["cut cannot land: 5 bytes were only in the file", "the job's file is at /taken.forebay-"] {
+        assert!(said.text().contains(expected), "{expected}: {}", said.text());
+    }
+    let down = bed.command(&["down"]);
+    assert_eq!(down.status.code(), Some(3));
+    let text = format!("{}{}", down.text(), down.stderr);
+    assert!(text.contains("cut cannot land") && text.contains("/taken.forebay-"), "{text}");
+}
+
 /// Times and modes of a file that others have changed stay, and so does the evidence that they have.
 #[test]
 fn attributes_of_what_others_have_changed_stay() {

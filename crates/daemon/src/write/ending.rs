@@ -8,7 +8,7 @@ use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
 
 use super::drain::drain_words;
-use super::drain::landing::Progress;
+use super::drain::progress::Progress;
 use super::parts::{NODE_PATIENCE, WriteParts};
 
 /// How long changes that are being made when the job ends may take. Together with what a kernel may take to send what it has gathered, less

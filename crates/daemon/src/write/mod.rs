@@ -57,7 +57,7 @@ mod tree;
 mod waiting_changes;
 
 pub use committed::{CommittedFile, Home};
-pub use drain::landing::Progress;
+pub use drain::progress::Progress;
 pub use ending::Left;
 pub use opening::open;
 pub use parts::WriteParts;

@@ -16,7 +16,8 @@ use super::commits::Commits;
 use super::contents::Reader;
 use super::drain::drafts::remove_unlinked;
 use super::drain::drain_words;
-use super::drain::landing::{Landings, Progress};
+use super::drain::landing::Landings;
+use super::drain::progress::Progress;
 use super::drain::sending::Meter;
 use super::files::Files;
 use super::giving_back::GivingBack;
@@ -343,7 +344,7 @@ impl WriteParts {
         let owner = self.owner();
         let lost = owner.and_then(|owner| drain_words::lost(owner, &self.dir));
         let why = drain_words::both(lost.or(progress.why), why);
-        let why = why.or_else(|| owner.and_then(|owner| drain_words::aside(owner)));
+        let why = drain_words::both(why, owner.and_then(|owner| drain_words::aside(owner)));
         Progress { why, is_final, ..progress }
     }
 

@@ -12,7 +12,7 @@ use forebay_write::{LostFile, Way, hold};
 use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
-use super::drain::landing::Progress;
+use super::drain::progress::Progress;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
 use super::tree::owner::Owner;

@@ -21,7 +21,7 @@ use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 
 use super::calls::{BackingCalls, DrainLimits};
-use super::drain::landing::Progress;
+use super::drain::progress::Progress;
 use super::parts::{Beginning, WriteParts};
 use super::peers::{Called, Calls, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};

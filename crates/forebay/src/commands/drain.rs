@@ -35,9 +35,12 @@ pub struct Progress {
     /// Nothing changes by waiting.
     #[serde(default)]
     pub is_final: bool,
-    /// Bytes that have landed since the daemon that lands them began.
+    /// Changes that have landed since the tree began.
     #[serde(default)]
-    pub sent_bytes: u64,
+    pub landed_steps: u64,
+    /// Bytes of the next one that are verified in this attempt, or were in the last one.
+    #[serde(default)]
+    pub attempt_bytes: u64,
 }
 
 /// Drains.
@@ -101,19 +104,21 @@ pub fn wait_by(
     }
 }
 
-/// Since when something has kept a drain, and how far it was then.
+/// Since when something has kept a drain, and how far it had come by then. Something that is tried again sends the same bytes again: only what
+/// goes further than anything before has moved the drain on.
 #[derive(Default)]
 struct Kept {
     since: Option<Instant>,
-    seen: Option<(u64, u64)>,
+    /// Changes that have landed, and the most bytes of the next one that were verified.
+    furthest: Option<(u64, u64)>,
 }
 
 impl Kept {
     /// Whether something has kept it for long now. A name that others have taken keeps no other.
     fn note(&mut self, progress: &Progress, now: Instant) -> bool {
-        let Progress { steps, sent_bytes, .. } = *progress;
-        let goes_on = self.seen.is_none_or(|(before, sent_before)| steps < before || sent_bytes != sent_before);
-        self.seen = Some((steps, sent_bytes));
+        let reached = Some((progress.landed_steps, progress.attempt_bytes));
+        let goes_on = reached > self.furthest;
+        self.furthest = self.furthest.max(reached);
         if progress.why.is_none() || goes_on {
             self.since = None;
         }
@@ -174,20 +179,44 @@ fn setting(directory: &JobDirectory, name: &str) -> Option<Value> {
 mod tests {
     use super::*;
 
+    fn progress(landed_steps: u64, attempt_bytes: u64, has_why: bool) -> Progress {
+        Progress { steps: 9, why: has_why.then(String::new), is_final: false, landed_steps, attempt_bytes }
+    }
+
     #[test]
     fn a_drain_is_kept_by_what_stands_still_only() {
         let (began, mut kept) = (Instant::now(), Kept::default());
-        let mut is_kept = |seconds: u64, steps: u64, sent_bytes: u64, has_why: bool| {
-            let why = has_why.then(String::new);
-            kept.note(&Progress { steps, why, is_final: false, sent_bytes }, began + Duration::from_secs(seconds))
+        let mut is_kept = |seconds: u64, landed_steps: u64, attempt_bytes: u64, has_why: bool| {
+            kept.note(&progress(landed_steps, attempt_bytes, has_why), began + Duration::from_secs(seconds))
         };
-        assert!(!is_kept(0, 9, 0, true));
-        assert!(!is_kept(40, 8, 0, true), "a step has landed");
-        assert!(!is_kept(80, 8, 4, true), "bytes have");
-        assert!(!is_kept(100, 8, 4, true));
-        assert!(!is_kept(105, 8, 4, false), "nothing keeps it");
-        assert!(!is_kept(120, 9, 4, true), "more is to land");
-        assert!(is_kept(150, 10, 4, true));
-        assert!(!is_kept(151, 10, 0, true), "another daemon lands it");
+        assert!(!is_kept(0, 4, 0, true));
+        assert!(!is_kept(40, 5, 0, true), "a step has landed");
+        assert!(!is_kept(80, 5, 4, true), "bytes have");
+        assert!(!is_kept(100, 5, 4, true));
+        assert!(!is_kept(105, 5, 4, false), "nothing keeps it");
+        assert!(!is_kept(120, 5, 4, true));
+        assert!(is_kept(150, 5, 4, true));
+        assert!(!is_kept(151, 6, 0, true), "it goes on");
+    }
+
+    /// Before, each attempt counted as progress.
+    #[test]
+    fn a_drain_is_kept_by_what_fails_again_and_again() {
+        let (began, mut kept) = (Instant::now(), Kept::default());
+        let attempts = (0..30).map(|second| (second, [10, 40, 0, 25][second as usize % 4]));
+        for (second, attempt_bytes) in attempts {
+            assert!(!kept.note(&progress(5, attempt_bytes, true), began + Duration::from_secs(second)), "{second}");
+        }
+        assert!(
+            !kept.note(&progress(5, 30, true), began + Duration::from_secs(30)),
+            "it went further a second after it began"
+        );
+        assert!(kept.note(&progress(5, 30, true), began + Duration::from_secs(31)));
+        assert!(!kept.note(&progress(5, 41, true), began + Duration::from_secs(40)), "this attempt goes further");
+        assert!(!kept.note(&progress(4, 90, true), began + Duration::from_secs(69)));
+        assert!(
+            kept.note(&progress(4, 90, true), began + Duration::from_secs(70)),
+            "an owner that has landed less does not"
+        );
     }
 }

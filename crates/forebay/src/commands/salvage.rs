@@ -57,8 +57,8 @@ fn land(
     salvage.start().context("cannot start landing")?;
     let bytes = salvage.bytes_left();
     let progress = drain::wait_by(arguments.timeout, |time| {
-        let forebay_daemon::Progress { steps, why, sent_bytes, .. } = salvage.drain(time);
-        Ok(Progress { steps: steps as u64, why, is_final: steps == 0, sent_bytes })
+        let forebay_daemon::Progress { steps, why, landed_steps, attempt_bytes, .. } = salvage.drain(time);
+        Ok(Progress { steps: steps as u64, why, is_final: steps == 0, landed_steps, attempt_bytes })
     })?;
     let (job, landing) = (salvage.job.clone(), salvage.landing.clone());
     let others = std::mem::take(&mut salvage.of_other_runs);

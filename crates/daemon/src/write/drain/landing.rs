@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Recognised, Turn};
-use serde::{Deserialize, Serialize};
 
 use super::conflicts::Conflicts;
 use super::drafts;
 use super::drain_words;
 use super::draining::Draining;
+use super::progress::Progress;
 use super::publishing::{self, Publication, Publisher};
 use super::rights;
 use super::sending::{Meter, Snapshot};
@@ -56,19 +56,6 @@ pub struct Landings {
     trouble: Mutex<Option<String>>,
 }
 
-/// How far it is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Progress {
-    /// Steps that the backing file system has not followed.
-    pub steps: usize,
-    /// What keeps the first of them, if anything.
-    pub why: Option<String>,
-    /// Whether waiting changes nothing of that.
-    pub is_final: bool,
-    /// Bytes that this daemon has landed.
-    pub sent_bytes: u64,
-}
-
 impl Landings {
     pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
         let meter = Arc::new(Meter::default());
@@ -96,8 +83,12 @@ impl Landings {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        let (steps, sent_bytes) = (self.owner.tree().steps_to_land(), self.meter.sent_bytes());
-        Progress { steps, why: self.trouble().clone(), is_final: false, sent_bytes }
+        let attempt_bytes = self.meter.attempt_bytes();
+        let (steps, landed_steps) = {
+            let tree = self.owner.tree();
+            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64)
+        };
+        Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
     }
 
     /// Somebody drains: what has happened until now is followed whatever the policy.

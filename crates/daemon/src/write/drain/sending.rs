@@ -30,6 +30,7 @@ const ZEROS_BYTES: usize = 1 << 20;
 pub struct Meter {
     under_way_bytes: AtomicU64,
     sent_bytes: AtomicU64,
+    attempt_bytes: AtomicU64,
     rate: Mutex<DrainRate>,
 }
 
@@ -42,6 +43,16 @@ impl Meter {
     /// Bytes that were sent and verified since this daemon began.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the attempt under way, or the last one, has verified of what is to be done next, with those that it has found verified.
+    pub fn attempt_bytes(&self) -> u64 {
+        self.attempt_bytes.load(Ordering::Relaxed)
+    }
+
+    /// An attempt goes on with so much that is verified.
+    pub fn goes_on_from(&self, bytes: u64) {
+        self.attempt_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// How fast it went lately, verified and durable; 0 where nothing was sent.
@@ -57,6 +68,7 @@ impl Meter {
 
     /// The bytes that `send` lands count, and the time that it takes.
     pub fn measure<T>(&self, now: impl Fn() -> Time, send: impl FnOnce() -> T) -> T {
+        self.attempt_bytes.store(0, Ordering::Relaxed);
         self.rate().begin(now());
         let sent = send();
         self.rate().end(now());
@@ -65,6 +77,7 @@ impl Meter {
 
     /// A step of the tree is done.
     pub fn step(&self) {
+        self.attempt_bytes.store(0, Ordering::Relaxed);
         self.rate().step();
     }
 
@@ -82,6 +95,7 @@ impl Meter {
     pub fn verified(&self, bytes: u64, now: Time) {
         self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.attempt_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.rate().landed(now, bytes);
     }
 

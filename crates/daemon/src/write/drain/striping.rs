@@ -118,6 +118,7 @@ impl Striping<'_> {
         left_out.iter().for_each(|node| stripes.leave_out(*node));
         let left = weights.iter().filter(|(stripe, _)| !verified.contains(stripe));
         let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
+        let all_bytes: u64 = weights.values().flat_map(|nodes| nodes.values()).sum();
         tracing::info!(%file, bytes, stripe_bytes, nodes = stripes.nodes(), verified = verified.len(), "sending a file by stripes");
         let writers = stripes.at_once().min(AT_ONCE_MAX);
         let sending = Sending {
@@ -132,6 +133,7 @@ impl Striping<'_> {
             stripes: Mutex::new(Progress { stripes, left_bytes: bytes, failed: None, late: BTreeSet::new() }),
             changed: Condvar::new(),
         };
+        self.meter.goes_on_from(all_bytes - bytes);
         self.meter.begin(bytes);
         std::thread::scope(|scope| {
             for _ in 0..writers {
