@@ -67,7 +67,7 @@ fn a_large_file_that_does_not_fit_leaves_the_room_to_others() {
     bed.job.down();
 }
 
-/// What is sent again and again, and never fits, does not keep `drain --wait` for ever.
+/// A file that is sent again and again, and never fits, does not keep `drain --wait` for ever.
 #[test]
 fn a_drain_without_a_time_ends_where_nothing_can_land() {
     require!(Fuse, Root);

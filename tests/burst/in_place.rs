@@ -255,8 +255,8 @@ fn hard_links_that_were_there_are_one_file() {
     bed.job.down();
 }
 
-/// What programs write to a name of a file before they remove or replace that name is in the file by its other names, also where the job has
-/// never looked at these.
+/// Bytes that programs write to a name of a file before they remove or replace that name are in the file by its other names, also where the
+/// job has never looked at these.
 #[test]
 fn a_hard_link_that_was_never_looked_at_shows_what_was_written_before_the_known_name_went() {
     require!(Fuse, Root);

@@ -1,4 +1,4 @@
-//! What the tree asks about files with names on the backing file system that it does not know.
+//! The tree's questions about files with names on the backing file system that it does not know.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl Landing {
         self.changes.has(file)
     }
 
-    /// Nobody reaches a file any more. Whether its node stays, for what its other names are to show.
+    /// A file has no name in the tree any more, and no program has it open. Whether its node stays, for what its other names are to show.
     pub fn keep(&mut self, file: FileId) -> bool {
         if self.changes.has(file) {
             // As in `let_go`.

@@ -483,7 +483,7 @@ impl Landing {
     fn publish(&mut self, file: FileId) {
         // Without a name nothing was published.
         let Some(places) = self.names.get(&file) else { return };
-        // What was there already has been changed there. Its draft, if any, is to be discarded.
+        // A file that was there has been changed there. Its draft, if any, is to be discarded.
         if self.place(file).is_none() {
             self.drafts.remove(&file);
         }

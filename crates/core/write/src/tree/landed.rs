@@ -84,7 +84,7 @@ impl Tree {
         self.landing.is_elsewhere(file, place)
     }
 
-    /// What is at a place there by now.
+    /// The identity of the file that is at a place there by now.
     #[must_use]
     pub fn backed_at(&self, place: &Place) -> Option<Backed> {
         self.backed(self.landing.file_at(place)?)

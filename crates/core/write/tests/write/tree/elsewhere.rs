@@ -56,7 +56,7 @@ fn rename(from: &str, to: &str) -> Operation {
     Operation::Rename { from: in_root(from), to: in_root(to), rule: RenameRule::Replace }
 }
 
-/// What is to be done next, done.
+/// Takes the next step.
 fn land(asked: &mut Asked) -> Option<Action> {
     let Turn { step, action, is_over } = asked.tree.next_landing()?;
     assert!(!is_over, "{action:?}");
