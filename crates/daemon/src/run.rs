@@ -157,9 +157,11 @@ impl BurstSession {
         let (private_mount, private) = private.unzip();
         let ended = tokio::task::spawn_blocking(move || match reason {
             ExitReason::HandOver => {
+                // Programs wait for the owner that this daemon may not be, or for that which its next one is.
+                let drain = if write.is_leaving() { Duration::ZERO } else { HAND_OVER_DRAIN };
                 let sessions = || std::iter::once(&session).chain(&private);
                 std::thread::scope(|scope| {
-                    sessions().for_each(|session| drop(scope.spawn(|| session.hand_over(HAND_OVER_DRAIN))));
+                    sessions().for_each(|session| drop(scope.spawn(|| session.hand_over(drain))));
                 });
                 drop((session, private));
                 write.end(landing, false);

@@ -17,7 +17,7 @@ use crate::bed::{Bed, Setup};
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// How long after the owner's end programs write on: longer than a takeover takes.
-const AFTER_END: Duration = Duration::from_secs(30);
+const AFTER_END: Duration = Duration::from_secs(12);
 
 /// Between two calls of a program.
 const PACE: Duration = Duration::from_millis(2);
@@ -61,15 +61,15 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         bar(&mut measurement, &format!("stat beside {changes} changes that wait for a silent node"), &stats, 250.0);
     }
     drop(job);
-    let (mut writes, mut creates) = (Samples::default(), Samples::default());
-    for run in 0..runs {
+    let (mut writes, mut waits) = (Samples::default(), Samples::default());
+    for run in 0..bed.runs(10) {
         stop::check()?;
-        let (write, create) = beside_a_takeover(&self::job(bed, &format!("waits-takeover-{run}"), 3)?)?;
+        let (write, wait) = beside_a_takeover(&self::job(bed, &format!("waits-takeover-{run}"), 3)?)?;
         writes.add(write);
-        creates.add(create);
+        waits.add(wait);
     }
     bar(&mut measurement, "write to an open file while the tree gets another owner", &writes, 250.0);
-    measurement.figure("create_while_the_tree_gets_another_owner_ms", creates);
+    bar(&mut measurement, "wait of any program while the tree gets another owner", &waits, 6000.0);
     Ok(measurement)
 }
 
@@ -240,21 +240,40 @@ fn beside_changes(job: &Bed, changes: usize, run: usize) -> anyhow::Result<f64> 
     while_silent(job, SILENT, change_all, &others)
 }
 
-/// The longest write to an open file of another node, and the longest time that a file takes to be made, while the owner's node ends.
+/// The longest write to an open file, and the longest that any program waits that makes files or looks for them, on the nodes that are left, while
+/// the daemon and the keeper of the owner's node end.
 fn beside_a_takeover(job: &Bed) -> anyhow::Result<(f64, f64)> {
-    let file = open(&job.mount(2).join("open"))?;
+    let files = [1, 2].map(|node| open(&job.mount(node).join(format!("open-{node}"))));
     let is_over = AtomicBool::new(false);
-    let names = job.mount(2);
+    // The second home has followed for as long as a node may believe what it was told.
+    std::thread::sleep(SILENCE);
     std::thread::scope(|scope| {
-        let writes = scope.spawn(|| write_on(&file, &is_over));
-        let creates = scope.spawn(|| {
-            longest(&is_over, OWNER_PACE, |count| File::create(names.join(format!("made-{count}"))).map(drop))
-        });
+        let is_over = &is_over;
+        let mut writes = vec![];
+        let mut others = vec![];
+        for (node, file) in [1, 2].into_iter().zip(files) {
+            let (file, names) = (file?, job.mount(node));
+            writes.push(scope.spawn(move || write_on(&file, is_over)));
+            let made = names.clone();
+            others.push(scope.spawn(move || {
+                longest(is_over, OWNER_PACE, |count| File::create(made.join(format!("{node}-{count}"))).map(drop))
+            }));
+            others.push(scope.spawn(move || {
+                longest(is_over, OWNER_PACE, |count| names.join(format!("absent-{count}")).try_exists().map(drop))
+            }));
+        }
         let killed = job.kill_node(0);
         std::thread::sleep(AFTER_END);
         is_over.store(true, Ordering::Relaxed);
         killed?;
-        let panicked = |_| anyhow::anyhow!("a program panicked");
-        Ok((writes.join().map_err(panicked)??, creates.join().map_err(panicked)??))
+        Ok((longest_of(writes)?, longest_of(others)?))
     })
+}
+
+type Program<'scope> = std::thread::ScopedJoinHandle<'scope, io::Result<f64>>;
+
+fn longest_of(programs: Vec<Program<'_>>) -> anyhow::Result<f64> {
+    let each =
+        programs.into_iter().map(|program| Ok(program.join().map_err(|_| anyhow::anyhow!("a program panicked"))??));
+    each.collect::<anyhow::Result<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max))
 }

@@ -8,20 +8,18 @@
 //! everything again.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use forebay_types::Time;
 use forebay_wire::write_message::Have;
 use serde::{Deserialize, Serialize};
+
+use crate::timing::SECOND_HOME_SILENT;
 
 /// Bytes of changes that are kept for a second home that is behind.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of changes that one answer has.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-
-/// A second home that has said nothing for so long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lines that are known before the newest.
 const LINES_MAX: usize = 16;
@@ -136,7 +134,7 @@ impl History {
     /// One whose follower is to come, as the owner's daemon begins: `recent` are the newest changes of those that `lineage` counts.
     #[must_use]
     pub fn new(lineage: Lineage, recent: Recent, now: Time) -> Self {
-        let awaited_until = now.after(PATIENCE);
+        let awaited_until = now.after(SECOND_HOME_SILENT);
         Self { lineage, recent, follower: None, awaited_until, is_alone: false, wanted: 0 }
     }
 
@@ -230,7 +228,7 @@ impl History {
     /// How far the follower is, if there is one that answers.
     #[must_use]
     pub fn follower(&self, now: Time) -> Option<Follower> {
-        self.follower.filter(|follower| now.since(follower.heard) < PATIENCE)
+        self.follower.filter(|follower| now.since(follower.heard) < SECOND_HOME_SILENT)
     }
 }
 

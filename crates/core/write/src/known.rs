@@ -12,8 +12,8 @@ use forebay_types::{Attributes, Errno, FileId, Kind, Map, Name, Time};
 use forebay_wire::write::{Caller, Done, FileState, Operation, Place};
 use forebay_wire::write_message::{Contents, Entries};
 
-use crate::leases::BELIEVED;
 use crate::limits::{KNOWN_MAX, LISTED_MAX, PIECES_KNOWN_MAX};
+use crate::timing::BELIEVED;
 use crate::tree::permissions::{self, EXECUTE};
 
 /// Numbers are kept by so many groups of files: a file may be taken for another of its group.

@@ -13,13 +13,7 @@ use forebay_types::{FileId, Map, NodeRank, Time};
 use forebay_wire::write::{Done, Operation};
 
 use crate::limits::LEASES_MAX;
-
-/// How long a node may believe what it was told, by its own clock. A node that is lost holds up changes of what it was told of for
-/// so long.
-pub const BELIEVED: Duration = Duration::from_secs(5);
-
-/// The same by the owner's clock, which may be faster by a tenth.
-const HELD: Duration = Duration::from_millis(5500);
+use crate::timing::BELIEVED_HELD;
 
 /// All of a tree.
 #[derive(Default)]
@@ -54,11 +48,11 @@ pub struct Told {
 }
 
 impl Leases {
-    /// Those that daemons before this one may have granted to `nodes`.
+    /// Those that daemons before this one may have granted to `nodes`, each for so long at most.
     #[must_use]
-    pub fn unknown(now: Time, nodes: impl IntoIterator<Item = NodeRank>) -> Self {
-        let of_everything = nodes.into_iter().map(|node| Lease { node, until: now.after(HELD), number: 0 }).collect();
-        Self { of_everything, ..Self::default() }
+    pub fn unknown(now: Time, nodes: impl IntoIterator<Item = (NodeRank, Duration)>) -> Self {
+        let of_everything = nodes.into_iter().map(|(node, left)| Lease { node, until: now.after(left), number: 0 });
+        Self { of_everything: of_everything.collect(), ..Self::default() }
     }
 
     /// A node is about to be told of `file`.
@@ -67,7 +61,7 @@ impl Leases {
             self.make_room(now);
         }
         self.granted += 1;
-        let lease = Lease { node, until: now.after(HELD), number: self.granted };
+        let lease = Lease { node, until: now.after(BELIEVED_HELD), number: self.granted };
         let leases = self.by_file.entry(file).or_default();
         match leases.iter_mut().find(|held| held.node == node) {
             Some(held) => *held = lease,
@@ -98,7 +92,7 @@ impl Leases {
     fn extend(&mut self, now: Time, node: NodeRank, file: FileId) {
         let held = self.by_file.get_mut(&file).and_then(|leases| leases.iter_mut().find(|held| held.node == node));
         if let Some(held) = held.filter(|held| held.until > now) {
-            held.until = now.after(HELD);
+            held.until = now.after(BELIEVED_HELD);
         }
     }
 

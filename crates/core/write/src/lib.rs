@@ -27,6 +27,7 @@ mod partners;
 mod results;
 pub mod stripes;
 mod tenure;
+pub mod timing;
 pub mod tree;
 mod unconfirmed;
 mod versioned;
@@ -38,13 +39,14 @@ pub use extents::Extents;
 pub use history::{Follower, History, Lineage, Recent, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Recognised, Step};
-pub use leases::{BELIEVED, Leases, Told};
+pub use leases::{Leases, Told};
 pub use pages::{Dropping, Pages, Shown, Telling};
 pub use partner::{Copies, Uncopied};
 pub use partners::partners;
 pub use results::Results;
 pub use stripes::{NextStripe, Stripes};
-pub use tenure::{Member, TENURE, Tenure, is_majority};
+pub use tenure::{Member, Tenure, is_majority};
+pub use timing::{BELIEVED, TENURE};
 pub use tree::permissions::check as check_access;
 pub use tree::{
     Ahead, Drain, Listed, LostFile, OwnExtended, Refusal, Released, SentStripes, Tree, Turn, Way, blocks_of, gone_from,

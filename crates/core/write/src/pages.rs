@@ -10,8 +10,8 @@
 use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
 
-use crate::leases::BELIEVED;
 use crate::limits::PAGED_MAX;
+use crate::timing::BELIEVED;
 
 /// All files of one node's kernel.
 #[derive(Default)]

@@ -16,11 +16,7 @@ use std::time::Duration;
 use forebay_types::{Map, NodeRank, Time};
 use forebay_wire::write_message::{Bid, Owns, Renewal, Verdict};
 
-/// How long a member keeps to what it has granted, by its own clock.
-pub const TENURE: Duration = Duration::from_secs(10);
-
-/// The same by the owner's clock, which may be slower by a tenth, from when it asked.
-const HELD: Duration = Duration::from_secs(9);
+use crate::timing::{TENURE, TENURE_HELD};
 
 /// Whether those of the council for which `is_in` holds are a majority.
 #[must_use]
@@ -128,7 +124,8 @@ impl Tenure {
 
     /// A member has granted what it was asked for at `asked`.
     pub fn granted(&mut self, member: NodeRank, asked: Time, is_followed: bool) {
-        let until = self.granted.get(&member).map_or(Time::default(), |grant| grant.until).max(asked.after(HELD));
+        let until =
+            self.granted.get(&member).map_or(Time::default(), |grant| grant.until).max(asked.after(TENURE_HELD));
         self.granted.insert(member, Grant { until, is_followed });
     }
 
@@ -150,6 +147,17 @@ impl Tenure {
             && is_majority(&self.council, |member| self.granted.get(&member).is_some_and(|grant| grant.until > now))
     }
 
+    /// How long the tree may still be changed, if no member grants another tenure.
+    #[must_use]
+    pub fn left(&self, now: Time) -> Duration {
+        let left = |grant: &Grant| grant.until.since(now);
+        let is_long = |least: Duration| {
+            is_majority(&self.council, |member| self.granted.get(&member).is_some_and(|grant| left(grant) >= least))
+        };
+        let lengths = self.granted.values().map(left).filter(|length| self.newer.is_none() && is_long(*length));
+        lengths.max().unwrap_or_default()
+    }
+
     /// Whether a majority knows that the second home is not waited for.
     #[must_use]
     pub fn may_go_on_alone(&self, now: Time) -> bool {
@@ -165,8 +173,9 @@ mod tests {
     const FIRST: Owns = Owns { epoch: 0, node: NodeRank(0) };
     const SECOND: Owns = Owns { epoch: 1, node: NodeRank(1) };
 
-    fn at(seconds: u64) -> Time {
-        Time(seconds * 1_000_000_000)
+    /// In tenths of a tenure.
+    fn at(tenths: u64) -> Time {
+        Time(tenths * TENURE.as_nanos() as u64 / 10)
     }
 
     fn renewal(owns: Owns) -> Renewal {
@@ -191,10 +200,10 @@ mod tests {
         let (mut member, mut tenure) = (Member::new(at(0), FIRST), Tenure::new(vec![NodeRank(0)]));
         assert_eq!(member.renew(at(5), renewal(FIRST)), Ok(()));
         tenure.granted(NodeRank(0), at(5), true);
-        for second in 0..30 {
-            let is_free = member.vote(at(second), bid(7, true)) == Verdict::Granted;
-            assert!(!(is_free && tenure.is_held(at(second))), "at {second} s");
-            assert_eq!(is_free, second >= 15);
+        for tenth in 0..30 {
+            let is_free = member.vote(at(tenth), bid(7, true)) == Verdict::Granted;
+            assert!(!(is_free && tenure.is_held(at(tenth))), "after {tenth} tenths of a tenure");
+            assert_eq!(is_free, tenth >= 15);
         }
         assert_eq!(member.vote(at(15), bid(8, false)), Verdict::Behind, "of another line");
         assert_eq!(member.vote(at(15), bid(7, false)), Verdict::Granted);
@@ -238,5 +247,20 @@ mod tests {
         tenure.granted(NodeRank(0), at(10), false);
         assert!(!tenure.is_held(at(11)) && !tenure.may_go_on_alone(at(11)));
         assert_eq!(tenure.newer(), Some(SECOND));
+    }
+
+    /// What the owner's kernel is told holds no longer than the tenure.
+    #[test]
+    fn a_tenure_lasts_as_long_as_a_majority_has_granted_it() {
+        let mut tenure = Tenure::new([0, 1, 2].map(NodeRank).to_vec());
+        assert_eq!(tenure.left(at(0)), Duration::ZERO);
+        for (member, asked) in [(0, 8), (1, 4), (2, 0)] {
+            tenure.granted(NodeRank(member), at(asked), true);
+        }
+        assert_eq!(tenure.left(at(5)), TENURE * 8 / 10, "the second of three");
+        assert!(tenure.is_held(at(12)) && !tenure.is_held(at(13)));
+        assert_eq!(tenure.left(at(13)), Duration::ZERO);
+        tenure.refused(SECOND);
+        assert_eq!(tenure.left(at(5)), Duration::ZERO);
     }
 }

@@ -18,23 +18,26 @@ pub struct Network {
     node: Arc<Node>,
     /// Who is not waited for any more.
     forsaken: watch::Sender<Option<NodeRank>>,
+    /// Whether nobody is.
+    is_ending: watch::Sender<bool>,
 }
 
 impl Network {
     pub fn new(node: &Arc<Node>) -> Self {
-        Self { node: Arc::clone(node), forsaken: watch::Sender::new(None) }
+        Self { node: Arc::clone(node), forsaken: watch::Sender::new(None), is_ending: watch::Sender::new(false) }
     }
 
     async fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, String> {
         let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
         let request = Request::from(message.clone());
-        let mut forsaken = self.forsaken.subscribe();
+        let (mut forsaken, mut is_ending) = (self.forsaken.subscribe(), self.is_ending.subscribe());
         let told = |error: CallError| chain(&error);
         let reply = tokio::select! {
             reply = endpoint.call(to, request, within) => reply.map_err(told)?,
             _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
                 return Err("it does not own the burst tree any more".to_owned());
             }
+            _ = is_ending.wait_for(|is_ending| *is_ending) => return Err("this daemon is ending".to_owned()),
         };
         let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
         body.whole_bytes().await.map_err(|errno| errno.to_string())?;
@@ -71,6 +74,10 @@ impl Calls for Network {
 
     fn forsake(&self, node: NodeRank) {
         let _ = self.forsaken.send(Some(node));
+    }
+
+    fn end(&self) {
+        self.is_ending.send_replace(true);
     }
 
     fn since_boot(&self) -> Duration {

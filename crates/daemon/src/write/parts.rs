@@ -130,10 +130,10 @@ impl WriteParts {
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
         let Beginning { drain, made_at_ms, daemon, second_home, private, .. } = beginning;
-        let OpenedStore { local, tree, history, mirror, files, unanswered, has_mirrored, .. } = opened;
+        let OpenedStore { local, tree, owner_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
-        let life = Life { is_first, history, has_second, cache: Arc::clone(&cache), budget_bytes };
+        let life = Life { is_first, owner_before, history, has_second, cache: Arc::clone(&cache), budget_bytes };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
         let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
@@ -242,6 +242,11 @@ impl WriteParts {
     /// The kernel's session serves: what the kernel has cached can be taken back.
     pub fn set_notifier(&self, notifier: Notifier) {
         self.cache.set_notifier(notifier);
+    }
+
+    /// Whether this node's part in the tree changes with its next daemon.
+    pub fn is_leaving(&self) -> bool {
+        self.council.is_leaving()
     }
 
     pub(super) fn is_first_daemon(&self) -> bool {

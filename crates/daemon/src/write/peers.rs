@@ -53,6 +53,9 @@ pub trait Calls: Send + Sync {
     /// What a node was asked and has not answered is not waited for any more.
     fn forsake(&self, _: NodeRank) {}
 
+    /// Nobody is waited for any more.
+    fn end(&self) {}
+
     /// The time since the machine was started.
     fn since_boot(&self) -> Duration {
         since_boot()

@@ -40,6 +40,8 @@ pub struct OpenedStore {
     pub owns: Owns,
     /// If its node owns it.
     pub tree: Option<Tree>,
+    /// The node that it has taken the tree over from, if it has not begun with it yet.
+    pub owner_before: Option<NodeRank>,
     /// How it came to be so.
     pub history: (Lineage, Recent),
     /// If it has its second home here.
@@ -104,10 +106,10 @@ pub fn open_store(
         found.next_serial,
     ));
     let (files, unanswered) = found.files(&local);
-    let Found { owns, tree, lineage, recent, mirror, .. } = found;
+    let Found { owns, tree, owner_before, lineage, recent, mirror, .. } = found;
     let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
     let history = (lineage, recent);
-    Ok(OpenedStore { local, owns, tree, history, mirror, has_mirrored, files, unanswered })
+    Ok(OpenedStore { local, owns, tree, owner_before, history, mirror, has_mirrored, files, unanswered })
 }
 
 /// What has been found so far.
@@ -118,6 +120,8 @@ pub struct Found {
     tree_number: Option<u64>,
     /// If it is this node's.
     tree: Option<Tree>,
+    /// The node that it was taken over from, if no daemon has begun with it since.
+    owner_before: Option<NodeRank>,
     /// How it came to be so.
     lineage: Lineage,
     /// Its newest changes.
@@ -146,6 +150,7 @@ impl Found {
             owns,
             tree_number: None,
             tree: (owns.node == rank).then_some(tree),
+            owner_before: None,
             lineage: Lineage::default(),
             recent: Recent::default(),
             mirror: None,
@@ -223,13 +228,15 @@ impl Found {
     }
 
     fn take_owns(&mut self, owns: Owns) -> anyhow::Result<()> {
-        let was_own = std::mem::replace(&mut self.owns, owns).node == self.rank;
+        let before = std::mem::replace(&mut self.owns, owns).node;
+        let was_own = before == self.rank;
         match owns.node == self.rank {
             true if was_own => {}
             true => {
                 let mirror =
                     self.mirror.take().context("the tree that this node took over is missing from its store")?;
                 self.tree = Some(mirror.tree);
+                self.owner_before = Some(before);
                 // No other node has followed what was added to it since.
                 (self.lineage, self.recent) = Default::default();
             }
@@ -240,7 +247,10 @@ impl Found {
 
     fn take_line(&mut self, line: u64) {
         match (&self.tree, &mut self.mirror) {
-            (Some(_), _) => self.lineage.begin(line),
+            (Some(_), _) => {
+                self.lineage.begin(line);
+                self.owner_before = None;
+            }
             (None, Some(mirror)) => mirror.have.line = line,
             (None, None) => {}
         }

@@ -289,6 +289,7 @@ impl Nodes {
     /// Nobody waits any more.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
+        self.calls.end();
     }
 
     /// The time of this node's leases, which goes on while the machine sleeps.

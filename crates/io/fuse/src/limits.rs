@@ -38,3 +38,6 @@ pub const WRITE_BUFFER_BYTES: usize = WRITE_BYTES_MAX as usize + 4096;
 
 /// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
 pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);
+
+/// The same where what they handle is left to the next daemon: long enough for those that handle nothing.
+pub const KERNEL_READERS_HAND_OVER: Duration = Duration::from_millis(200);

@@ -249,12 +249,14 @@ impl Session {
     }
 
     /// Takes no more requests, and waits `drain` at most until those taken are answered. What is not, and what could
-    /// only be answered by an error now, is left to the session that resumes.
+    /// only be answered by an error now, is left to the session that resumes, when this process has ended.
     pub fn hand_over(&self, drain: Duration) {
         let device = &self.shared.device;
         device.begin_to_hand_over();
-        self.stop();
         let deadline = Instant::now() + drain;
+        if !self.stop_until(deadline.max(Instant::now() + limits::KERNEL_READERS_HAND_OVER)) {
+            tracing::info!("requests that wait for something else are left to the next daemon");
+        }
         while device.in_flight.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
             thread::sleep(DRAIN_POLL);
         }
@@ -272,13 +274,20 @@ impl Session {
     /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
     /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
     pub fn stop(&self) {
+        if !self.stop_until(Instant::now() + limits::KERNEL_READERS_STOP) {
+            tracing::error!("readers are left behind in requests that they handle");
+        }
+    }
+
+    /// Whether all have ended in time.
+    fn stop_until(&self, deadline: Instant) -> bool {
         self.shared.stopping.store(true, Ordering::SeqCst);
         if let Some(kept) = &self.shared.device.kept {
             kept.end_waits();
         }
         self.shared.spares.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let deadline = Instant::now() + limits::KERNEL_READERS_STOP;
+        let mut all_end = true;
         for thread in threads {
             if thread.thread().id() == thread::current().id() {
                 continue;
@@ -287,12 +296,10 @@ impl Session {
                 // A panic would have aborted the process; joining cannot fail.
                 let _ = thread.join();
             } else {
-                tracing::error!(reader = thread.thread().name(), "a reader is left behind in a request it handles");
+                all_end = false;
             }
         }
-        if !self.shared.spares.wait(deadline) {
-            tracing::error!("spare threads are left behind in requests they handle");
-        }
+        self.shared.spares.wait(deadline) && all_end
     }
 }
 

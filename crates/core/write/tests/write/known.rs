@@ -8,6 +8,7 @@ use forebay_wire::write::{
     Source,
 };
 use forebay_wire::write_message::{Contents, Entries};
+use forebay_write::timing::BELIEVED_HELD;
 use forebay_write::{Asked, Changing, Found, Known, Leases, Refusal, Released, Told, Tree};
 use proptest::prelude::*;
 
@@ -349,7 +350,7 @@ fn tell(leases: &mut Leases, changer: u32, files: &[FileId]) -> Vec<(u32, usize)
 /// The owner's next daemon has everybody forget everything, once.
 #[test]
 fn whoever_was_told_by_a_daemon_before_is_told() {
-    let mut leases = Leases::unknown(Time::default(), [NodeRank(1), NodeRank(2)]);
+    let mut leases = Leases::unknown(Time::default(), [1, 2].map(|node| (NodeRank(node), BELIEVED_HELD)));
     assert_eq!(tell(&mut leases, 0, &[]), []);
     assert_eq!(tell(&mut leases, 1, &[BURST_ROOT]), [(2, 0)]);
     assert_eq!(tell(&mut leases, 0, &[BURST_ROOT]), [(1, 0)]);

@@ -4,24 +4,17 @@
 //! Where a node begins or ceases to own the tree, or becomes its second home, its next daemon does: it finds in the log who owns it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::{Bid, Owns, Renewal, Verdict, WriteMessage};
+use forebay_write::timing::{BELIEVED, RENEW_AGAIN_AFTER, RENEW_EVERY, RENEWED_WITHIN, VOTED_WITHIN};
 use forebay_write::{Member, Tenure, is_majority, second_home};
 
 use crate::write::local::Local;
 use crate::write::remote::{Nodes, PATIENCE};
-
-/// How often a member is asked to renew the owner's tenure.
-const RENEW_EVERY: Duration = Duration::from_secs(2);
-
-/// The same while the owner has none.
-const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(50);
-
-/// How long a member is asked.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a node is to the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +36,10 @@ pub struct Council {
     is_leaving: AtomicBool,
     /// Has the node's next daemon begin.
     begin_next: Box<dyn Fn() + Send + Sync>,
+}
+
+fn has_won(council: &[NodeRank], verdicts: &[(NodeRank, Option<Verdict>)]) -> bool {
+    is_majority(council, |member| verdicts.contains(&(member, Some(Verdict::Granted))))
 }
 
 fn role(owns: Owns, council: &[NodeRank], node: NodeRank) -> Role {
@@ -109,6 +106,11 @@ impl Council {
         verdict
     }
 
+    /// Whether the next daemon is to go on as something else.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
     /// The next daemon goes on as what the node is under this owner.
     pub fn leave(&self, owns: Owns) {
         if self.is_leaving.swap(true, Ordering::Relaxed) {
@@ -131,7 +133,7 @@ impl Council {
             self.tenure().asks(member, said.is_followed);
             let told = match member == self.local.rank {
                 true => Some(self.renew(said)),
-                false => self.nodes.ask_once(member, &WriteMessage::Renew(said), ANSWER_PATIENCE),
+                false => self.nodes.ask_once(member, &WriteMessage::Renew(said), RENEWED_WITHIN),
             };
             match told {
                 Some(Ok(())) => self.tenure().granted(member, asked, said.is_followed),
@@ -202,7 +204,7 @@ impl Council {
     }
 
     /// Asks the council whether this node may own a tree whose owner is silent, with what it has of its history. As which owner, if so.
-    pub fn stand(&self, line: u64) -> Option<Owns> {
+    pub fn stand(self: &Arc<Self>, line: u64) -> Option<Owns> {
         let known = self.member().owns();
         let owns = match known.node == self.local.rank {
             // Asked before.
@@ -211,23 +213,43 @@ impl Council {
         };
         let wins = |is_trial| {
             let bid = Bid { owns, line, is_trial };
-            let verdicts = self.ask_all(bid);
+            let verdicts = self.ask_until_won(bid);
             tracing::info!(epoch = owns.epoch, is_trial, ?verdicts, "the owner of the burst tree is silent");
-            is_majority(self.nodes.council(), |member| verdicts.contains(&(member, Some(Verdict::Granted))))
+            has_won(self.nodes.council(), &verdicts)
         };
         (wins(true) && wins(false)).then_some(owns)
     }
 
-    fn ask_all(&self, bid: Bid) -> Vec<(NodeRank, Option<Verdict>)> {
-        let ask = |member: NodeRank| match member == self.local.rank {
-            true => Some(self.vote(bid)),
-            false => self.nodes.ask_once(member, &WriteMessage::Vote(bid), ANSWER_PATIENCE),
-        };
-        std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                self.nodes.council().iter().map(|member| (*member, scope.spawn(move || ask(*member)))).collect();
-            asked.into_iter().map(|(member, asked)| (member, asked.join().ok().flatten())).collect()
-        })
+    /// Asks all members at once. A silent one is waited for only while it may decide.
+    fn ask_until_won(self: &Arc<Self>, bid: Bid) -> Vec<(NodeRank, Option<Verdict>)> {
+        let (said, verdicts) = mpsc::channel();
+        for member in self.nodes.council().to_vec() {
+            let (council, said) = (Arc::clone(self), said.clone());
+            std::thread::spawn(move || {
+                let verdict = match member == council.local.rank {
+                    true => Some(council.vote(bid)),
+                    false => council.nodes.ask_once(member, &WriteMessage::Vote(bid), VOTED_WITHIN),
+                };
+                // It may have been decided without this one.
+                let _ = said.send((member, verdict));
+            });
+        }
+        drop(said);
+        let mut all = vec![];
+        while !has_won(self.nodes.council(), &all)
+            && let Ok(verdict) = verdicts.recv()
+        {
+            all.push(verdict);
+        }
+        all
+    }
+
+    /// How long this node's kernel may believe what it is told by the owner that this node is: another one may own the tree after that.
+    pub fn believed_here(&self) -> Duration {
+        match self.nodes.council().is_empty() {
+            true => BELIEVED,
+            false => self.tenure().left(self.nodes.now()).min(BELIEVED),
+        }
     }
 
     /// The node that owned the tree, if it was another one.

@@ -13,6 +13,7 @@ use forebay_store::{Held, LandedEntry};
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
 use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
+use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
 
 use super::council::Council;
@@ -86,6 +87,8 @@ impl Applied {
 pub struct Life {
     /// Otherwise those before it may have told nodes of the tree.
     pub is_first: bool,
+    /// The node that it has taken the tree over from.
+    pub owner_before: Option<NodeRank>,
     /// How its tree came to be as it is.
     pub history: (Lineage, Recent),
     /// Whether the tree has a second home.
@@ -99,7 +102,11 @@ pub struct Life {
 impl Owner {
     /// The owner of `tree`.
     pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Self {
-        let told = nodes.others().into_iter().filter(|_| !life.is_first);
+        let left = |node| match Some(node) == life.owner_before {
+            true => BELIEVED_BY_OWNER_BEFORE,
+            false => BELIEVED_HELD,
+        };
+        let told = nodes.others().into_iter().filter(|_| !life.is_first).map(|node| (node, left(node)));
         let held = Arc::clone(council);
         local.calls.land_only_while(move || held.is_held());
         Self {

@@ -9,14 +9,12 @@ use forebay_types::{Errno, LogPosition};
 use forebay_wire::message::encode;
 use forebay_wire::write::{Change, WrittenExtent};
 use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
+use forebay_write::timing::FOLLOWED_AFTER;
 use forebay_write::{History, Lineage, Recent, Sent, Tree};
 
 use super::council::Council;
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
-
-/// How long the second home's question waits for something to happen.
-const FOLLOWER_WAIT: Duration = Duration::from_secs(1);
 
 /// How often is looked whether it still follows, or all is over.
 const FOLLOWER_LOOK: Duration = Duration::from_millis(250);
@@ -184,7 +182,7 @@ impl Safe {
         self.release_safe();
         let Some(mut history) = self.history() else { return Followed::NotNow };
         if history.sent() == Sent::Nothing {
-            history = waited(&self.happened, history, FOLLOWER_WAIT);
+            history = waited(&self.happened, history, FOLLOWED_AFTER);
         }
         if !history.is_wanted() && matches!(history.sent(), Sent::Changes { .. }) {
             history = waited(&self.wanted, history, FOLLOWER_LINGERS);

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use forebay_types::{NodeRank, OperationId};
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write::{Caller, Change, NEVER_AGAIN, Operation};
 use forebay_wire::write_message::{Followed, Handed, Have, Owns, WriteMessage};
-use forebay_write::{Released, TENURE, Tree};
+use forebay_write::timing::{BELIEVED_HELD, FOLLOW_AGAIN_AFTER, FOLLOWED_WITHIN, HANDED_WITHIN, TENURE};
+use forebay_write::{Released, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::council::Council;
@@ -20,15 +21,6 @@ use super::memory::Footprint;
 use crate::write::local::Local;
 use crate::write::notes::Note;
 use crate::write::remote::Nodes;
-
-/// How long the owner is asked before it is looked whether all is over: longer than it waits for something to happen.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Pause after something went wrong.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
-
-/// How long one of the nodes is asked for what it has changed. What it does not hand over in time it tells the new owner afterwards.
-const HANDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Nodes that are asked at the same time for what they have changed.
 const ASKED_AT_ONCE: usize = 64;
@@ -93,8 +85,8 @@ impl SecondHome {
     }
 
     /// Follows until all is over, or until this node owns the tree. `keep` makes a checkpoint.
-    pub fn follow(&self, council: &Council, keep: impl Fn() -> Result<(), String>) {
-        let (mut heard_at, mut coming) = (Instant::now(), None);
+    pub fn follow(&self, council: &Arc<Council>, keep: impl Fn() -> Result<(), String>) {
+        let (began, mut heard_at, mut coming) = (Instant::now(), Instant::now(), None);
         while !self.nodes.is_ending() {
             match self.follow_once(&mut coming, &keep) {
                 Ok(()) => {
@@ -108,9 +100,11 @@ impl SecondHome {
                     if let Some(have) = known.filter(|_| heard_at.elapsed() >= TENURE)
                         && let Some(owns) = council.stand(have.line)
                     {
+                        // The owner before may have been another's node so lately that its kernel believes what it was told then.
+                        std::thread::sleep(BELIEVED_HELD.saturating_sub(began.elapsed()));
                         return self.take_over(owns, council);
                     }
-                    std::thread::sleep(AGAIN_AFTER);
+                    std::thread::sleep(FOLLOW_AGAIN_AFTER);
                 }
             }
         }
@@ -129,7 +123,10 @@ impl SecondHome {
             tracing::warn!("another node owns the burst tree by now");
             return;
         }
-        for nodes in self.nodes.others().chunks(ASKED_AT_ONCE) {
+        let before = council.owner_before(owns);
+        // The owner before has told what it was asked for when it answered: nobody waits for it.
+        let others: Vec<NodeRank> = self.nodes.others().into_iter().filter(|node| Some(*node) != before).collect();
+        for nodes in others.chunks(ASKED_AT_ONCE) {
             std::thread::scope(|scope| {
                 let asked: Vec<_> =
                     nodes.iter().map(|node| scope.spawn(move || self.handed_by(*node, owns, have))).collect();
@@ -137,7 +134,6 @@ impl SecondHome {
             });
         }
         handed.sort_by_key(|(have, _)| *have);
-        let before = council.owner_before(owns);
         tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
         let last = handed.last().map_or(have, |(have, _)| *have);
         handed.extend(before.into_iter().flat_map(|before| self.without(before)).map(|change| (last, change)));
@@ -153,14 +149,14 @@ impl SecondHome {
     fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
         let (mut all, mut after, began) = (vec![], have, Instant::now());
         while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
-            match self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, PATIENCE) {
+            match self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, FOLLOWED_WITHIN) {
                 Some(Handed(changes)) if changes.is_empty() => break,
                 Some(Handed(changes)) => {
                     after = changes.last().map_or(after, |(last, _)| *last);
                     // Of its own, and nothing that only an owner decides on.
                     all.extend(changes.into_iter().filter(|(_, change)| change.may_come_from(node)));
                 }
-                None => std::thread::sleep(AGAIN_AFTER),
+                None => std::thread::sleep(FOLLOW_AGAIN_AFTER),
             }
         }
         all
@@ -192,7 +188,8 @@ impl SecondHome {
     fn follow_once(&self, coming: &mut Option<Coming>, keep: &impl Fn() -> Result<(), String>) -> Result<(), String> {
         let have = self.mirror().as_ref().map(|mirror| mirror.have);
         let parts = coming.as_ref().map(|coming| (coming.have, coming.next));
-        let asked = self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have, parts }, PATIENCE);
+        let asked =
+            self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have, parts }, FOLLOWED_WITHIN);
         match asked.map_err(|errno| format!("the owner does not answer: {errno}"))? {
             Followed::Changes { have, changes } => {
                 *coming = None;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Seek, Told};
-use forebay_write::BELIEVED;
 
 use super::owner::Owner;
 use super::questions::Asker;
@@ -90,7 +89,10 @@ impl TreeLink {
     /// A file as it is, and for how long: where it changes before, `PageCache::forget` is told.
     pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
         match self {
-            Self::Here(_) => Ok((self.state(file)?, BELIEVED)),
+            Self::Here(owner) => {
+                let lease = owner.council.believed_here();
+                Ok((self.state(file)?, lease))
+            }
             Self::There(remote) => remote.leased_state(file),
         }
     }
