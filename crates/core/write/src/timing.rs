@@ -48,6 +48,10 @@ pub const BELIEVED_HELD: Duration = Duration::from_millis(5500);
 /// nothing that outlasts its tenure.
 pub const BELIEVED_BY_OWNER_BEFORE: Duration = Duration::from_millis(500);
 
+/// How long a daemon that owns a tree which another node has owned changes nothing on the backing file system: calls that the owner before has
+/// begun while it had a tenure are over then, unless they hang.
+pub const LANDS_AFTER: Duration = Duration::from_secs(6);
+
 const _: () = {
     // Nobody votes while the owner may count on its tenure, also where its clock is slower by a tenth.
     assert!(TENURE_HELD.as_millis() * 10 <= TENURE.as_millis() * 9);

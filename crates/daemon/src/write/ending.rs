@@ -1,12 +1,14 @@
 //! The end of a job: nothing is changed after its last drain, and what has not landed by then is named.
 
 use std::os::unix::ffi::OsStrExt;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
 
+use super::drain::drafts::remove_unlinked;
 use super::drain::drain_words;
 use super::drain::progress::Progress;
 use super::parts::{NODE_PATIENCE, WriteParts};
@@ -51,6 +53,41 @@ struct LeftFile {
 }
 
 impl WriteParts {
+    /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
+    pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
+        // A daemon may end and its job go on.
+        let ends_with_job = is_last && self.gate.is_shut();
+        if let Some(owner) = self.owner().filter(|_| ends_with_job) {
+            remove_unlinked(owner);
+        }
+        self.nodes.end();
+        self.council.wake();
+        self.giving_back.end();
+        if let Some(copying) = &self.local.copying {
+            copying.end();
+        }
+        self.alarm.end();
+        self.local.calls.end();
+        if let Some(landings) = &self.landings {
+            landings.end();
+        }
+        if landing.join().is_err() {
+            tracing::error!("the landing thread panicked");
+        }
+        let is_needed = match self.owner() {
+            Some(owner) => {
+                let tree = owner.tree();
+                tree.is_needed() || !ends_with_job && !tree.unlinked_with_drafts().is_empty()
+            }
+            None => self.local.log.space().live_bytes > 0,
+        };
+        let has_landed =
+            is_last && self.joined.is_served() && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        if has_landed && let Err(error) = self.local.log.wipe() {
+            tracing::warn!(%error, "the store stays");
+        }
+    }
+
     /// `drain_job` for the last time: programs of no node change anything from now on (`gate`).
     ///
     /// # Errors

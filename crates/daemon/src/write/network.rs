@@ -33,11 +33,13 @@ impl Network {
         let (mut forsaken, mut is_ending) = (self.forsaken.subscribe(), self.is_ending.subscribe());
         let told = |error: CallError| chain(&error);
         let reply = tokio::select! {
+            // First: when all is over there are no timers any more.
+            biased;
+            _ = is_ending.wait_for(|is_ending| *is_ending) => return Err("this daemon is ending".to_owned()),
             reply = endpoint.call(to, request, within) => reply.map_err(told)?,
             _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
                 return Err("it does not own the burst tree any more".to_owned());
             }
-            _ = is_ending.wait_for(|is_ending| *is_ending) => return Err("this daemon is ending".to_owned()),
         };
         let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
         body.whole_bytes().await.map_err(|errno| errno.to_string())?;
@@ -65,7 +67,14 @@ impl Calls for Network {
     }
 
     fn pause(&self, time: Duration) -> Waiting<'static, ()> {
-        Box::pin(tokio::time::sleep(time))
+        let mut is_ending = self.is_ending.subscribe();
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                _ = is_ending.wait_for(|is_ending| *is_ending) => {}
+                () = tokio::time::sleep(time) => {}
+            }
+        })
     }
 
     fn wait_for(&self, waiting: Waiting<'_, ()>) {

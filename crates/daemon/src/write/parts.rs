@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 
 use super::commits::Commits;
 use super::contents::Reader;
-use super::drain::drafts::remove_unlinked;
 use super::drain::drain_words;
 use super::drain::landing::Landings;
 use super::drain::progress::Progress;
@@ -81,7 +80,7 @@ pub struct WriteParts {
     pub(super) joined: Arc<Joined>,
     drain: DrainPolicy,
     pub(super) ends_at: Option<Duration>,
-    alarm: Alarm,
+    pub(super) alarm: Alarm,
     /// How long a program may wait.
     deadline: Duration,
     /// How many there were before on this node.
@@ -90,7 +89,7 @@ pub struct WriteParts {
     /// What programs' changes go through.
     pub(super) gate: Arc<Gate>,
     /// Of the owner.
-    landings: Option<Arc<Landings>>,
+    pub(super) landings: Option<Arc<Landings>>,
     pub(super) giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
     pub(super) second: Option<Arc<SecondHome>>,
@@ -463,40 +462,5 @@ impl WriteParts {
     /// Why not.
     pub fn give_back(&self) -> Result<(), Errno> {
         self.giving_back.all()
-    }
-
-    /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
-    pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
-        // A daemon may end and its job go on.
-        let ends_with_job = is_last && self.gate.is_shut();
-        if let Some(owner) = self.owner().filter(|_| ends_with_job) {
-            remove_unlinked(owner);
-        }
-        self.nodes.end();
-        self.council.wake();
-        self.giving_back.end();
-        if let Some(copying) = &self.local.copying {
-            copying.end();
-        }
-        self.alarm.end();
-        self.local.calls.end();
-        if let Some(landings) = &self.landings {
-            landings.end();
-        }
-        if landing.join().is_err() {
-            tracing::error!("the landing thread panicked");
-        }
-        let is_needed = match self.owner() {
-            Some(owner) => {
-                let tree = owner.tree();
-                tree.is_needed() || !ends_with_job && !tree.unlinked_with_drafts().is_empty()
-            }
-            None => self.local.log.space().live_bytes > 0,
-        };
-        let has_landed =
-            is_last && self.joined.is_served() && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
-        if has_landed && let Err(error) = self.local.log.wipe() {
-            tracing::warn!(%error, "the store stays");
-        }
     }
 }

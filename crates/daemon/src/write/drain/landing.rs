@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
+use forebay_write::timing::LANDS_AFTER;
 use forebay_write::{Action, Recognised, Turn};
 
 use super::conflicts::Conflicts;
@@ -103,7 +104,8 @@ impl Landings {
 
     /// Follows until `end`. May block.
     pub fn follow(&self) {
-        let (mut looked_at, mut count) = (Instant::now(), publishing::FILES_MAX);
+        let (began, mut looked_at, mut count) = (Instant::now(), Instant::now(), publishing::FILES_MAX);
+        let lands_after = if self.owner.local.owns().epoch > 0 { LANDS_AFTER } else { Duration::ZERO };
         while !self.is_ending.load(Ordering::Relaxed) {
             if looked_at.elapsed() >= LOOK_EVERY {
                 checkpoint::write_if_due(
@@ -123,6 +125,10 @@ impl Landings {
             }
             if let Some(why) = self.owner.council.why_not() {
                 *self.trouble() = Some(why);
+                self.owner.wait_for_change(LOOK_EVERY);
+                continue;
+            }
+            if began.elapsed() < lands_after {
                 self.owner.wait_for_change(LOOK_EVERY);
                 continue;
             }

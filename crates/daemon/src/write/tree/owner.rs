@@ -107,8 +107,9 @@ impl Owner {
             false => BELIEVED_HELD,
         };
         let told = nodes.others().into_iter().filter(|_| !life.is_first).map(|node| (node, left(node)));
-        let held = Arc::clone(council);
-        local.calls.land_only_while(move || held.is_held());
+        // What the council stands on has these calls.
+        let held = Arc::downgrade(council);
+        local.calls.land_only_while(move || held.upgrade().is_some_and(|council| council.is_held()));
         Self {
             local: Arc::clone(local),
             forgetting: Forgetting::new(life.budget_bytes, tree.listed_directories()),
