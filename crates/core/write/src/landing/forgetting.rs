@@ -1,9 +1,9 @@
-//! Files that are only there, and can be forgotten.
+//! What is known of a file only by what is to follow: whether it can be forgotten, or brings anything yet.
 
 use forebay_types::FileId;
 use forebay_wire::write::Place;
 
-use super::Landing;
+use super::{Landing, Step};
 
 impl Landing {
     /// Whether a file has this place alone, by its own name, and nothing is known of it but what it was when it was adopted.
@@ -14,6 +14,11 @@ impl Landing {
             && !self.backed.is_changing(file)
             && !self.left.contains_key(&file)
             && !self.drafts.contains_key(&file)
+    }
+
+    /// Whether newer contents of a file are to follow.
+    pub fn brings(&self, file: FileId) -> bool {
+        self.steps.iter().any(|(_, step)| matches!(step, Step::Publish { file: brought, .. } if *brought == file))
     }
 
     /// A file that has this place alone is not known any more.

@@ -6,7 +6,7 @@ use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 use super::nodes::{Contents, Node};
 use super::state::{Released, Tree};
 use crate::extents::Extents;
-use crate::landing::{Action, Recognised};
+use crate::landing::{Action, Recognised, Step};
 
 /// What is to be done next on the backing file system. When it is, `Operation::Landed` says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -267,8 +267,7 @@ impl Tree {
             StepOutcome::Done => {
                 self.landing.finish(step);
                 match action {
-                    // It appeared before it was known, and with what it had then.
-                    Action::Publish { file, .. } => self.hold_back(*file),
+                    Action::Publish { file, .. } => self.has_appeared(*file),
                     Action::SetAttributes { file, .. } => self.attributes_landed(*file, step),
                     _ => {}
                 }
@@ -287,6 +286,16 @@ impl Tree {
                     self.contents_landed(file, contents, released);
                 }
             }
+        }
+    }
+
+    /// A file appeared before that was known, and with what it had then: what it has now follows.
+    fn has_appeared(&mut self, file: FileId) {
+        self.hold_back(file);
+        let is_due = self.is_settled(file) && !self.landing.brings(file);
+        let version = self.nodes.get(&file).map(|node| node.version).filter(|_| is_due);
+        if let Some(version) = version {
+            self.landing.push(Step::Publish { file, version });
         }
     }
 

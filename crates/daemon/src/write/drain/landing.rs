@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::timing::LANDS_AFTER;
 use forebay_write::{Action, Recognised, Turn};
@@ -17,6 +17,7 @@ use super::conflicts::Conflicts;
 use super::drafts;
 use super::drain_words;
 use super::draining::Draining;
+use super::making::Maker;
 use super::progress::Progress;
 use super::publishing::{self, Publication, Publisher};
 use super::rights;
@@ -49,10 +50,7 @@ pub struct Landings {
     policy: DrainPolicy,
     /// Steps below it may be followed.
     allowed: AtomicU64,
-    /// Whether a step was taken: before the first, the daemon before this one may have taken that and not said so.
-    has_taken: AtomicBool,
-    /// What is made and not said so yet: something failed after that.
-    made: Mutex<Option<FileId>>,
+    maker: Maker,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
@@ -62,8 +60,7 @@ impl Landings {
         let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         let draining = Draining::new(owner, reader, commits, &meter);
-        // There was none before the first of a tree that has just begun.
-        let has_taken = AtomicBool::new(owner.tree().steps_end() == 0);
+        let maker = Maker::new(owner);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
         let publisher = Publisher { owner: Arc::clone(&owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
         Arc::new(Self {
@@ -75,8 +72,7 @@ impl Landings {
             meter,
             policy,
             allowed,
-            has_taken,
-            made: Mutex::default(),
+            maker,
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -105,7 +101,8 @@ impl Landings {
     /// Follows until `end`. May block.
     pub fn follow(&self) {
         let (began, mut looked_at, mut count) = (Instant::now(), Instant::now(), publishing::FILES_MAX);
-        let lands_after = if self.owner.local.owns().epoch > 0 { LANDS_AFTER } else { Duration::ZERO };
+        let may_have_another = self.owner.local.owns().epoch > 0 && !self.owner.nodes.council().is_empty();
+        let lands_after = if may_have_another { LANDS_AFTER } else { Duration::ZERO };
         while !self.is_ending.load(Ordering::Relaxed) {
             if looked_at.elapsed() >= LOOK_EVERY {
                 checkpoint::write_if_due(
@@ -200,8 +197,8 @@ impl Landings {
             // together with others.
             let may_be_done = match action {
                 Action::Publish { .. } => true,
-                Action::Make { file, .. } => self.may_be_made(*file),
-                _ => !self.has_taken.load(Ordering::Relaxed),
+                Action::Make { file, .. } => self.maker.may_be_made(*file),
+                _ => !self.maker.has_taken_any(),
             };
             let is_done = may_be_done && conflicts.is_there(action).map_err(told)?;
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
@@ -245,6 +242,14 @@ impl Landings {
             if conflicts.make_way(&turn.action).map_err(told)? {
                 break;
             }
+            // By the daemon before, which has not said so. After another draft it would be a stranger's.
+            if conflicts.is_there(&turn.action).map_err(told)? {
+                if count == 0 {
+                    self.publisher.complete(&turn.action).map_err(told)?;
+                    return self.landed(turn.step, StepOutcome::Done);
+                }
+                break;
+            }
             if let Action::Publish { file, places, .. } = &turn.action {
                 let directory = places.first().map(|place| place.directory);
                 let directory = directory.filter(|directory| self.owner.tree().backing_place(*directory).is_some());
@@ -278,7 +283,7 @@ impl Landings {
     fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = Operation::Landed { step, outcome };
         self.owner.carry_out_own(landed).map_err(|errno| format!("recording what has landed: {errno}"))?;
-        self.has_taken.store(true, Ordering::Relaxed);
+        self.maker.note_step();
         self.meter.step();
         Ok(())
     }
@@ -287,7 +292,7 @@ impl Landings {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         drafts::save_drafts(&self.owner, action)?;
         match action {
-            Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
+            Action::Make { file, kind, place } => return self.maker.make(*file, *kind, &self.path(place)?),
             Action::Publish { file, places, .. } => {
                 return self.publish_sent(action, *file, places).map(StepOutcome::Contents);
             }
@@ -335,50 +340,6 @@ impl Landings {
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
         self.owner.path_of(place)
-    }
-
-    fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let attributes = landed_attributes(&self.owner.tree(), file);
-        let is_symlink = kind == Kind::Symlink;
-        let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
-        let made = match (kind, &attributes) {
-            (Kind::Directory, _) => calls.land(|| place.make_directory(path)),
-            (Kind::Symlink, _) => calls.land(|| place.make_symlink(path, &target)),
-            (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
-            (_, None) => return Ok(StepOutcome::Done),
-        };
-        let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
-        // What else is there is somebody else's.
-        match (made, &attributes) {
-            (Err(Errno::EEXIST), Some(attributes))
-                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
-            // It has gone from the tree since. An empty directory of this user is the one that the daemon before this one made.
-            (Err(Errno::EEXIST), None)
-                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, &of_nobody, &target))? => {}
-            (Err(Errno::EEXIST), _) => return Err(Errno::EEXIST),
-            (made, _) => {
-                // It may be there even if the call failed.
-                *self.made() = Some(file);
-                made?;
-            }
-        }
-        let held = calls.land(|| place.hold(path))?;
-        if let Some(attributes) = attributes {
-            rights::give_all(&self.owner, &held, &attributes, path)?;
-        }
-        let backed = calls.land(|| place.backed(path))?;
-        *self.made() = None;
-        Ok(StepOutcome::Made(backed))
-    }
-
-    /// Whether this file may be there already, by the daemon before this one or by an attempt that failed after that.
-    fn may_be_made(&self, file: FileId) -> bool {
-        !self.has_taken.load(Ordering::Relaxed) || *self.made() == Some(file)
-    }
-
-    fn made(&self) -> std::sync::MutexGuard<'_, Option<FileId>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {

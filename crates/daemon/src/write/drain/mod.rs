@@ -5,6 +5,7 @@ pub mod drafts;
 pub mod drain_words;
 pub mod draining;
 pub mod landing;
+mod making;
 pub mod progress;
 pub mod publishing;
 pub mod rights;

@@ -105,6 +105,26 @@ impl Publisher {
         Ok(Publication { landed, failed })
     }
 
+    /// Gives a file that has appeared at one of its places the others, too.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub fn complete(&self, action: &Action) -> Result<(), Errno> {
+        let Action::Publish { file, places, .. } = action else { return Ok(()) };
+        let (backed, number) = {
+            let tree = self.owner.tree();
+            (tree.backed(*file), tree.draft_number(*file))
+        };
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
+        let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
+        let is_at = |path: &ViewPath| {
+            calls.land(|| place.backed(path)).is_ok_and(|found| backed.is_some_and(|own| own.is_same_file(&found)))
+        };
+        let (there, missing): (Vec<_>, Vec<_>) = paths.iter().partition(|path| is_at(path));
+        let Some(from) = there.first() else { return Err(Errno::ESTALE) };
+        missing.into_iter().try_for_each(|to| calls.land(|| place.link(from, to, number)))
+    }
+
     /// The draft of a file; `None` where it has changed or gone meanwhile, or somebody else has come: the next look sees that.
     fn draft(&self, file: FileId, places: &[Place]) -> Result<Option<WholeDraft>, Errno> {
         let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;

@@ -143,6 +143,33 @@ fn what_others_have_changed_is_left_to_them_and_appears_anew() {
     assert_eq!(asked.tree.bytes_of_others(id(1)), 0);
 }
 
+/// A daemon that died after a file had appeared has not said so: what the file has by now follows, to that file.
+#[test]
+fn contents_follow_a_file_that_has_appeared_without_being_known() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
+    write(&mut asked, id(1), 0, 5);
+    asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
+    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: backed(9) }).unwrap();
+    let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
+    assert!(matches!(action, Action::Publish { .. }), "{action:?}");
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    let action = asked.tree.next_landing().unwrap().action;
+    assert!(matches!(&action, Action::Update { place, .. } if *place == in_root("a")), "{action:?}");
+    landed(&mut asked, backed(9));
+    assert_eq!(asked.tree.next_landing(), None);
+    // One that a program has open is not held to be whole.
+    asked.make(&ROOT, in_root("b"), 2, FILE).unwrap();
+    write(&mut asked, id(2), 0, 5);
+    asked.ask(&ROOT, Operation::Close { file: id(2), handle: 0 }).unwrap();
+    asked.ask(&ROOT, Operation::Open { file: id(2) }).unwrap();
+    write(&mut asked, id(2), 0, 6);
+    let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
+    assert!(is_over);
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    assert!(asked.tree.next_landing().is_none_or(|turn| turn.is_over));
+}
+
 /// Others may give a file another mode where it lies: that of the tree lands only after programs have set it, once.
 #[test]
 fn rights_land_when_programs_have_set_them() {
