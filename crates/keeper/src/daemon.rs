@@ -163,6 +163,21 @@ impl Daemon {
         None
     }
 
+    /// Why it has ended, in its own words: also those that it said last.
+    pub fn take_failure(&mut self) -> Option<String> {
+        while self.has_said_more() {
+            if let Some(ToKeeper::Failed { message }) = self.hear() {
+                self.failure = Some(message);
+            }
+        }
+        self.failure.take()
+    }
+
+    fn has_said_more(&self) -> bool {
+        let mut polled = [PollFd::new(&self.link, PollFlags::IN)];
+        !self.is_silent && matches!(retry_on_intr(|| poll(&mut polled, Some(&Timespec::default()))), Ok(1))
+    }
+
     /// Tells it something. One that cannot be told has died, which shows otherwise.
     pub fn tell(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) {
         if let Err(error) = packets::send(self.link.as_fd(), message, descriptors) {

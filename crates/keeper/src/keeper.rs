@@ -373,7 +373,7 @@ impl Keeper {
     fn on_next_end(&mut self) {
         let Some(mut next) = self.next.take() else { return };
         let how = next.reap().map_or_else(|error| error.to_string(), |status| status.to_string());
-        let why = next.failure.take().unwrap_or_else(|| format!("the new daemon ended ({how})"));
+        let why = next.take_failure().unwrap_or_else(|| format!("the new daemon ended ({how})"));
         tracing::error!(why, "the daemon is not replaced");
         self.asking.answer(&json!({"error": why}));
     }
@@ -397,7 +397,7 @@ impl Keeper {
             self.paused_since.get_or_insert_with(Instant::now);
             return None;
         }
-        let how = daemon.failure.take().unwrap_or_else(|| format!("the daemon ended by {status}; see its log"));
+        let how = daemon.take_failure().unwrap_or_else(|| format!("the daemon ended by {status}; see its log"));
         if !self.has_served {
             return Some(Err(anyhow!(how)));
         }
