@@ -163,6 +163,8 @@ impl BurstSession {
                 std::thread::scope(|scope| {
                     sessions().for_each(|session| drop(scope.spawn(|| session.hand_over(drain))));
                 });
+                // Threads that are left wait for what this daemon is not to wait for any more.
+                write.end_waits();
                 drop((session, private));
                 write.end(landing, false);
             }

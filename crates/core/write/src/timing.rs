@@ -34,9 +34,9 @@ pub const FOLLOW_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// A second home that has said nothing for so long is not waited for.
 pub const SECOND_HOME_SILENT: Duration = Duration::from_secs(5);
 
-/// How long a new owner asks each node for changes that the owner before has carried out. What a node does not hand over in time it tells
-/// the new owner afterwards.
-pub const HANDED_WITHIN: Duration = Duration::from_secs(1);
+/// How long a new owner asks each node for changes that the owner before has carried out: others may act against those that it does not
+/// know. The owner before is not asked, so that this is waited for only where another node is silent, too.
+pub const HANDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a node may believe what the owner has told it. A node that is lost holds up changes of what it was told of for so long.
 pub const BELIEVED: Duration = Duration::from_secs(5);
@@ -59,6 +59,8 @@ const _: () = {
     assert!(RENEW_EVERY.as_millis() + RENEWED_WITHIN.as_millis() < TENURE_HELD.as_millis());
     // The owner answers before the second home stops waiting.
     assert!(FOLLOWED_AFTER.as_millis() * 2 < FOLLOWED_WITHIN.as_millis());
+    // A node whose daemon starts again is asked more than once.
+    assert!(FOLLOWED_WITHIN.as_millis() * 3 < HANDED_WITHIN.as_millis());
     // A second home is not given up while it would rather take the tree over.
     assert!(TENURE.as_millis() + FOLLOWED_WITHIN.as_millis() < SECOND_HOME_SILENT.as_millis());
     // A node forgets before the owner goes on without telling it, also where the owner's clock is faster by a tenth.

@@ -131,7 +131,8 @@ impl WriteParts {
             Ok(applied) if !applied.is_for_all(owner.local.rank) => Ok(Box::pin(async move {
                 let told_of = owner.tell_of(&applied).await;
                 drop(admitted);
-                answer(&owner, told_of.map(|()| applied.outcome()))
+                // Where this daemon ends, it is asked again, and knows what it has carried out.
+                if told_of.is_ok() { answer(&owner, Ok(applied.outcome())) } else { NOT_THE_OWNER }
             })),
             applied => Err(answer(&owner, applied.map(|applied| applied.outcome()))),
         }

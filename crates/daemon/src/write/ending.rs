@@ -53,6 +53,12 @@ struct LeftFile {
 }
 
 impl WriteParts {
+    /// Nobody waits for another node any more.
+    pub fn end_waits(&self) {
+        self.nodes.end();
+        self.council.wake();
+    }
+
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         // A daemon may end and its job go on.
@@ -60,8 +66,7 @@ impl WriteParts {
         if let Some(owner) = self.owner().filter(|_| ends_with_job) {
             remove_unlinked(owner);
         }
-        self.nodes.end();
-        self.council.wake();
+        self.end_waits();
         self.giving_back.end();
         if let Some(copying) = &self.local.copying {
             copying.end();

@@ -37,6 +37,17 @@ impl Held {
         Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
     }
 
+    /// The file, for reading.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; ESTALE for what is no file.
+    pub fn open_to_read(&self) -> Result<File, Errno> {
+        if self.attributes.kind() != Kind::File {
+            return Err(Errno::ESTALE);
+        }
+        fs::open(self.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(File::from).map_err(errno)
+    }
+
     /// The file, for reading and writing: also where this user owns it and has made it read-only.
     ///
     /// # Errors

@@ -19,7 +19,9 @@ impl Tree {
             Operation::SetAttributes { file, .. }
             | Operation::Commit { file, .. }
             | Operation::Allocate { file, .. }
-            | Operation::SetExtended { file, .. } => vec![*file],
+            | Operation::SetExtended { file, .. }
+            // It gets other rights.
+            | Operation::Forked { file, .. } => vec![*file],
             Operation::Adopt { directory, entries, .. } => {
                 let linked = entries.iter().filter_map(|entry| self.linked_by(entry));
                 std::iter::once(*directory).chain(linked).collect()
@@ -37,7 +39,6 @@ impl Tree {
             | Operation::Drafting { .. }
             | Operation::Publishing { .. }
             | Operation::Changing { .. }
-            | Operation::Forked { .. }
             | Operation::Verified { .. }
             | Operation::SetAside { .. }
             | Operation::Gone { .. }

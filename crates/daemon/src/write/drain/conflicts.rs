@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use forebay_store::Draft;
+use forebay_store::{Draft, Held};
 use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
@@ -172,7 +172,8 @@ impl Conflicts<'_> {
 
     /// What is at a place, if anything.
     fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
-        let path = self.owner.path_of(place)?;
+        // Nothing is where no directory is.
+        let Some(path) = found(self.owner.path_of(place))? else { return Ok(None) };
         found(self.owner.local.calls.land(|| self.owner.local.place.backed(&path)))
     }
 
@@ -246,7 +247,7 @@ impl Conflicts<'_> {
         self.keep_extended(file);
         let theirs = self.owner.hold(file, &path)?;
         let rights = rights::of_copy(self.owner, file, theirs.attributes());
-        let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &path, base)?) };
+        let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &theirs, base)?) };
         self.owner.carry_out_own(Operation::Forked { file, draft, bytes, rights }).map(drop)
     }
 
@@ -268,17 +269,11 @@ impl Conflicts<'_> {
         }
     }
 
-    fn copy_base(
-        &self,
-        file: FileId,
-        directory: FileId,
-        path: &ViewPath,
-        base: &[(u64, u64)],
-    ) -> Result<Backed, Errno> {
+    fn copy_base(&self, file: FileId, directory: FileId, theirs: &Held, base: &[(u64, u64)]) -> Result<Backed, Errno> {
         note_draft(self.owner, file, directory)?;
         self.owner.make_durable()?;
         let (at, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let from = calls.land(|| at.open_to_read(path))?;
+        let from = calls.land(|| theirs.open_to_read())?;
         let (to, number) = {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
@@ -306,8 +301,12 @@ impl Conflicts<'_> {
     /// # Errors
     /// What keeps it from being written down.
     pub fn gone(&self, place: &Place) -> Result<(), Errno> {
-        tracing::warn!(path = %self.owner.path_of(place)?, "others have changed or removed what had landed here; it \
-                                                            is left as it is");
+        let path = self.owner.path_of(place).map_or_else(|_| format!("{:?}", place.name), |path| path.to_string());
+        tracing::warn!(
+            path,
+            "others have changed or removed what had landed here; it \
+                                                            is left as it is"
+        );
         self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
     }
 

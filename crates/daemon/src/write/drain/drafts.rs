@@ -1,7 +1,7 @@
 //! What is written down of drafts, and of files that are changed where they are, so that the next daemon knows them.
 
 use forebay_store::Draft;
-use forebay_types::{Errno, FileId, ViewPath};
+use forebay_types::{Backed, Errno, FileId, ViewPath};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
@@ -66,7 +66,14 @@ fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
         owner.make_durable()?;
     }
     let Some(draft) = draft_path(&owner.tree(), file) else { return Ok(()) };
-    if let Err(errno) = owner.local.calls.land(|| owner.local.place.link_beside(&path, &draft)) {
+    let linked = owner.local.calls.land(|| owner.local.place.link_beside(&path, &draft));
+    if let Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EIO)) = linked
+        && owner.tree().has_names_elsewhere(file)
+    {
+        // What its other names are to show would be lost.
+        return Err(errno);
+    }
+    if let Err(errno) = linked {
         tracing::warn!(%path, %errno, "this file, which programs have open without a name, is lost if this daemon dies");
     }
     Ok(())
@@ -116,9 +123,21 @@ pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno
     owner.local.calls.land(|| owner.local.place.remove(path, false))
 }
 
+/// What is found is the file that the tree knows.
+///
+/// # Errors
+/// ESTALE where it is another one.
+pub fn check_same(owner: &Owner, file: FileId, found: &Backed) -> Result<(), Errno> {
+    let is_it = owner.tree().backed(file).is_none_or(|known| known.is_same_file(found));
+    if is_it { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
 /// A file that was being changed where it is could not be changed whole, and is as it is now.
 pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
-    let is_there = owner.tree().backing_place(file).is_some();
+    let is_there = {
+        let tree = owner.tree();
+        tree.backing_place(file).is_some() || tree.has_names_elsewhere(file)
+    };
     if is_there
         && let Ok(held) = owner.hold(file, path)
         && let Err(errno) = owner.carry_out_own(Operation::Publishing { file, backed: held.backed() })

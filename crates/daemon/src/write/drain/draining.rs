@@ -8,7 +8,7 @@ use forebay_wire::write::{Drained, Operation, Source};
 use forebay_write::{Ages, Ahead, Drain};
 
 use super::conflicts::Conflicts;
-use super::drafts::{begin_anew, note_as_left, note_draft};
+use super::drafts::{begin_anew, check_same, note_as_left, note_draft};
 use super::rights;
 use super::sending::{Meter, Snapshot};
 use crate::write::commits::Commits;
@@ -119,7 +119,9 @@ impl Draining {
         }
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
-        if *is_there {
+        // A draft may be a name of a file of others, too.
+        let may_be_changed = *is_there || self.owner.tree().has_names_elsewhere(*file);
+        if may_be_changed {
             self.owner.carry_out_own(Operation::Changing { file: *file })?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
@@ -148,7 +150,9 @@ impl Draining {
                 calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
             });
             written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-            calls.land(|| place.backed(&path))?
+            let backed = calls.land(|| place.backed(&path))?;
+            check_same(&self.owner, *file, &backed)?;
+            backed
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };

@@ -174,11 +174,9 @@ impl Landings {
 
     /// Files whose last steps had nothing to do are released.
     fn let_go(&self) -> Result<(), String> {
-        let step = {
-            let tree = self.owner.tree();
-            tree.has_files_to_let_go().then(|| tree.steps_end())
-        };
-        step.map_or(Ok(()), |step| self.landed(step, StepOutcome::LeftOut))
+        let has_any = self.owner.tree().has_files_to_let_go();
+        // No step has this number: one that a program adds meanwhile stays.
+        if has_any { self.landed(u64::MAX, StepOutcome::LeftOut) } else { Ok(()) }
     }
 
     /// Whether something else is to be done next by now than what has failed.
@@ -343,9 +341,9 @@ impl Landings {
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let (attributes, extended) = {
+        let (attributes, is_own, extended) = {
             let tree = self.owner.tree();
-            (landed_attributes(&tree, file), tree.extended_to_land(file).cloned())
+            (landed_attributes(&tree, file), tree.has_own_rights(file), tree.extended_to_land(file).cloned())
         };
         let Some(attributes) = attributes else { return Ok(StepOutcome::Done) };
         let calls = &self.owner.local.calls;
@@ -360,15 +358,17 @@ impl Landings {
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
-            rights::give(&self.owner, file, &held, &attributes, path)?;
+            rights::give(&self.owner, &held, (&attributes, is_own), path)?;
             // The tree keeps them no longer.
             return extended.map_or(Ok(()), |_| calls.land(|| held.sync())).map(|()| StepOutcome::Done);
         }
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        rights::give(&self.owner, file, &held, &attributes, path)?;
+        rights::give(&self.owner, &held, (&attributes, is_own), path)?;
         calls.land(|| held.sync())?;
-        Ok(StepOutcome::Made(calls.land(|| self.owner.local.place.backed(path))?))
+        let backed = calls.land(|| self.owner.local.place.backed(path))?;
+        drafts::check_same(&self.owner, file, &backed)?;
+        Ok(StepOutcome::Made(backed))
     }
 
     /// Publishes a file of which a part was sent ahead.
@@ -393,7 +393,7 @@ impl Landings {
         written.or_else(|errno| drafts::begin_anew(&self.owner, file, errno))?;
         let number = self.owner.tree().draft_number(file);
         others.iter().try_for_each(|other| calls.land(|| place.link(first, other, number)))?;
-        self.contents(first, &snapshot)
+        self.contents(file, first, &snapshot)
     }
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
@@ -402,7 +402,7 @@ impl Landings {
         self.owner.make_durable()?;
         let written = self.write_at(file, &snapshot, path, false);
         written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;
-        self.contents(path, &snapshot)
+        self.contents(file, path, &snapshot)
     }
 
     /// Changes a file that only others have names of. Its draft is one, too.
@@ -444,14 +444,16 @@ impl Landings {
         }
         match is_draft {
             true => rights::give_all(&self.owner, &held, &snapshot.attributes, path)?,
-            false => rights::give(&self.owner, file, &held, &snapshot.attributes, path)?,
+            false => rights::give(&self.owner, &held, (&snapshot.attributes, snapshot.has_own_rights), path)?,
         }
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
         Ok(())
     }
 
-    fn contents(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
+    /// What has landed at a path. Who may change its directory can have put another file there meanwhile.
+    fn contents(&self, file: FileId, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
         let (backed, blocks) = self.owner.local.calls.land(|| self.owner.local.place.landed(path))?;
+        drafts::check_same(&self.owner, file, &backed)?;
         Ok(LandedContents { version: snapshot.version, backed, blocks })
     }
 }

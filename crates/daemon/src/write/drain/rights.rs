@@ -3,6 +3,7 @@
 
 use forebay_store::Held;
 use forebay_types::{Attributes, Errno, FileId, Rights, ViewPath};
+use rustix::process::{getegid, geteuid};
 
 use crate::write::tree::owner::Owner;
 
@@ -18,11 +19,12 @@ pub fn write_to<T>(
 ) -> Result<T, Errno> {
     let calls = &owner.local.calls;
     let lent = calls.land(|| held.end_lent_rights())?;
-    let written = write()?;
+    let written = write();
     // The tree has taken them away when others wrote.
     let known = owner.tree().state(file).map_or(0, |state| state.attributes.mode);
-    calls.land(|| held.lend_again(lent & known))?;
-    Ok(written)
+    let lent_again = calls.land(|| held.lend_again(lent & known));
+    let written = written?;
+    lent_again.map(|()| written)
 }
 
 /// Gives what the tree has made, at `path`, all that it has in the tree.
@@ -35,12 +37,16 @@ pub fn give_all(owner: &Owner, held: &Held, attributes: &Attributes, path: &View
     Ok(())
 }
 
-/// Gives a file that is there the times that it has in the tree; mode and owner where programs have set them.
+/// Gives a file that is there the times that it has in the tree, and mode and owner where programs have set them (`is_own`).
 ///
 /// # Errors
 /// What the backing file system says.
-pub fn give(owner: &Owner, file: FileId, held: &Held, attributes: &Attributes, path: &ViewPath) -> Result<(), Errno> {
-    let is_own = owner.tree().has_own_rights(file);
+pub fn give(
+    owner: &Owner,
+    held: &Held,
+    (attributes, is_own): (&Attributes, bool),
+    path: &ViewPath,
+) -> Result<(), Errno> {
     if is_own {
         return give_all(owner, held, attributes, path);
     }
@@ -63,7 +69,9 @@ pub fn of_copy(owner: &Owner, file: FileId, theirs: &Attributes) -> Rights {
         tree.state(file).ok().filter(|_| tree.has_own_rights(file)).map(|state| Rights::of(&state.attributes))
     };
     let copy = own.unwrap_or(theirs);
-    // Without root it belongs to this user and, perhaps, a group of this one's.
-    let is_their_group = rustix::process::geteuid().is_root() && copy.gid == theirs.gid;
-    copy.beside(theirs, is_their_group)
+    if geteuid().is_root() {
+        return copy.beside(theirs, copy.gid == theirs.gid);
+    }
+    // It belongs to this user and, perhaps, a group of this one's.
+    Rights { uid: geteuid().as_raw(), gid: getegid().as_raw(), ..copy }.beside(theirs, false)
 }

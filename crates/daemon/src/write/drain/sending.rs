@@ -108,6 +108,8 @@ impl Meter {
 pub struct Snapshot {
     pub version: u64,
     pub attributes: Attributes,
+    /// Whether programs have set its mode or owner, which are to land.
+    pub has_own_rights: bool,
     /// Its extended attributes, where programs have changed any.
     pub extended: Option<OwnExtended>,
     /// What of it is to be sent, and its holes.
@@ -126,6 +128,7 @@ impl Snapshot {
         Ok(Self {
             version: state.version,
             attributes: state.attributes,
+            has_own_rights: tree.has_own_rights(file),
             extended: tree.extended_to_land(file).cloned(),
             pieces,
         })
@@ -139,6 +142,7 @@ impl Snapshot {
         Some(Self {
             version: state.version,
             attributes: state.attributes,
+            has_own_rights: tree.has_own_rights(file),
             extended: tree.extended_to_land(file).cloned(),
             pieces,
         })

@@ -278,6 +278,9 @@ impl Owner {
         }
         if !to_tell.is_empty() {
             self.nodes.have_forget(to_tell, &|told| self.leases().ends(told)).await;
+            if self.nodes.is_ending() {
+                return Err(Errno::EIO);
+            }
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }

@@ -101,7 +101,9 @@ impl SecondHome {
                         && let Some(owns) = council.stand(have.line)
                     {
                         // The owner before may have been another's node so lately that its kernel believes what it was told then.
-                        std::thread::sleep(BELIEVED_HELD.saturating_sub(began.elapsed()));
+                        while began.elapsed() < BELIEVED_HELD && !self.nodes.is_ending() {
+                            std::thread::sleep(FOLLOW_AGAIN_AFTER);
+                        }
                         return self.take_over(owns, council);
                     }
                     std::thread::sleep(FOLLOW_AGAIN_AFTER);

@@ -81,7 +81,8 @@ impl TreeLink {
     /// Whether `state` is answered without another node.
     pub fn knows(&self, file: FileId) -> bool {
         match self {
-            Self::Here(_) => true,
+            // Without a tenure it waits for one.
+            Self::Here(owner) => owner.council.is_held(),
             Self::There(remote) => remote.knows(file),
         }
     }
