@@ -118,7 +118,7 @@ fn while_silent(
     std::thread::scope(|scope| {
         let (is_over, is_waiting, waits) = (&is_over, &is_waiting, &waits);
         let mut both = None;
-        job.while_it_stands_still(node, || {
+        let stood_still = job.while_it_stands_still(node, || {
             let waiting = scope.spawn(move || {
                 let ended = waits();
                 is_waiting.store(false, Ordering::Relaxed);
@@ -130,8 +130,10 @@ fn while_silent(
             is_over.store(true, Ordering::Relaxed);
             both = Some((waiting, other));
             Ok(())
-        })?;
+        });
+        // Also where that failed: nothing goes on for ever.
         is_over.store(true, Ordering::Relaxed);
+        stood_still?;
         if let Some((waiting, other)) = both {
             let panicked = |_| anyhow::anyhow!("a program panicked");
             waiting.join().map_err(panicked)??;
