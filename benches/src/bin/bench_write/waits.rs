@@ -16,6 +16,9 @@ use crate::bed::{Bed, Setup};
 /// How long a node stands still.
 const SILENCE: Duration = Duration::from_secs(6);
 
+/// Then it says that it is alive, before it is stopped again: its keeper kills a daemon that has been silent for long.
+const RECOVERY: Duration = Duration::from_secs(4);
+
 /// How long after the owner's end programs write on: longer than a takeover takes.
 const AFTER_END: Duration = Duration::from_secs(12);
 
@@ -134,6 +137,7 @@ fn while_silent(
         // Also where that failed: nothing goes on for ever.
         is_over.store(true, Ordering::Relaxed);
         stood_still?;
+        std::thread::sleep(RECOVERY);
         if let Some((waiting, other)) = both {
             let panicked = |_| anyhow::anyhow!("a program panicked");
             waiting.join().map_err(panicked)??;
