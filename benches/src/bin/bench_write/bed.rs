@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use forebay_bench::cpu;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -129,7 +130,7 @@ impl Bed {
     /// Kills a node's daemon; which it was.
     pub fn kill_daemon(&self, node: usize) -> anyhow::Result<u64> {
         let pid = self.pid(node).context("the daemon does not answer")?;
-        signal(pid, "-KILL")?;
+        signal(pid, Signal::KILL)?;
         Ok(pid)
     }
 
@@ -138,17 +139,17 @@ impl Bed {
         let daemon = self.pid(node).context("the daemon does not answer")?;
         let keeper = parent(daemon)?;
         // Stopped first: it would start another daemon.
-        signal(keeper, "-STOP")?;
-        signal(daemon, "-KILL")?;
-        signal(keeper, "-KILL")
+        signal(keeper, Signal::STOP)?;
+        signal(daemon, Signal::KILL)?;
+        signal(keeper, Signal::KILL)
     }
 
     /// A node's daemon stands still while `run` runs.
     pub fn while_it_stands_still(&self, node: usize, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let pid = self.pid(node).context("the daemon does not answer")?;
-        signal(pid, "-STOP")?;
+        signal(pid, Signal::STOP)?;
         let outcome = run();
-        signal(pid, "-CONT")?;
+        signal(pid, Signal::CONT)?;
         outcome
     }
 
@@ -221,10 +222,10 @@ fn parent(pid: u64) -> anyhow::Result<u64> {
     Ok(line.trim().parse()?)
 }
 
-fn signal(pid: u64, signal: &str) -> anyhow::Result<()> {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status()?;
-    ensure!(sent.success(), "process {pid} gets no signal");
-    Ok(())
+/// By this process itself: another one would close this one's files of the mount as it begins, and wait for the daemon that stands still.
+fn signal(pid: u64, signal: Signal) -> anyhow::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("no process has this number")?;
+    kill_process(pid, signal).with_context(|| format!("process {pid:?} gets no signal"))
 }
 
 fn beside() -> anyhow::Result<PathBuf> {
