@@ -1,4 +1,4 @@
-//! Who may do what with a file.
+//! Permission bits and owner of a file.
 
 use serde::{Deserialize, Serialize};
 

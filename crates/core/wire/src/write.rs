@@ -261,7 +261,7 @@ pub enum Operation {
         draft: Option<Backed>,
         /// How much that is, bytes.
         bytes: u64,
-        /// What it appears with.
+        /// Its mode and owner from then on.
         rights: Rights,
     },
     /// Stripes of a file are in its draft on the backing file system, durable and verified, before it is published.

@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(tenure.newer(), Some(SECOND));
     }
 
-    /// What the owner's kernel is told holds no longer than the tenure.
+    /// An answer to the owner's kernel holds no longer than the tenure.
     #[test]
     fn a_tenure_lasts_as_long_as_a_majority_has_granted_it() {
         let mut tenure = Tenure::new([0, 1, 2].map(NodeRank).to_vec());

@@ -53,7 +53,7 @@ pub const BELIEVED_BY_OWNER_BEFORE: Duration = Duration::from_millis(500);
 pub const LANDS_AFTER: Duration = Duration::from_secs(6);
 
 const _: () = {
-    // Nobody votes while the owner may count on its tenure, also where its clock is slower by a tenth.
+    // No member votes while the owner may count on its tenure, also where its clock is slower by a tenth.
     assert!(TENURE_HELD.as_millis() * 10 <= TENURE.as_millis() * 9);
     // A renewal may be lost, and the next one is in time.
     assert!(RENEW_EVERY.as_millis() + RENEWED_WITHIN.as_millis() < TENURE_HELD.as_millis());

@@ -53,7 +53,7 @@ struct LeftFile {
 }
 
 impl WriteParts {
-    /// Nobody waits for another node any more.
+    /// Waits for other nodes end.
     pub fn end_waits(&self) {
         self.nodes.end();
         self.council.wake();

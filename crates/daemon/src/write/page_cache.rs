@@ -118,7 +118,7 @@ impl PageCache {
             tokio::time::sleep(others_until.since(self.now())).await;
         }
         if !droppings.is_empty() {
-            // What goes on for longer is known to the pages.
+            // The pages know of dropping that goes on for longer.
             let _ = tokio::time::timeout(BELIEVED, self.drop_all(droppings, || ())?).await;
         }
         Ok(())

@@ -11,7 +11,7 @@ use forebay_wire::write_message::WriteMessage;
 
 use crate::environment::since_boot;
 
-/// What is waited for, by nobody's thread.
+/// An event that a task waits for, without a thread.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An answer with its body.
@@ -36,7 +36,7 @@ pub trait Calls: Send + Sync {
     /// The ranks of all nodes but this one.
     fn others(&self) -> Vec<NodeRank>;
 
-    /// What a node answers within a time, or why it does not.
+    /// The answer of a node within a time, or why there is none.
     fn call<'a>(
         &'a self,
         to: NodeRank,
@@ -53,7 +53,7 @@ pub trait Calls: Send + Sync {
     /// What a node was asked and has not answered is not waited for any more.
     fn forsake(&self, _: NodeRank) {}
 
-    /// Nobody is waited for any more.
+    /// Waits end.
     fn end(&self) {}
 
     /// The time since the machine was started.

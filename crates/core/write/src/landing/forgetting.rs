@@ -1,4 +1,4 @@
-//! What is known of a file only by what is to follow: whether it can be forgotten, or brings anything yet.
+//! Files that can be forgotten, since they are only there, or of which newer contents are to follow.
 
 use forebay_types::FileId;
 use forebay_wire::write::Place;

@@ -172,7 +172,7 @@ impl Conflicts<'_> {
 
     /// What is at a place, if anything.
     fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
-        // Nothing is where no directory is.
+        // A place in a missing directory is empty.
         let Some(path) = found(self.owner.path_of(place))? else { return Ok(None) };
         found(self.owner.local.calls.land(|| self.owner.local.place.backed(&path)))
     }

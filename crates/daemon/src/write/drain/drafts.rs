@@ -70,7 +70,7 @@ fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
     if let Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EIO)) = linked
         && owner.tree().has_names_elsewhere(file)
     {
-        // What its other names are to show would be lost.
+        // Bytes for its other names would be lost.
         return Err(errno);
     }
     if let Err(errno) = linked {
@@ -123,7 +123,7 @@ pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno
     owner.local.calls.land(|| owner.local.place.remove(path, false))
 }
 
-/// What is found is the file that the tree knows.
+/// Checks that a found file is the one that the tree knows.
 ///
 /// # Errors
 /// ESTALE where it is another one.
