@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command as Program;
+use std::time::Instant;
 
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::require;
@@ -138,7 +139,12 @@ fn cancel_in_up(stores: &Stores) {
     stores.assert_nothing_runs(&batch.id);
     wait_until("no store is left on any node", JOB, || stores.left(&batch.id).is_empty());
     // By then the last epilogue may not have removed the directory by which those of all nodes meet.
-    wait_until("nothing has landed, and nothing else is left", JOB, || stores.landed("starting").is_empty());
+    let start = Instant::now();
+    wait_until("nothing has landed, and nothing else is left", 2 * JOB, || {
+        let landed = stores.landed("starting");
+        assert!(landed.is_empty() || start.elapsed() < JOB, "{landed:?}: {}", stores.said());
+        landed.is_empty()
+    });
 }
 
 /// With `--time-limit auto` everything has landed when Slurm ends the job, also of a file that is open; without, the epilogue lands it.

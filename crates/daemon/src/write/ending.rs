@@ -86,8 +86,9 @@ impl WriteParts {
             }
             None => self.local.log.space().live_bytes > 0,
         };
-        let has_landed =
-            is_last && self.joined.is_served() && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        // A store that the node has not come to terms with may be of another run.
+        let is_known = self.joined.is_served() || !self.has_something();
+        let has_landed = is_last && is_known && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
         if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }

@@ -71,7 +71,7 @@ impl WriteParts {
     }
 
     /// Whether the store has anything of the run that it was written in.
-    fn has_something(&self) -> bool {
+    pub(super) fn has_something(&self) -> bool {
         self.has_uncommitted() || self.joined.has_mirrored || self.local.log.space().live_bytes > 0
     }
 

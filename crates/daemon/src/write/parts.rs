@@ -199,8 +199,9 @@ impl WriteParts {
     /// # Errors
     /// EAGAIN if not all has come in time, as far as can be known. Files that are open keep the rest.
     pub fn flush(&self) -> Result<(), Errno> {
-        // What comes now is refused: nobody waits for it, and programs are to be told by their own `close`.
-        if self.gate.is_shut() {
+        // What comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has joined, none
+        // has been served.
+        if self.gate.is_shut() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
         let flush = |mount: &Path| -> Result<(), Errno> {

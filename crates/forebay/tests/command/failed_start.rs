@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
+use crate::hosts::{free_ports, remote_shell_that};
 use crate::place::{Place, signal, wait_until};
 
 #[test]
@@ -148,4 +149,29 @@ fn an_interrupt_stops_everything() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(message.contains("interrupted; everything is stopped"), "{message}");
     place.assert_clean();
+}
+
+/// The other nodes have come to terms with no owner of the burst tree; they have nothing that would have to land.
+#[test]
+fn a_start_without_its_first_node_leaves_no_store() {
+    let Some(place) = Place::with_views() else { return };
+    let ports = free_ports(3);
+    let hangs =
+        format!("case $* in *' down '*) exit 0;; *' node '*) [ $host != absent ] || exec sleep 60;; esac\nexec \"$@\"");
+    let shell = remote_shell_that(&place, &hangs);
+    let nodes = format!("absent:{},127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1], ports[2]);
+    fs::create_dir(place.path("backing")).unwrap();
+    let (burst, store) = (format!("/ckpt={}", place.path("backing").display()), place.path("store"));
+    let arguments = ["up", "--nodes", &nodes, "--remote-shell", &shell, "--job", "absent", "--view", "view"];
+    let tier = ["--burst", &burst, "--burst-store", store.to_str().unwrap(), "--burst-capacity", "256MiB"];
+    let source = place.source();
+    let command = [&arguments[..], &tier, &["--export", &source, "--wait-timeout", "10min"]].concat();
+    let child = place.command(&command).stderr(Stdio::piped()).spawn().unwrap();
+    let stores = || fs::read_dir(&store).map_or(0, Iterator::count);
+    wait_until("the other nodes have stores", || stores() == 2);
+    signal(child.id().into(), Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    place.assert_clean();
+    assert_eq!(stores(), 0);
 }
