@@ -26,6 +26,7 @@ mod packages;
 mod paths;
 mod progress;
 mod promises;
+mod prose;
 mod ratchet;
 mod signals;
 mod source;
