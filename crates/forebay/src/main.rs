@@ -26,6 +26,7 @@ mod node_local;
 mod output;
 mod patience;
 mod profiles;
+mod progress;
 mod run_environment;
 mod search_path;
 mod settings;
