@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 32] = [
+const PLACES: [Place; 34] = [
     // Has no code: which features crates from outside have.
     Place { krate: FEATURES, group: "", knows: &[] },
     core("types", &[]),
@@ -91,13 +91,16 @@ const PLACES: [Place; 32] = [
     shell("transport"),
     shell("store"),
     shell("launch"),
+    shell("control"),
     shell("profile"),
     shell("log"),
     shell("stage"),
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
+    // Reads files and deals pieces of a query out, for the daemon, the command and SQL.
+    Place { krate: "offload", group: "", knows: &["types", "wire", "query", "control"] },
     // A workspace and a program of its own, for the engine that nobody else is to link.
-    Place { krate: "sql", group: "", knows: &["query"] },
+    Place { krate: "sql", group: "", knows: &["query", "types", "wire", "control", "offload"] },
     // Lives longer than any daemon, so it knows as little as it can.
     Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
     Place {
@@ -116,6 +119,7 @@ const PLACES: [Place; 32] = [
             "prefetch",
             "node",
             "query",
+            "offload",
             "fuse",
             "transport",
             "store",

@@ -10,7 +10,6 @@ mod carried_key;
 mod cli;
 mod columns;
 mod commands;
-mod control;
 mod directives;
 mod elf;
 mod exit;

@@ -16,7 +16,6 @@ use crate::commands::job::up::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::up_report::shown_ranks;
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
-use crate::control;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, NotUp};
 use crate::leftovers::{self, held_text};
@@ -179,7 +178,7 @@ impl Outcome {
             if self.ended.contains(&rank) {
                 continue;
             }
-            match control::ask_if_there(&directory.socket(rank), &json!({"command": "down"}), timeout) {
+            match forebay_control::ask_if_there(&directory.socket(rank), &json!({"command": "down"}), timeout) {
                 Ok(answer) => {
                     has_answered = true;
                     self.ended.extend(ranks(&answer["ended"]));

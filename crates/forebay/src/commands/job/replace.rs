@@ -15,7 +15,6 @@ use serde_json::json;
 
 use crate::cli::UpArguments;
 use crate::commands::job::up_report::shown_ranks;
-use crate::control;
 use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::output::{causes, say};
@@ -137,7 +136,7 @@ impl Outcome {
 
 /// Asks one keeper of this host; how long its view did not answer.
 fn replace(directory: &JobDirectory, rank: NodeRank) -> anyhow::Result<Duration> {
-    let answer = control::ask(&directory.keeper_socket(rank), &json!({"command": "replace"}), REPLACE_TIMEOUT)?;
+    let answer = forebay_control::ask(&directory.keeper_socket(rank), &json!({"command": "replace"}), REPLACE_TIMEOUT)?;
     let paused_us = answer["paused_us"].as_u64().context("the keeper's answer is not understood")?;
     Ok(Duration::from_micros(paused_us))
 }

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_offload::{Makings, Written};
 use forebay_query::{Operator, Schema, State};
-
-use crate::commands::query::column::Written;
-use crate::commands::query::places::Makings;
 
 /// What a query comes to.
 pub struct Answer {

@@ -1,6 +1,6 @@
 //! Bad rows, as a message names them: file, line, what is wrong, what to do.
 
-use forebay_daemon::query::FileSource;
+use forebay_offload::files::FileSource;
 use forebay_query::{BadRow, Fault, State};
 
 use crate::columns;

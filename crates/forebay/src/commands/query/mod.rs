@@ -1,16 +1,13 @@
 //! `query OP FILE...`: statistics over files, in one pass, on this host or where a job holds the bytes (`near`).
 //!
-//! The core parses and sums (`forebay_query`), `forebay_daemon::query` reads; here is decided which files make one table,
+//! The core parses and sums (`forebay_query`), `forebay_offload` reads and has nodes read; here is decided which files make one table,
 //! what bad rows mean, and what is shown.
 
 mod answer;
 mod bad_rows;
 mod canvas;
-mod column;
-mod dealing;
 mod near;
 mod normalise;
-mod places;
 mod plot;
 mod plot_file;
 mod png;
@@ -25,15 +22,15 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use forebay_daemon::query::{Contents, FileSource, PassOptions};
+use forebay_offload::files::{Contents, FileSource, PassOptions};
+use forebay_offload::{Answered, Collector, Makings};
 use forebay_query::{Collected, Operator, State};
 
 use crate::cli::{OnError, QueryArguments};
 use crate::commands::query::answer::{Answer, FirstRecord};
 use crate::commands::query::bad_rows::named;
-use crate::commands::query::column::Answered;
+use crate::commands::query::near::{Near, note_lost};
 use crate::commands::query::normalise::{normalise, outputs};
-use crate::commands::query::places::{Collector, Makings};
 use crate::commands::query::plot_file::PlotFile;
 use crate::commands::query::shown::{in_json, print};
 use crate::commands::query::sql::{become_sql, is_sql};
@@ -66,8 +63,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     // Whoever gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
-    let collector = Collector::new(options, arguments.place, arguments.explain, !outputs.is_empty(), &effective)?;
-    let (answered, makings) = states(&sources, table.as_ref(), collector)?;
+    let (answered, makings) = states(&sources, table.as_ref(), options, !outputs.is_empty(), (arguments, &effective))?;
     let state = merged(&sources, &answered, table.as_ref(), arguments.on_error)?;
     let written = match &table {
         Some(table) if !outputs.is_empty() => normalise(&sources, table, (&state, &answered), &outputs, options)?,
@@ -129,8 +125,21 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
 fn states(
     sources: &[FileSource],
     table: Option<&Table>,
-    mut collector: Collector<'_>,
+    options: PassOptions<'_>,
+    rereads: bool,
+    (arguments, effective): (&QueryArguments, &Effective),
 ) -> anyhow::Result<(Vec<Answered>, Makings)> {
+    let near = Near::find(arguments.place, arguments.explain, options.collected, effective)?;
+    let makers_of = near.as_ref().map(|near| |source: &FileSource| near.makers(source));
+    let mut collector = Collector {
+        options,
+        asked: arguments.place.into(),
+        explains: arguments.explain,
+        rereads,
+        makers_of: makers_of.as_ref().map(|makers_of| makers_of as _),
+        note: &note_lost,
+        makings: Makings::default(),
+    };
     let of = |(index, source)| {
         let table = table.map(|table| (&table.schemas[index], &table.columns[..]));
         collector.state(source, table)

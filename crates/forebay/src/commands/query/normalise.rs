@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
+use forebay_daemon::query::draft_path;
+use forebay_offload::files::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
+use forebay_offload::{Answered, Destination, Made, Written};
 use forebay_query::{ColumnSummary, QueryError, State};
 
 use crate::cli::QueryArguments;
-use crate::commands::query::column::{Answered, Written};
-use crate::commands::query::dealing::Made;
+use crate::commands::paths::place_of;
+use crate::commands::query::near::note_lost;
 use crate::commands::query::table::Table;
 
 /// Where the normalised column of each file goes.
@@ -100,14 +102,19 @@ pub fn normalise(
         let column = NormalisedColumn { schema, columns, mean: summary.mean, deviation: summary.deviation };
         let rows = answered.state.rows.as_ref().map_or(0, |rows| rows.good);
         let written = match &answered.reread {
-            Some(reread) => reread.write(source, &column, output, rows, options)?,
+            Some(reread) => {
+                let place = place_of(&std::path::absolute(output).context("a path cannot be made absolute")?);
+                let draft = |number| draft_path(&place, number);
+                let to = Destination { output, place: &place, draft: &draft };
+                reread.write(source, &column, to, rows, options)?
+            }
             None => {
                 write_normalised(source, &column, output, options)?;
                 let bytes = [(None, source.bytes())].into();
                 Written { by: None, made: Made { bytes, lost: vec![] } }
             }
         };
-        written.made.note_lost();
+        note_lost(&written.made);
         all.push(written);
     }
     Ok(all)

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use forebay_daemon::query::{FileSource, Unfinished};
+use forebay_offload::files::{FileSource, Unfinished};
 
 use crate::commands::query::answer::Answer;
 use crate::commands::query::plot::plot;

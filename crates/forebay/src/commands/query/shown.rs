@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use forebay_offload::Makings;
 use forebay_query::{Choice, ColumnSummary, Operator, Prediction, shown_name};
 use serde_json::{Map, Value, json};
 
 use crate::columns;
 use crate::commands::query::answer::{Answer, FirstRecord};
-use crate::commands::query::places::Makings;
 use crate::output::{say, shown_path};
 
 /// The answer as JSON. JSON has no infinities: they are strings, and what is no number is null.

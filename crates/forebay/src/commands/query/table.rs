@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use forebay_daemon::query::FileSource;
+use forebay_offload::Answered;
+use forebay_offload::files::FileSource;
 use forebay_query::{Collected, Operator, Schema, columns_of, same_columns};
 
 use crate::cli::QueryArguments;
-use crate::commands::query::column::Answered;
 
 /// The columns of all files.
 pub struct Table {

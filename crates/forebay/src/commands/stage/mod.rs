@@ -30,7 +30,6 @@ use crate::commands::paths::resolved;
 use crate::commands::stage::part::{NodeOutcome, Part};
 use crate::commands::stage::places::{Order, Way, places};
 use crate::commands::stage::report::Report;
-use crate::control;
 use crate::job_spec::JobSpec;
 use crate::jobs;
 use crate::machine;
@@ -118,8 +117,8 @@ impl Here<'_> {
     fn tell_daemons(&self) -> Vec<UnixStream> {
         let told = |rank: &NodeRank| {
             let socket = self.directory.socket(*rank);
-            let stream = control::connected(&socket)?;
-            control::ask_over(&stream, &socket, &json!({"command": "staging"}), DAEMON_TIMEOUT)?;
+            let stream = forebay_control::connected(&socket)?;
+            forebay_control::ask_over(&stream, &socket, &json!({"command": "staging"}), DAEMON_TIMEOUT)?;
             anyhow::Ok(stream)
         };
         let told =

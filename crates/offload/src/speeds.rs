@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_query::{Burst, Collected, calibrate, learned};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::processors::{Cores, cores_for};
+use crate::processors::{Cores, cores_for};
 
 /// Busy times shorter than that tell little.
 const TELLING: Duration = Duration::from_millis(10);
@@ -144,8 +144,8 @@ impl Speeds {
 
 #[cfg(test)]
 mod tests {
-    use super::super::processors::Quota;
     use super::*;
+    use crate::processors::Quota;
 
     #[test]
     fn what_was_seen_corrects_what_was_measured() {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use anyhow::Context;
 use forebay_query::{Block, Collected, Part, PartState, Partials, Pass, Quotes, Schema, State};
 
-use super::blocks::{BlockOptions, each_block};
-use super::contents::Contents;
-use super::source::{FileSource, block_count};
+use crate::files::blocks::{BlockOptions, each_block};
+use crate::files::contents::Contents;
+use crate::files::source::{FileSource, block_count};
 
 /// What a pass collects, and how it reads.
 #[derive(Clone, Copy)]

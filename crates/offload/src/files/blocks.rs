@@ -12,7 +12,7 @@ use std::thread;
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
 use forebay_query::{Block, Quotes, record_end, turns_quoting};
 
-use super::contents::Contents;
+use crate::files::contents::Contents;
 
 /// What is read at once behind a block, to the end of its last row.
 const TAIL_BYTES: usize = 64 << 10;

@@ -8,18 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_daemon::query::{
-    Contents, FileSource, PassOptions, Table, block_count, collect, cores_for, seconds_per_byte,
-};
 use forebay_query::limits::BLOCK_BYTES;
 use forebay_query::{Choice, End, Pace, Prediction, State};
 
-use crate::cli::WherePlace;
-use crate::commands::query::column::{Answered, Reread};
-use crate::commands::query::dealing::HostPart;
-use crate::commands::query::near::{Makers, Near};
-use crate::jobs;
-use crate::settings::Effective;
+use crate::column::{Answered, Reread};
+use crate::dealing::{HostPart, Made};
+use crate::files::{Contents, FileSource, PassOptions, Table, block_count, collect};
+use crate::makers::Makers;
+use crate::processors::cores_for;
+use crate::speeds::seconds_per_byte;
 
 /// What is read of a file at most to see how fast its bytes come: from two places, in pieces.
 const SAMPLE_BYTES: u64 = 2 << 20;
@@ -45,6 +42,7 @@ const WEIGHED_BYTES_MIN: u64 = 8 << 20;
 const BEGINS_S: f64 = 0.002;
 
 /// Who read.
+#[derive(Default)]
 pub struct Makings {
     /// By whose choice; None if there were no files.
     pub place: Option<Choice>,
@@ -65,41 +63,38 @@ struct Passed {
     rest: Option<(Vec<bool>, HostPart)>,
 }
 
+/// The end that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The fastest.
+    Auto,
+    /// This host.
+    Host,
+    /// The nodes that hold the file.
+    Data,
+    /// Both.
+    Split,
+}
+
 /// Makes the states of files.
 pub struct Collector<'a> {
+    /// What is collected, and how this host reads.
     pub options: PassOptions<'a>,
-    pub asked: WherePlace,
+    /// The end that is asked for.
+    pub asked: Place,
     /// Whether it is to be predicted what is not chosen.
     pub explains: bool,
     /// Whether files are to be read again, for a column.
     pub rereads: bool,
-    pub near: Option<Near>,
+    /// Finds the nodes that hold a file; None without a job.
+    pub makers_of: Option<&'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>>,
+    /// Hears of nodes that were lost, file by file.
+    pub note: &'a dyn Fn(&Made),
+    /// Who has read so far.
     pub makings: Makings,
 }
 
-impl<'a> Collector<'a> {
-    /// For queries that are asked in this way, in the job that there is.
-    ///
-    /// # Errors
-    /// Nodes were asked for, and there is no job.
-    pub fn new(
-        options: PassOptions<'a>,
-        asked: WherePlace,
-        explains: bool,
-        rereads: bool,
-        effective: &Effective,
-    ) -> anyhow::Result<Self> {
-        let near = match (asked, jobs::find(effective)) {
-            (WherePlace::Host, _) if !explains => None,
-            (_, Ok(directory)) => Some(Near::new(directory, options.collected)),
-            (WherePlace::Host, Err(_)) => None,
-            (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => None,
-            (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
-        };
-        let makings = Makings { place: None, bytes: BTreeMap::new(), predicted: None, took_s: 0.0, is_in_logs: false };
-        Ok(Self { options, asked, explains, rereads, near, makings })
-    }
-
+impl Collector<'_> {
     /// The state of a file, made by whoever is chosen.
     ///
     /// # Errors
@@ -109,19 +104,17 @@ impl<'a> Collector<'a> {
             self.choose(Choice::Host);
             return Ok(Answered { state: collect(source, table, self.options)?, reread: None });
         };
-        let weighs = self.explains || (self.asked == WherePlace::Auto && source.bytes() >= WEIGHED_BYTES_MIN);
+        let weighs = self.explains || (self.asked == Place::Auto && source.bytes() >= WEIGHED_BYTES_MIN);
         let weighed = weighs.then(|| Weighed::new(source, self.options, &makers)).transpose()?;
         let choice = match (self.asked, &weighed) {
-            (WherePlace::Data, _) => Choice::Data,
-            (WherePlace::Split, _) => Choice::Split,
-            (WherePlace::Auto, Some(weighed)) => weighed.prediction.choice(),
-            (WherePlace::Host | WherePlace::Auto, _) => Choice::Host,
+            (Place::Data, _) => Choice::Data,
+            (Place::Split, _) => Choice::Split,
+            (Place::Auto, Some(weighed)) => weighed.prediction.choice(),
+            (Place::Host | Place::Auto, _) => Choice::Host,
         };
         let began = Instant::now();
         let (choice, Passed { state, rest }) = match &weighed {
-            Some(weighed) if self.asked == WherePlace::Auto => {
-                self.corrected(source, table, &makers, (choice, weighed))?
-            }
+            Some(weighed) if self.asked == Place::Auto => self.corrected(source, table, &makers, (choice, weighed))?,
             _ => (choice, self.as_asked(source, table, &makers, choice)?),
         };
         let took_s = began.elapsed().as_secs_f64();
@@ -194,10 +187,10 @@ impl<'a> Collector<'a> {
 
     /// Those who may be asked about a file; None if this host is to read it.
     fn makers(&self, source: &FileSource) -> anyhow::Result<Option<Makers>> {
-        let Some(near) = &self.near else { return Ok(None) };
-        match (near.makers(source), self.asked) {
-            (Ok(makers), WherePlace::Auto | WherePlace::Host) => Ok(makers),
-            (Err(_), WherePlace::Auto | WherePlace::Host) => Ok(None),
+        let Some(makers_of) = self.makers_of else { return Ok(None) };
+        match (makers_of(source), self.asked) {
+            (Ok(makers), Place::Auto | Place::Host) => Ok(makers),
+            (Err(_), Place::Auto | Place::Host) => Ok(None),
             (makers, _) => {
                 let nobody =
                     || format!("no node of the job holds {}; --where host reads it here", source.path().display());
@@ -214,7 +207,7 @@ impl<'a> Collector<'a> {
         host_part: HostPart,
     ) -> anyhow::Result<Passed> {
         let (state, quoted, made) = makers.collect(source, table, self.options, host_part, self.rereads)?;
-        made.note_lost();
+        (self.note)(&made);
         self.makings.is_in_logs |= makers.homes.are_known();
         // The second pass has no prediction of its own: a host that had to help makes its share of it from the beginning.
         let host_part = match host_part {

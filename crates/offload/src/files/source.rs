@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
 use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
 
-use super::contents::Contents;
+use crate::files::contents::Contents;
 
 /// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
 const WINDOW_BYTES: usize = 256 << 10;

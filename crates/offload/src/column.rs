@@ -6,20 +6,19 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, ensure};
-use forebay_daemon::query::{
-    Contents, FileSource, Holder, Holds, NormalisedColumn, PassOptions, Run, Unfinished, block_count, bytes_of,
-    column_mode, draft_path, encoded_values, lines_of_encoded,
-};
-use forebay_daemon::{AskedColumn, AskedDraft};
 use forebay_query::limits::BLOCK_BYTES;
 use forebay_query::{InOrder, State};
 use forebay_wire::query::QUERY_HEAD_BYTES_MAX;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::paths::place_of;
-use crate::commands::query::dealing::{ColumnPieces, Dealing, HostPart, Made};
-use crate::commands::query::near::{Makers, PART_TIMEOUT, rows_of};
-use crate::control;
+use crate::dealing::{Dealing, HostPart, Made};
+use crate::files::{
+    Contents, FileSource, NormalisedColumn, PassOptions, Run, Unfinished, block_count, column_mode, encoded_values,
+    lines_of_encoded,
+};
+use crate::makers::{Makers, PART_TIMEOUT, rows_of};
+use crate::messages::{AskedColumn, AskedDraft, Holder, Holds, bytes_of, request};
+use crate::pieces::ColumnBlocks;
 
 /// Blocks that a device writes by one request: some tenths of a second on a slow one.
 const DRAFT_BLOCKS: u64 = 8;
@@ -56,11 +55,22 @@ pub struct Written {
     pub made: Made,
 }
 
+/// Where a column goes.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    /// The file.
+    pub output: &'a Path,
+    /// The path by which nodes know it.
+    pub place: &'a Path,
+    /// The file that a device fills before it has this name, by its number.
+    pub draft: &'a (dyn Fn(u64) -> Option<PathBuf> + Sync),
+}
+
 /// A column, and how many rows it has.
 struct Asked<'a> {
     source: &'a FileSource,
     column: &'a NormalisedColumn<'a>,
-    output: &'a Path,
+    to: Destination<'a>,
     rows: u64,
     options: PassOptions<'a>,
 }
@@ -75,16 +85,15 @@ impl Reread {
         &self,
         source: &FileSource,
         column: &NormalisedColumn<'_>,
-        output: &Path,
+        to: Destination<'_>,
         rows: u64,
         options: PassOptions<'_>,
     ) -> anyhow::Result<Written> {
-        let asked = Asked { source, column, output, rows, options };
-        let place = place_of(&std::path::absolute(output).context("a path cannot be made absolute")?);
+        let asked = Asked { source, column, to, rows, options };
         let mut lost = vec![];
-        for device in self.makers.holders.iter().filter(|holder| may_write(holder, &place, column)) {
+        for device in self.makers.holders.iter().filter(|holder| may_write(holder, to.place, column)) {
             let done_before = options.done_bytes.load(Ordering::Relaxed);
-            match self.write_there(device, &asked, &place) {
+            match self.write_there(device, &asked) {
                 Ok(()) => {
                     let bytes = [(Some(device.rank), source.bytes())].into();
                     return Ok(Written { by: Some(device.rank), made: Made { bytes, lost } });
@@ -103,15 +112,15 @@ impl Reread {
         Ok(Written { by: None, made: Made { lost, ..made } })
     }
 
-    /// Has a device write the column in its directory, at `place`.
-    fn write_there(&self, device: &Holder, asked: &Asked<'_>, place: &Path) -> anyhow::Result<()> {
-        let output = place.to_str().context("the path is not valid UTF-8")?.to_owned();
+    /// Has a device write the column in its directory.
+    fn write_there(&self, device: &Holder, asked: &Asked<'_>) -> anyhow::Result<()> {
+        let output = asked.to.place.to_str().context("the path is not valid UTF-8")?.to_owned();
         let draft = AskedDraft { output, number: draft_number(), head: asked.column.head() };
         let written = self.fill_draft(device, asked, &draft);
         if written.is_err() {
-            // Whatever is left of it. The device may be dead, and its directory visible from here or not.
+            // Remains of it. The device may be dead, and its directory visible from here or not.
             let _ = self.end_draft(device, draft.number, false, DROP_TIMEOUT);
-            let _ = draft_path(place, draft.number).map(std::fs::remove_file);
+            let _ = (asked.to.draft)(draft.number).map(std::fs::remove_file);
         }
         written
     }
@@ -132,13 +141,14 @@ impl Reread {
 
     /// Has the nodes make the values, and writes them.
     fn write_here(&self, holders: &[Holder], asked: &Asked<'_>) -> anyhow::Result<Made> {
-        let Asked { source, column, output, rows, options } = *asked;
-        let mut file = Unfinished::create(output, Some(column_mode(source.mode())))?;
+        let Asked { source, column, to, rows, options } = *asked;
+        let mut file = Unfinished::create(to.output, Some(column_mode(source.mode())))?;
         file.write(column.head().as_bytes())?;
         let threads = holders.iter().map(|holder| holder.threads).sum::<usize>() + options.threads;
         let lines = InOrder::new(block_count(source.bytes()), (threads * WINDOW_EACH) as u64);
-        let pieces = ColumnPieces { lines, bytes: source.bytes(), is_given_up: false };
-        let dealing = Dealing::new(pieces, holders, &self.makers.homes, options.done_bytes);
+        let homes = self.makers.homes.clone();
+        let pieces = ColumnBlocks { lines, homes, bytes: source.bytes(), is_given_up: false };
+        let dealing = Dealing::new(pieces, holders, options.done_bytes);
         let run = |block: u64| Run { first: block, end: block + 1, begins_quoted: self.quoted[block as usize] };
         let lines = |values: &[u8]| lines_of_encoded(values).context("the answer cannot be decoded");
         let ask = |holder: &Holder, block| lines(&self.ask(holder, asked, run(block), None)?);
@@ -164,7 +174,7 @@ impl Reread {
 
     fn ask(&self, holder: &Holder, asked: &Asked<'_>, run: Run, draft: Option<AskedDraft>) -> anyhow::Result<Vec<u8>> {
         let NormalisedColumn { schema, columns, mean, deviation } = *asked.column;
-        let question = AskedColumn {
+        let asked = AskedColumn {
             rank: holder.rank,
             path: self.makers.path.clone(),
             generation: holder.generation,
@@ -178,25 +188,23 @@ impl Reread {
             draft,
             timeout_ms: PART_TIMEOUT.as_millis() as u64,
         };
-        let mut question = serde_json::to_value(question)?;
-        question["command"] = json!("querycolumn");
-        decoded(&control::ask(&self.makers.socket, &question, PART_TIMEOUT)?)
+        decoded(&forebay_control::ask(&self.makers.socket, &request("querycolumn", &asked)?, PART_TIMEOUT)?)
     }
 
     fn end_draft(&self, device: &Holder, number: u64, publishes: bool, timeout: Duration) -> anyhow::Result<Vec<u8>> {
-        let question = json!({
+        let request = json!({
             "command": "queryenddraft",
             "rank": device.rank,
             "number": number,
             "publishes": publishes,
             "timeout_ms": timeout.as_millis() as u64,
         });
-        decoded(&control::ask(&self.makers.socket, &question, timeout)?)
+        decoded(&forebay_control::ask(&self.makers.socket, &request, timeout)?)
     }
 }
 
 /// The column is not wanted any more.
-fn give_up(dealing: &Dealing<'_, ColumnPieces>) {
+fn give_up(dealing: &Dealing<'_, ColumnBlocks>) {
     dealing.wait(|pieces| {
         pieces.is_given_up = true;
         Some(())
@@ -204,7 +212,7 @@ fn give_up(dealing: &Dealing<'_, ColumnPieces>) {
 }
 
 /// Writes lines in the order of the blocks; how many there are.
-fn write_in_order(dealing: &Dealing<'_, ColumnPieces>, file: &mut Unfinished) -> anyhow::Result<u64> {
+fn write_in_order(dealing: &Dealing<'_, ColumnBlocks>, file: &mut Unfinished) -> anyhow::Result<u64> {
     let mut written = 0;
     loop {
         let next = dealing.wait(|pieces| match pieces.lines.deliver() {
@@ -228,8 +236,8 @@ fn may_write(holder: &Holder, place: &Path, column: &NormalisedColumn<'_>) -> bo
         && column.head().len() <= QUERY_HEAD_BYTES_MAX
 }
 
-fn decoded(said: &serde_json::Value) -> anyhow::Result<Vec<u8>> {
-    said.as_str().and_then(bytes_of).context("the answer cannot be decoded")
+fn decoded(answer: &Value) -> anyhow::Result<Vec<u8>> {
+    answer.as_str().and_then(bytes_of).context("the answer cannot be decoded")
 }
 
 fn number(bytes: &[u8]) -> anyhow::Result<u64> {

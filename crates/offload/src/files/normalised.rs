@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use forebay_query::{BatchSink, Pass, Schema};
 
-use super::blocks::{BlockOptions, each_block};
-use super::collect::PassOptions;
-use super::contents::Contents;
-use super::source::{FileSource, block_count};
+use crate::files::blocks::{BlockOptions, each_block};
+use crate::files::collect::PassOptions;
+use crate::files::contents::Contents;
+use crate::files::source::{FileSource, block_count};
 
 /// A column and what it is normalised by.
 pub struct NormalisedColumn<'a> {
@@ -50,7 +50,7 @@ impl NormalisedColumn<'_> {
 
 /// Hands what `make` makes of each block's values to `deliver`, block by block: `(x - mean) / deviation` of every good row, NaN where
 /// it is missing.
-pub(crate) fn each_values<T>(
+pub fn each_values<T>(
     source: &impl Contents,
     column: &NormalisedColumn<'_>,
     run: Run,
@@ -99,7 +99,7 @@ pub fn lines_of_encoded(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A line for each value. It has all its digits.
-pub(crate) fn lines(values: impl Iterator<Item = f64>) -> Vec<u8> {
+pub fn lines(values: impl Iterator<Item = f64>) -> Vec<u8> {
     let mut text = Vec::new();
     for value in values {
         // Writing into a vector cannot fail.
