@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_body::Body;
-use forebay_node::Source;
 use forebay_offload::FileHolders;
+use forebay_read::Source;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{JobMessage, Outcome, QueryWants};
