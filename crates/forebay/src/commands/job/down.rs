@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use crate::cli::DownArguments;
 use crate::commands::burst::drain;
 use crate::commands::burst::left::{self, Left};
-use crate::commands::job::up::{END_TIMEOUT, HostEnds, end_on_hosts};
+use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::up_report::shown_ranks;
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
-use crate::exit::DONE_IN_PART;
+use crate::exit::{DONE_IN_PART, NOT_UP};
 use crate::jobs::{self, NotUp};
 use crate::leftovers::{self, held_text};
 use crate::output::say;
@@ -45,9 +45,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = match jobs::find(&effective) {
-        Err(error) if error.is::<NotUp>() && !arguments.must_be_up => {
-            nothing_is_up(&error, arguments.json);
-            return Ok(ExitCode::SUCCESS);
+        Err(error) if error.is::<NotUp>() => {
+            return Ok(nothing_is_up(&error, arguments.must_be_up, arguments.json));
         }
         found => found?,
     };
@@ -87,12 +86,17 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
-/// There is nothing to end, so all is as was asked for.
-fn nothing_is_up(why: &anyhow::Error, as_json: bool) {
+/// There is nothing to end, so all is as was asked for, unless another host's command wants to know of what is here.
+fn nothing_is_up(why: &anyhow::Error, must_be_up: bool, as_json: bool) -> ExitCode {
     match as_json {
+        _ if must_be_up => {
+            eprintln!("forebay: {why}");
+            return ExitCode::from(NOT_UP);
+        }
         true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why.to_string()]})),
         false => say!("nothing to end: {why}"),
     }
+    ExitCode::SUCCESS
 }
 
 /// What came of it.

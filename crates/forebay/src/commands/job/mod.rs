@@ -3,6 +3,7 @@
 pub mod down;
 pub mod escaping_paths;
 pub mod explain;
+pub mod host_ends;
 pub mod refresh;
 pub mod replace;
 pub mod selection;

@@ -95,8 +95,8 @@ impl Outcome {
         let arguments = ["up", "--replace", "--local-only", "--directory", &base, "--job", &record.job];
         let failed = call.run_on_all(&hosts, &arguments, REPLACE_TIMEOUT);
         for (rank, host) in rest {
-            match failed.iter().find(|(other, _)| other == host) {
-                Some((_, why)) => self.failed.push((rank, why.clone())),
+            match failed.iter().find(|failed| failed.host == host) {
+                Some(failed) => self.failed.push((rank, failed.reason.clone())),
                 None => self.replaced_elsewhere.push(rank),
             }
         }

@@ -23,25 +23,22 @@ use serde_json::json;
 use crate::burst_mount;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
+use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
 use crate::commands::job::selection::Selection;
-use crate::commands::job::up_report::{Report, Shown, named};
+use crate::commands::job::up_report::{Report, Shown};
 use crate::commands::job::up_stopped::{StartFailed, Stopped};
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
 use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
-use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start};
+use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
 use crate::leftovers::{self, held_text};
 use crate::output::causes;
-use crate::patience::after_a_second;
 use crate::profiles;
 use crate::settings::{Effective, Settings, UsageError};
 use crate::signals::Signals;
-
-/// How long a host may take to end what runs there when it is asked by the remote shell.
-pub const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
@@ -335,40 +332,4 @@ fn views(
     let layout = if unique.len() == 1 { ViewLayout::Numbered } else { layout };
     let ranks = (0..nodes.len() as u32).map(NodeRank);
     Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
-}
-
-/// The outcome of asking hosts to end their nodes.
-#[derive(Default)]
-pub struct HostEnds {
-    /// Hosts where all has ended.
-    pub ended: Vec<String>,
-    /// Hosts where that failed, with the reason.
-    pub failed: Vec<(String, String)>,
-    /// Hosts where nothing of the job was found: it has ended, or the remote shell sees another directory than the nodes.
-    pub without: Vec<String>,
-}
-
-impl HostEnds {
-    /// The conclusion about a host that has nothing of the job.
-    pub fn doubt(directory: &JobDirectory) -> String {
-        format!(
-            "nothing of the job was found there: it has ended, or its nodes see another {} than the remote shell does",
-            directory.base().display()
-        )
-    }
-}
-
-/// Ends and cleans up on all hosts of a job, all at once, within `timeout`.
-pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory, timeout: Duration) -> HostEnds {
-    let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
-    let hosts: Vec<&str> = hosts.into_iter().collect();
-    let named = named(&hosts);
-    let _told = after_a_second(move || format!("ending what runs on {named}; a host may take {timeout:?}"));
-    let base = directory.base().display().to_string();
-    let arguments = ["down", "--local-only", "--must-be-up", "--directory", &base, "--job", &record.job];
-    let failed = call.run_on_all(&hosts, &arguments, timeout);
-    let ended = hosts.iter().filter(|host| !failed.iter().any(|(failed, _)| failed == *host));
-    let ended = ended.map(|host| (*host).to_owned()).collect();
-    let (without, failed): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(_, reason)| reason.contains(NOT_UP));
-    HostEnds { ended, failed, without: without.into_iter().map(|(host, _)| host).collect() }
 }
