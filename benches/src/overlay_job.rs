@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
-use forebay_node::AttemptId;
-use forebay_node::{
+use forebay_overlay::{Forest, Shape};
+use forebay_read::AttemptId;
+use forebay_read::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
     Source,
 };
-use forebay_overlay::{Forest, Shape};
 use forebay_transport::memory::Network;
 use forebay_transport::{Endpoint, EndpointOptions, IncomingCall, Reply, Security, Service};
 use forebay_types::{Attributes, CHUNK_BYTES, Extent, Kind, NodeRank, PIECE_BYTES, Time, chunk_bytes};
@@ -281,7 +281,7 @@ impl Service for Serving {
 }
 
 /// Waits for the bytes of a read; how many they are.
-async fn whole_bytes(parts: &[forebay_node::Part<Handle>]) -> anyhow::Result<u64> {
+async fn whole_bytes(parts: &[forebay_read::Part<Handle>]) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for part in parts {
         part.body.whole_bytes().await.map_err(|errno| anyhow::anyhow!("a chunk failed: {errno}"))?;

@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 32] = [
+const PLACES: [Place; 33] = [
     // Has no code: which features crates from outside have.
     Place { krate: FEATURES, group: "", knows: &[] },
     core("types", &[]),
@@ -57,7 +57,6 @@ const PLACES: [Place; 32] = [
     core("job", &["types", "wire", "overlay"]),
     core("read", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
     core("write", &["types", "wire", "aggregate"]),
-    core("node", &["read"]),
     harness("random", &[]),
     harness(
         "sim",
@@ -69,7 +68,7 @@ const PLACES: [Place; 32] = [
             "cache",
             "dispatch",
             "schedule",
-            "node",
+            "read",
             "body",
             "fuse",
             "transport",
@@ -82,22 +81,25 @@ const PLACES: [Place; 32] = [
     ),
     harness(
         "burst",
-        &["random", "types", "wire", "node", "body", "fuse", "transport", "store", "keeper", "launch", "daemon"],
+        &["random", "types", "wire", "dispatch", "body", "fuse", "transport", "store", "keeper", "launch", "daemon"],
     ),
-    harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "node", "prefetch"]),
+    harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "read", "prefetch"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),
     shell("fuse"),
     shell("transport"),
     shell("store"),
     shell("launch"),
+    shell("control"),
     shell("profile"),
     shell("log"),
     shell("stage"),
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
+    // Reads files and deals pieces of a query out, for the daemon, the command and SQL.
+    Place { krate: "offload", group: "", knows: &["types", "wire", "query", "control"] },
     // A workspace and a program of its own, for the engine that nobody else is to link.
-    Place { krate: "sql", group: "", knows: &["query"] },
+    Place { krate: "sql", group: "", knows: &["query", "types", "wire", "control", "offload"] },
     // Lives longer than any daemon, so it knows as little as it can.
     Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
     Place {
@@ -114,8 +116,9 @@ const PLACES: [Place; 32] = [
             "job",
             "cache",
             "prefetch",
-            "node",
+            "read",
             "query",
+            "offload",
             "fuse",
             "transport",
             "store",
@@ -306,7 +309,7 @@ mod tests {
     #[test]
     fn core_knows_core_below_it() {
         assert!(manifest("read", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
-        assert_eq!(manifest("cache", "[dependencies]\nforebay-node.workspace = true"), ["`cache` may not know `node`"]);
+        assert_eq!(manifest("cache", "[dependencies]\nforebay-read.workspace = true"), ["`cache` may not know `read`"]);
         assert!(manifest("cache", "[dev-dependencies]\nforebay-features.workspace = true").is_empty());
         assert_eq!(manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(), 1);
     }
@@ -329,14 +332,14 @@ mod tests {
 
     #[test]
     fn the_keeper_knows_no_daemon() {
-        assert!(manifest("daemon", "[dependencies]\nforebay-keeper = \"1\"\nforebay-node = \"1\"").is_empty());
+        assert!(manifest("daemon", "[dependencies]\nforebay-keeper = \"1\"\nforebay-read = \"1\"").is_empty());
         assert_eq!(manifest("keeper", "[dependencies]\nforebay-daemon = \"1\""), ["`keeper` may not know `daemon`"]);
         assert_eq!(manifest("daemon", "[dependencies]\nforebay = \"1\""), ["`daemon` may not know `forebay`"]);
     }
 
     #[test]
     fn binary_knows_all_and_strangers_need_a_place() {
-        assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-node = \"1\"")]).is_empty());
+        assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-read = \"1\"")]).is_empty());
         assert_eq!(messages(&[("crates/new/Cargo.toml", "")]).len(), 1);
         assert_eq!(messages(&[("crates/io/sim/Cargo.toml", "")]), ["`sim` belongs below crates/harness"]);
     }
@@ -345,7 +348,7 @@ mod tests {
     fn leaves_are_known_by_nobody() {
         let found = messages(&[
             ("tests/Cargo.toml", "[dev-dependencies]\nforebay-bench = { path = \"../benches\" }"),
-            ("benches/Cargo.toml", "[dependencies]\nforebay-node = \"1\""),
+            ("benches/Cargo.toml", "[dependencies]\nforebay-read = \"1\""),
         ]);
         assert_eq!(found, ["nobody may know `forebay-bench`: what it shares belongs into `testkit`"]);
     }

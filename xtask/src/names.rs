@@ -86,15 +86,15 @@ mod tests {
         let tree = Tree::made_of(&[
             ("crates/core/cache/src/utils.rs", "//! X.\n"),
             ("crates/misc/src/lib.rs", "//! X.\n"),
-            ("crates/core/node/src/lib.rs", "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n"),
-            ("crates/core/node/data/x.txt", ""),
+            ("crates/core/read/src/lib.rs", "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n"),
+            ("crates/core/read/data/x.txt", ""),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
         let expected = [
             ("crates/core/cache/src/utils.rs", 1),
             ("crates/misc/src/lib.rs", 1),
-            ("crates/core/node/data/x.txt", 1),
-            ("crates/core/node/src/lib.rs", 3),
+            ("crates/core/read/data/x.txt", 1),
+            ("crates/core/read/src/lib.rs", 3),
         ];
         assert_eq!(found, expected.map(|(path, line)| (path.to_owned(), line)));
     }

@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn knows_tests_and_crates() {
-        assert!(File::new("crates/core/node/src/tests.rs", "").is_test());
+        assert!(File::new("crates/core/read/src/tests.rs", "").is_test());
         assert!(File::new("tests/semantics/bytes.rs", "").is_test());
-        assert!(!File::new("crates/core/node/src/contests.rs", "").is_test());
-        assert_eq!(File::new("crates/core/node/src/lib.rs", "").krate(), Some("node"));
-        assert_eq!(File::new("crates/core/node/src/lib.rs", "").group(), Some("core"));
+        assert!(!File::new("crates/core/read/src/contests.rs", "").is_test());
+        assert_eq!(File::new("crates/core/read/src/lib.rs", "").krate(), Some("read"));
+        assert_eq!(File::new("crates/core/read/src/lib.rs", "").group(), Some("core"));
         assert_eq!(File::new("crates/forebay/src/main.rs", "").krate(), Some("forebay"));
         assert_eq!(File::new("crates/forebay/src/main.rs", "").group(), None);
         assert_eq!(File::new("xtask/src/main.rs", "").krate(), None);

@@ -17,7 +17,7 @@ use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, V
 use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
 
-pub use forebay_node::AttemptId;
+pub use forebay_read::AttemptId;
 pub use forebay_schedule::Class;
 
 /// What a thread carries out; may block.

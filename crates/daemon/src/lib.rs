@@ -23,7 +23,6 @@ mod walk;
 mod write;
 
 pub use driver::Driver;
-pub use job::{AskedColumn, AskedDraft, AskedPart};
 pub use machine::memory_bytes;
 pub use options::{
     BurstOptions, Copied, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,

@@ -235,7 +235,7 @@ pub struct DownArguments {
     /// Stop what runs on this host and clean up here, without asking other nodes
     #[arg(long)]
     pub local_only: bool,
-    /// Fail if no job is up here: whoever asks must know that.
+    /// Exit with status 4 if no job is up here: the command of another host must know that.
     #[arg(long, hide = true)]
     pub must_be_up: bool,
     /// Do not wait until the burst tier has landed; the store keeps the rest, and the exit status is 3 if there is any

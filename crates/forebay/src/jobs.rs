@@ -10,9 +10,6 @@ use crate::settings::{Effective, Settings};
 /// The name of a job that nobody named, outside an allocation.
 const DEFAULT_JOB: &str = "default";
 
-/// What a command says, on whatever host, when the job has nothing there.
-pub const NOT_UP: &str = "is up on this host";
-
 /// The job that a command is about is not up on this host.
 #[derive(Debug)]
 pub struct NotUp(String);
@@ -129,7 +126,7 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
             JobDirectory::check_bases(&bases)?;
-            bail!(NotUp(format!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)))));
+            bail!(NotUp(format!("no job {job} is up on this host{}", others(&JobDirectory::jobs(&bases)))));
         };
         return Ok(Found::Job(directory));
     }
@@ -152,13 +149,13 @@ fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<Option<S
     let is_other = |job: &&String| allocated.is_none() || !is_of_allocation(job);
     match (&allocated, jobs) {
         (Some(job), jobs) if jobs.contains(job) => return Ok(Some(job.clone())),
-        (None, []) => bail!(NotUp(format!("no job {NOT_UP}; forebay up starts one"))),
+        (None, []) => bail!(NotUp("no job is up on this host; forebay up starts one".to_owned())),
         _ => {}
     }
     let own: Vec<&String> = jobs.iter().filter(is_other).collect();
     match (own.as_slice(), &allocated) {
         ([job], _) => Ok(Some((*job).clone())),
-        ([], Some(allocated)) => bail!(NotUp(format!("no job {allocated} {NOT_UP}{}", others(jobs)))),
+        ([], Some(allocated)) => bail!(NotUp(format!("no job {allocated} is up on this host{}", others(jobs)))),
         _ => Ok(None),
     }
 }

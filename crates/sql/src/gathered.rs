@@ -1,21 +1,21 @@
 //! A fragment carried out in pieces by the nodes that hold them, as an operator of the host's plan.
 //!
-//! Each node is asked for two pieces at once, so that the next is there when one is done. A node that fails once is asked no more:
-//! others that hold its pieces make them, in the end this host.
+//! `forebay_offload::Dealing` deals the pieces out. A node has two at a time, so that the next is there when one is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Cursor;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::ipc::reader::StreamReader;
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
@@ -24,19 +24,19 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
 };
 use datafusion_proto::bytes::physical_plan_to_bytes;
+use forebay_offload::{Dealing, Holder, HostPart, Nodes};
 use futures::TryStreamExt;
-use futures::future::{join_all, try_join_all};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
 
 use crate::cut::Fragment;
-use crate::daemon::{Daemon, Holder};
+use crate::daemon::Daemon;
 use crate::pieces::Piece;
+use crate::session;
 
 /// How long a piece may take: the slowest node that is of any use needs less.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Pieces asked of a node at once.
-const AT_ONCE: usize = 2;
 
 /// Batches that wait to be merged.
 const BATCHES_WAITING: usize = 4;
@@ -70,14 +70,6 @@ struct Work {
     nodes: BTreeMap<u32, Holder>,
     daemon: Arc<Daemon>,
     tally: Arc<Tally>,
-}
-
-/// How far it is; every execution begins anew.
-#[derive(Debug)]
-struct State {
-    /// Pieces that nobody makes.
-    left: BTreeSet<usize>,
-    lost: BTreeSet<u32>,
 }
 
 impl Gathered {
@@ -144,7 +136,7 @@ impl ExecutionPlan for Gathered {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let mut stream = RecordBatchReceiverStream::builder(self.schema(), BATCHES_WAITING);
         let (work, to) = (Arc::clone(&self.work), stream.tx());
-        stream.spawn(async move { work.run(to, context).await });
+        stream.spawn_blocking(move || work.run(&to, &context));
         Ok(stream.build())
     }
 }
@@ -153,70 +145,42 @@ impl ExecutionPlan for Gathered {
 type To = Sender<Result<RecordBatch>>;
 
 impl Work {
-    async fn run(&self, to: To, context: Arc<TaskContext>) -> Result<()> {
-        let state = Mutex::new(State { left: (0..self.pieces.len()).collect(), lost: BTreeSet::new() });
-        while self.any_left_for_nodes(&state) {
-            let turns = (0..AT_ONCE).flat_map(|_| self.nodes.values());
-            join_all(turns.map(|node| self.serve(node, &state, &to))).await;
+    /// Has all pieces made, and sends what comes of them. Blocks; every execution begins anew.
+    fn run(&self, to: &To, context: &Arc<TaskContext>) -> Result<()> {
+        let (runtime, done_bytes) = (Handle::current(), AtomicU64::new(0));
+        let holders: Vec<Holder> = self.nodes.values().cloned().collect();
+        let dealing = Dealing::new(FragmentPieces::new(self), &holders, &done_bytes);
+        let ask = |holder: &Holder, index| {
+            let batches = self.ask(&dealing, holder, index)?;
+            batches.into_iter().try_for_each(|batch| to.blocking_send(Ok(batch))).context("its answer is not wanted")
+        };
+        let here = |index| {
+            let made = async {
+                tokio::select! { made = self.make_here(index, to, context) => made, () = to.closed() => Ok(()) }
+            };
+            Ok(runtime.block_on(made)?)
+        };
+        let (over, is_over) = oneshot::channel::<()>();
+        let made = thread::scope(|scope| {
+            scope.spawn(|| runtime.block_on(give_up_without_receiver(&dealing, to, is_over)));
+            let made = dealing.run(&holders, HostPart::Rest, session::threads(), ask, here);
+            drop(over);
+            made
+        });
+        for lost in &dealing.finish().1.lost {
+            eprintln!("forebay-sql: note: {lost}; other nodes compute its pieces");
         }
-        let rest: Vec<usize> = std::mem::take(&mut lock(&state).left).into_iter().collect();
-        try_join_all(rest.iter().map(|index| self.make_here(*index, &to, &context))).await.map(drop)
-    }
-
-    /// Whether there is a piece, and a node for it.
-    fn any_left_for_nodes(&self, state: &Mutex<State>) -> bool {
-        let state = lock(state);
-        let has_node = |index: &usize| self.pieces[*index].ranks.iter().any(|rank| !state.lost.contains(rank));
-        state.left.iter().any(has_node)
-    }
-
-    /// Has a node make pieces until there are none for it, or it fails.
-    async fn serve(&self, node: &Holder, state: &Mutex<State>, to: &To) {
-        while let Some(index) = self.take(node.rank, state) {
-            match self.ask(node, index).await {
-                Ok(batches) => {
-                    self.note(Some(node.rank), index);
-                    for batch in batches {
-                        if to.send(Ok(batch)).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-                Err(error) => {
-                    let mut state = lock(state);
-                    state.left.insert(index);
-                    if state.lost.insert(node.rank) {
-                        let Holder { rank, host, .. } = node;
-                        eprintln!(
-                            "forebay-sql: note: node {rank} on {host}: {error:#}; other nodes compute its pieces"
-                        );
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    fn take(&self, rank: u32, state: &Mutex<State>) -> Option<usize> {
-        let mut state = lock(state);
-        if state.lost.contains(&rank) {
-            return None;
-        }
-        let index = state.left.iter().copied().find(|index| self.pieces[*index].ranks.contains(&rank))?;
-        state.left.remove(&index);
-        Some(index)
+        made.map_err(|error| error.downcast().unwrap_or_else(|error| DataFusionError::External(error.into())))
     }
 
     /// A piece, made by a node.
-    async fn ask(&self, node: &Holder, index: usize) -> anyhow::Result<Vec<RecordBatch>> {
+    fn ask(&self, dealing: &Pieces<'_>, node: &Holder, index: usize) -> anyhow::Result<Vec<RecordBatch>> {
         let piece = &self.pieces[index];
         let groups = piece.placed_groups().context("the path is not text")?;
         let plan = physical_plan_to_bytes(self.fragment.over(&groups)?)?;
         let files = piece.files_of(node.rank).context("the node does not hold the file")?;
         self.tally.plan_bytes.fetch_add(plan.len() as u64, Ordering::Relaxed);
-        let (daemon, rank) = (Arc::clone(&self.daemon), node.rank);
-        let asked = tokio::task::spawn_blocking(move || daemon.fragment(rank, &files, &plan, PIECE_TIMEOUT));
-        let answer = asked.await??;
+        let answer = self.daemon.fragment(dealing, node.rank, files, &plan, PIECE_TIMEOUT)?;
         self.tally.answer_bytes.fetch_add(answer.len() as u64, Ordering::Relaxed);
         let schema = self.fragment.plan.schema();
         let batches = StreamReader::try_new(Cursor::new(answer), None)?;
@@ -235,21 +199,87 @@ impl Work {
                 return Ok(());
             }
         }
-        self.note(None, index);
         Ok(())
-    }
-
-    fn note(&self, who: Option<u32>, index: usize) {
-        self.tally.made.fetch_add(1, Ordering::Relaxed);
-        let mut by = self.tally.by.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pieces, bytes) = by.entry(who).or_default();
-        *pieces += 1;
-        *bytes += self.pieces[index].bytes;
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+/// Pieces while they are made.
+type Pieces<'a> = Dealing<'a, FragmentPieces<'a>>;
+
+/// Ends it when the engine wants no more rows.
+async fn give_up_without_receiver(dealing: &Pieces<'_>, to: &To, is_over: oneshot::Receiver<()>) {
+    tokio::select! {
+        () = to.closed() => dealing.wait(|pieces| {
+            pieces.is_given_up = true;
+            Some(())
+        }),
+        _ = is_over => {}
+    }
+}
+
+/// The pieces of a fragment, by their indices. Each is made once, by any node that holds all of its files, else by this host.
+struct FragmentPieces<'a> {
+    work: &'a Work,
+    /// Nobody makes them.
+    open: BTreeSet<usize>,
+    /// Nobody has made them.
+    unmade: BTreeSet<usize>,
+    is_given_up: bool,
+}
+
+impl<'a> FragmentPieces<'a> {
+    fn new(work: &'a Work) -> Self {
+        let all: BTreeSet<usize> = (0..work.pieces.len()).collect();
+        Self { work, open: all.clone(), unmade: all, is_given_up: false }
+    }
+
+    /// Whether a node holds all of a piece; this host reads every file.
+    fn is_for(&self, maker: Option<u32>, index: usize) -> bool {
+        maker.is_none_or(|rank| self.work.pieces[index].ranks.contains(&rank))
+    }
+}
+
+impl forebay_offload::Pieces for FragmentPieces<'_> {
+    type Piece = usize;
+    type Made = ();
+
+    /// A piece has all threads of its node.
+    fn at_once(_: &Holder) -> usize {
+        1
+    }
+
+    fn take(&mut self, maker: Option<u32>, _: &Nodes) -> Option<usize> {
+        let index = self.open.iter().copied().find(|index| self.is_for(maker, *index))?;
+        self.open.remove(&index);
+        Some(index)
+    }
+
+    fn answered(&mut self, maker: Option<u32>, index: usize, (): ()) -> anyhow::Result<u64> {
+        self.unmade.remove(&index);
+        let (tally, bytes) = (&self.work.tally, self.work.pieces[index].bytes);
+        tally.made.fetch_add(1, Ordering::Relaxed);
+        let mut by = tally.by.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pieces, all_bytes) = by.entry(maker).or_default();
+        *pieces += 1;
+        *all_bytes += bytes;
+        Ok(bytes)
+    }
+
+    fn give_back(&mut self, _: Option<u32>, index: usize) {
+        self.open.insert(index);
+    }
+
+    fn under_way_bytes(&self) -> u64 {
+        self.unmade.difference(&self.open).map(|index| self.work.pieces[*index].bytes).sum()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_given_up || self.unmade.is_empty()
+    }
+
+    fn is_done_for(&self, rank: u32) -> bool {
+        self.is_given_up || !self.unmade.iter().any(|index| self.is_for(Some(rank), *index))
+    }
 }
 
 /// Whether columns have the same types, whatever their names.

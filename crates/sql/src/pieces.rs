@@ -7,10 +7,12 @@ use std::time::SystemTime;
 
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::FileGroup;
+use forebay_offload::Holder;
+use forebay_types::Generation;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::cut::Fragment;
-use crate::daemon::{Daemon, Generation, Holder};
+use crate::daemon::Daemon;
 
 /// A piece of files that can be cut, bytes: a lost node costs no more than this.
 const PIECE_BYTES_MAX: u64 = 64 << 20;
@@ -68,7 +70,8 @@ pub async fn of(
             let place = Path::new("/").join(file.object_meta.location.as_ref());
             let found = tokio::task::spawn_blocking(move || {
                 let place = daemon.place(&place);
-                daemon.holders(&place, bytes, modified).map(|holders| (place, holders))
+                let holders = place.to_str().map_or(Ok(vec![]), |place| daemon.holders(place, bytes, modified));
+                holders.map(|holders| (place, holders))
             });
             let (place, holders) = found.await??;
             anyhow::Ok((file, place, holders))
@@ -136,8 +139,11 @@ impl Piece {
     }
 
     /// Its files, in the versions that a node has.
-    pub fn files_of(&self, rank: u32) -> Option<Vec<(PathBuf, Generation)>> {
-        self.files.iter().map(|(_, place, versions)| Some((place.clone(), *versions.get(&rank)?))).collect()
+    pub fn files_of(&self, rank: u32) -> Option<Vec<(String, Generation)>> {
+        let of = |place: &Path, versions: &BTreeMap<u32, Generation>| {
+            Some((place.to_str()?.to_owned(), *versions.get(&rank)?))
+        };
+        self.files.iter().map(|(_, place, versions)| of(place, versions)).collect()
     }
 
     fn grouped(&self, named: impl Fn(&PartitionedFile, &Path) -> Option<PartitionedFile>) -> Option<Vec<FileGroup>> {

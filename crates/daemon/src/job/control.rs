@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use forebay_offload::{AskedColumn, AskedFragment, AskedPart, FileHolders, text_of};
 use forebay_types::{ViewPath, limits};
 use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;
@@ -16,9 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::query::{AskedColumn, AskedFragment, AskedPart, FileHolders};
 use super::requests::Job;
-use crate::query::{collected, text_of};
+use crate::query::collected;
 use crate::shared::node::Node;
 
 /// Longest command line, bytes: a fragment's plan and its files' paths, most of them shorter than they may be.
@@ -232,15 +232,9 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
 
 /// The nodes that hold a file, and what is known of this host's speed.
 async fn holders(path: &str, wants: QueryWants, job: &Job) -> Result<Value, String> {
-    let FileHolders { holders, in_logs, homes } = job.holders(file_of(path, job)?, wants).await;
+    let found = job.holders(file_of(path, job)?, wants).await;
     let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
-    Ok(json!({
-        "holders": holders,
-        "in_logs": in_logs,
-        "homes": homes,
-        "host_factor": host_factor,
-        "host_read_factor": host_read_factor,
-    }))
+    Ok(json!(FileHolders { host_factor, host_read_factor, ..found }))
 }
 
 /// Some blocks of a column, as text.

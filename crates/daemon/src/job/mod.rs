@@ -7,5 +7,3 @@ pub mod metrics;
 mod query;
 pub mod requests;
 pub mod status;
-
-pub use query::{AskedColumn, AskedDraft, AskedPart};

@@ -5,107 +5,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_offload::{AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, Holder, Holds, bytes_of};
 use forebay_query::limits::BLOCK_BYTES;
-use forebay_types::{Epoch, Generation, NodeRank, ViewPath};
+use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::query::{QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX};
-use forebay_wire::{
-    JobMessage, QueryColumn, QueryDraft, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants,
-};
-use serde::{Deserialize, Serialize};
+use forebay_wire::{JobMessage, QueryColumn, QueryDraft, QueryFragment, QueryMessage, QueryPart, QueryWants};
 
-use crate::query::{Holder, Holds, QueryParts, bytes_of};
+use crate::query::QueryParts;
 use crate::read::ReadParts;
 use crate::shared::gather::{Gathered, ask_children, ask_from, call};
 use crate::shared::node::Node;
 use crate::write::{Home, WriteParts};
 
-/// A part as the command asks for it.
-#[derive(Serialize, Deserialize, Debug)]
-pub struct AskedPart {
-    /// Of which node.
-    pub rank: u32,
-    /// The file, by its absolute path.
-    pub path: String,
-    /// The version, as that node has it.
-    pub generation: Generation,
-    /// How often each byte occurs is wanted.
-    pub counts_bytes: bool,
-    /// Rows are wanted.
-    pub table: Option<QueryTable>,
-    /// The first block.
-    pub first: u64,
-    /// Blocks.
-    pub blocks: u32,
-    /// Whether the part begins within quotes, if that is known.
-    pub begins_quoted: Option<bool>,
-    /// How long it may take.
-    pub timeout_ms: u64,
-}
-
-/// Some blocks of a column as the command asks for them.
-#[derive(Serialize, Deserialize, Debug)]
-pub struct AskedColumn {
-    /// Of which node.
-    pub rank: u32,
-    /// The file, by its absolute path.
-    pub path: String,
-    /// The version, as that node has it.
-    pub generation: Generation,
-    /// Its rows.
-    pub table: QueryTable,
-    /// The first block.
-    pub first: u64,
-    /// Blocks.
-    pub blocks: u32,
-    /// Whether the first begins within quotes.
-    pub begins_quoted: bool,
-    /// The bits of the mean.
-    pub mean_bits: u64,
-    /// Those of the deviation.
-    pub deviation_bits: u64,
-    /// The file that they go to, if they do not travel.
-    pub draft: Option<AskedDraft>,
-    /// How long it may take.
-    pub timeout_ms: u64,
-}
-
-/// A file that a device writes.
-#[derive(Clone, Serialize, Deserialize, Debug)]
-pub struct AskedDraft {
-    /// Its absolute path.
-    pub output: String,
-    /// Tells it from others.
-    pub number: u64,
-    /// What stands above the column.
-    pub head: String,
-}
-
-/// The nodes that hold a file.
-#[derive(Default)]
-pub struct FileHolders {
-    /// By rank.
-    pub holders: Vec<Holder>,
-    /// Nodes whose logs have bytes of it, if it is in the burst tier.
-    pub in_logs: Vec<Holder>,
-    /// The node whose log has most of each block, as runs: the first block of each run, and the node.
-    pub homes: Vec<(u64, Home)>,
-}
-
 /// Runs of blocks that `homes` is told in at most; the nodes of a file that is more scattered are not told apart.
 const HOME_RUNS_MAX: usize = 1 << 16;
-
-/// A fragment of SQL as `forebay-sql` asks for it.
-#[derive(Serialize, Deserialize, Debug)]
-pub struct AskedFragment {
-    /// Of which node.
-    pub rank: u32,
-    /// The files, by their absolute paths, in the versions that the node has.
-    pub files: Vec<(String, Generation)>,
-    /// The plan, in hexadecimal.
-    pub plan: String,
-    /// How long it may take.
-    pub timeout_ms: u64,
-}
 
 /// The job's nodes as a query sees them from this one.
 pub struct JobQueries {
@@ -138,7 +51,7 @@ impl JobQueries {
         let Some(Ok((generation, homes))) = homes else { return FileHolders { holders, ..FileHolders::default() } };
         let is_home = |holder: &Holder| homes.contains(&Some(holder.rank));
         let in_logs = in_logs.into_iter().filter(is_home).map(|holder| Holder { generation, ..holder }).collect();
-        FileHolders { holders, in_logs, homes: runs(&homes) }
+        FileHolders { holders, in_logs, homes: runs(&homes), ..FileHolders::default() }
     }
 
     /// Those that say so, by rank.

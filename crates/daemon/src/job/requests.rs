@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_body::Body;
-use forebay_node::Source;
+use forebay_offload::FileHolders;
+use forebay_read::Source;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{JobMessage, Outcome, QueryWants};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::query::{FileHolders, JobQueries};
+use super::query::JobQueries;
 use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
 use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_node::AttemptId;
+use forebay_read::AttemptId;
 use forebay_schedule::{Class, IoScheduler};
 use forebay_types::Priority;
 

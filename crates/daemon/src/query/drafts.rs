@@ -10,14 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forebay_offload::files::{Contents, NormalisedColumn, PassOptions, Run, column_mode, each_values, lines};
 use forebay_query::limits::BLOCK_BYTES;
 use forebay_store::{Draft, LandingPlace};
 use forebay_types::{Errno, Generation, ViewPath};
 use forebay_wire::QueryDraft;
-
-use super::collect::PassOptions;
-use super::contents::Contents;
-use super::normalised::{NormalisedColumn, Run, column_mode, each_values, lines};
 
 /// Drafts at once: one a query.
 const DRAFTS_MAX: usize = 16;

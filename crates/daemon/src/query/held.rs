@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_offload::files::Contents;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Generation, ViewPath};
 use forebay_wire::ReadMessage;
 
-use super::contents::Contents;
 use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::write::CommittedFile;

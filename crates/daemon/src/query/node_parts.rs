@@ -11,22 +11,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_offload::files::{NormalisedColumn, PassOptions, Run, collect_part, encoded_values};
+use forebay_offload::{Holder, Holds, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use forebay_query::{Collected, Dialect, Part, PartState, Schema};
+use forebay_query::{Collected, Dialect, Part, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
 use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
 
-use super::collect::{PassOptions, collect_part};
 use super::drafts::{DraftPlace, Drafts, IDLE_MAX};
 use super::fragments::Fragments;
 use super::held::{HeldFile, Way};
-use super::normalised::{NormalisedColumn, Run, encoded_values};
-use super::speeds::{Speed, Speeds};
 use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
@@ -43,65 +41,6 @@ const _: () = assert!(QUERY_GRAMIAN_COLUMNS_MAX == GRAMIAN_COLUMNS_MAX && QUERY_
 
 /// Of a file's bytes, how many a node must keep to be taken for one that holds it: the rest comes over the trees.
 const KEPT_SHARE: f64 = 0.9;
-
-/// Bytes of a node's answer as text, in hexadecimal.
-pub fn text_of(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The bytes that a text stands for.
-pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    let digit = |at: u8| char::from(at).to_digit(16);
-    let byte = |pair: &[u8]| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8);
-    text.as_bytes().chunks(2).map(byte).collect()
-}
-
-/// The part's state that a text stands for.
-pub fn decode_part(text: &str) -> Option<PartState> {
-    PartState::decode(&bytes_of(text)?)
-}
-
-/// What a node has of a file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Holder {
-    /// Which node.
-    pub rank: u32,
-    /// On which host.
-    pub host: String,
-    /// By which right it holds it.
-    pub holds: Holds,
-    /// The version that it has.
-    pub generation: Generation,
-    /// Parts that it makes at once.
-    pub threads: usize,
-    /// Bytes that it parses in a second, with all of them.
-    pub bytes_per_s: f64,
-    /// What it parses faster at the beginning: bytes, and bytes a second.
-    #[serde(default)]
-    pub burst: (f64, f64),
-    /// A device's directory, in which it may write.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<PathBuf>,
-}
-
-/// Why a node counts as one that holds a file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Holds {
-    /// It is a device, and the file is its own.
-    Device,
-    /// The file is in the burst tier, and this node's log may have bytes of it.
-    Burst,
-    /// It keeps (nearly) all of it in its cache.
-    Cache,
-    /// It reads the backing file system for others.
-    Root,
-}
 
 /// The query path of this node.
 pub(crate) struct QueryParts {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_body::Body;
-use forebay_node::Answered;
-use forebay_node::AttemptId;
+use forebay_read::Answered;
+use forebay_read::AttemptId;
 use forebay_types::Errno;
 
 use super::core::Core;

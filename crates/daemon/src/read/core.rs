@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_node::{Effect, Options, ReadPath};
+use forebay_read::{Effect, Options, ReadPath};
 use forebay_types::{NodeRank, Time};
 
 use super::entry_ttl::{EntryTtl, EntryTtls, node_entry_ttl};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_node::{Effect, Source};
+use forebay_read::{Effect, Source};
 
 use super::core::ReadEffect;
 use super::entry_ttl::EntryTtl;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_node::ReadPath;
+use forebay_read::ReadPath;
 use forebay_types::Time;
 use tokio::sync::watch;
 

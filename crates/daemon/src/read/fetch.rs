@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_node::Answered;
-use forebay_node::AttemptId;
+use forebay_read::Answered;
+use forebay_read::AttemptId;
 use forebay_transport::{CallError, Reply};
 use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Name, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::message::decode_entries;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_node::AttemptId;
+use forebay_read::AttemptId;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fuse::Reply;
-use forebay_node::KernelTicket;
+use forebay_read::KernelTicket;
 use forebay_types::Errno;
 
 use super::core::Core;

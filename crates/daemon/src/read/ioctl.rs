@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_cache::ObjectKind;
 use forebay_fuse::Reply;
-use forebay_node::{InodeId, ROOT_INODE};
+use forebay_read::{InodeId, ROOT_INODE};
 use forebay_types::{Errno, ViewPath};
 
 use super::backing::Backing;

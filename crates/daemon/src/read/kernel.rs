@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_body::Body;
 use forebay_fuse::{Handler, Operation, ROOT_NODE, Reply, Request};
-use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
+use forebay_read::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent, Time};
 
 use super::core::{Core, ReadCore};

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use forebay_fuse::{SharedMemory, shared_memory_bytes};
-use forebay_node::{InodeId, InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+use forebay_read::{InodeId, InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 use forebay_types::{Generation, Kind, Timestamp, ViewPath, limits};
 
 /// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use forebay_body::Body;
 use forebay_fuse::{Handler, Session};
-use forebay_node::PeerAnswer;
+use forebay_read::PeerAnswer;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno};
 use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_node::{PeerAnswer, PeerTicket};
+use forebay_read::{PeerAnswer, PeerTicket};
 use forebay_transport::Replier;
 use forebay_types::{Errno, Priority};
 use forebay_wire::message::encode_entries;

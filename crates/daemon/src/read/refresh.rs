@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_node::{QUIET_MAX, ReadPath};
+use forebay_read::{QUIET_MAX, ReadPath};
 use forebay_transport::Replier;
 use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::{JobMessage, RefreshStep};

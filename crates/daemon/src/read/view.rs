@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use forebay_fuse::{Notifier, Session};
-use forebay_node::StaleInode;
+use forebay_read::StaleInode;
 
 /// The session, once it serves.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_fuse::Reply;
-use forebay_node::{InodeId, KernelTicket};
+use forebay_read::{InodeId, KernelTicket};
 use forebay_types::{Extent, Time};
 use tokio::sync::Notify;
 

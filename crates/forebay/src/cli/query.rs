@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use forebay_offload::Place;
 use forebay_query::{Dialect, Header};
 
 use crate::cli::ConfigFile;
@@ -123,4 +124,15 @@ fn delimiter(text: &str) -> Result<Dialect, String> {
     };
     byte.and_then(Dialect::new)
         .ok_or_else(|| "a delimiter is tab, or one character that does not occur in numbers or quotes".to_owned())
+}
+
+impl From<WherePlace> for Place {
+    fn from(place: WherePlace) -> Self {
+        match place {
+            WherePlace::Auto => Self::Auto,
+            WherePlace::Host => Self::Host,
+            WherePlace::Data => Self::Data,
+            WherePlace::Split => Self::Split,
+        }
+    }
 }

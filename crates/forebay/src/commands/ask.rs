@@ -8,8 +8,6 @@ use forebay_launch::{JobDirectory, JobRecord, RemoteCall};
 use forebay_types::NodeRank;
 use serde_json::Value;
 
-use crate::control;
-
 /// How long a host may take: longer than its daemon, which may have to wait for silent nodes, and for a slow login.
 const HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -31,7 +29,7 @@ pub fn ask_any(
     let mut failure = None;
     for rank in ranks {
         let socket = directory.socket(rank);
-        match control::ask_if_there(&socket, question, timeout) {
+        match forebay_control::ask_if_there(&socket, question, timeout) {
             Ok(answer) => return Ok(answer),
             // A dead daemon's socket refuses at once, a stopped one's says nothing; the next may be alive. One that answers
             // and fails has spoken for all.

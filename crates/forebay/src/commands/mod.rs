@@ -1,62 +1,19 @@
-//! The commands, one a file.
+//! The commands: a folder for each group that works on one thing, a file for each that needs no more.
 
 mod ask;
+mod burst;
 mod config;
 mod doctor;
-mod doctor_check;
-mod doctor_probe;
-mod doctor_protocol;
-mod down;
-mod drain;
-mod escaping_paths;
-mod explain;
-mod landed;
-mod left;
+mod job;
 mod manual;
-mod mpiio;
+mod mpi;
 mod node;
-mod node_background;
-mod node_kept;
 mod paths;
-mod plan;
-mod plan_svg;
 mod profile;
-mod profile_report;
 mod query;
-mod query_answer;
-mod query_bad_rows;
-mod query_canvas;
-mod query_column;
-mod query_dealing;
-mod query_near;
-mod query_normalise;
-mod query_plot;
-mod query_plot_file;
-mod query_png;
-mod query_progress;
-mod query_shown;
-mod query_sql;
-mod query_svg;
-mod query_table;
-mod query_where;
-mod refresh;
-mod replace;
 mod run;
-mod run_image;
-mod run_image_environment;
-mod salvage;
-mod selection;
 mod simulate;
 mod stage;
-mod stage_job;
-mod stage_part;
-mod stage_places;
-mod stage_report;
-mod status;
-mod status_jobs;
-mod up;
-mod up_report;
-mod up_stopped;
 
 use std::process::ExitCode;
 
@@ -76,22 +33,22 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         warn_of_unknown();
     }
     match command {
-        Command::Up(arguments) => up::run(*arguments),
+        Command::Up(arguments) => job::up::run(*arguments),
         Command::Node(arguments) => node::run(*arguments),
         Command::Run(arguments) => run::run(arguments),
-        Command::Status(arguments) => status::run(arguments),
-        Command::Down(arguments) => down::run(arguments),
-        Command::Explain(arguments) => explain::run(arguments),
-        Command::Refresh(arguments) => refresh::run(arguments),
+        Command::Status(arguments) => job::status::run(arguments),
+        Command::Down(arguments) => job::down::run(arguments),
+        Command::Explain(arguments) => job::explain::run(arguments),
+        Command::Refresh(arguments) => job::refresh::run(arguments),
         Command::Stage(arguments) => stage::run(arguments),
-        Command::Drain(arguments) => drain::run(arguments),
-        Command::Landed(arguments) => landed::run(arguments),
-        Command::Salvage(arguments) => salvage::run(&arguments),
+        Command::Drain(arguments) => burst::drain::run(arguments),
+        Command::Landed(arguments) => burst::landed::run(arguments),
+        Command::Salvage(arguments) => burst::salvage::run(&arguments),
         Command::Profile(arguments) => profile::run(arguments),
-        Command::Mpiio(arguments) => mpiio::run(&arguments),
+        Command::Mpiio(arguments) => mpi::mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
-        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Plan(arguments) => mpi::plan::run(&arguments),
         Command::Query(arguments) => query::run(*arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_body::Body;
 use forebay_daemon::environment::{BackingThreads, Class, Environment, Exports, Operation, Room, Turn, Walker};
-use forebay_node::AttemptId;
+use forebay_dispatch::AttemptId;
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};

@@ -3,7 +3,7 @@
 //! A core's handle names a body of its own node. While the body grows it is in the node's list; a handle that is not
 //! found there is whole. A bundle is one body on its way, and its files get bodies of their own when it is there.
 
-use forebay_node::{AttemptId, PeerTicket};
+use forebay_read::{AttemptId, PeerTicket};
 use forebay_types::Errno;
 
 use super::network::NodeIndex;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use forebay_node::AttemptId;
+use forebay_read::AttemptId;
 use forebay_types::Errno;
 use forebay_wire::ReadMessage;
 
@@ -59,7 +59,7 @@ impl Job<'_> {
         let files = self.files;
         let parcel = self.pack.and_then(|pack| pack.parcels.get(index as usize));
         let (Some(parcel), Some(builder)) = (parcel, self.nodes[node as usize].builder.as_mut()) else {
-            let answered = forebay_node::Answered::Failed(Errno::ENODATA);
+            let answered = forebay_read::Answered::Failed(Errno::ENODATA);
             return self.queue.at(at, Event::Told { to: node, call, answered });
         };
         let dirs = parcel.dirs.iter().filter_map(|dir| files.index(dir));

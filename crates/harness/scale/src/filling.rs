@@ -1,7 +1,7 @@
 //! Taking parcels apart at a node, as the daemon does it: one after the other, each opened, its names shown to the kernel by the
 //! walker, and its chunks stored into the kernel's caches. What the program has asked for before costs nothing more.
 
-use forebay_node::ParcelChunk;
+use forebay_read::ParcelChunk;
 use forebay_types::ViewPath;
 
 use super::bodies::Handle;

@@ -1,6 +1,6 @@
 //! A job of real cores over the model's network, file system and programs.
 //!
-//! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (requests
+//! Every node has the core that its daemon has (`forebay_read::ReadPath`); what the daemon does around it (requests
 //! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
 //! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/harness/sim`); this
 //! one asks how long things take and what passes over which link.
@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{Answered, Effect, Options, ReadPath};
 use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{Answered, Effect, Options, ReadPath};
 use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::{ReadMessage, Request};
 

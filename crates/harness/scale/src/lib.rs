@@ -1,6 +1,6 @@
 //! The scale model: how long a job's start takes on machines that we do not have.
 //!
-//! The cores are the daemon's (`forebay_node::ReadPath`, `forebay_job::Readiness`, `forebay_overlay::Forest`); what they
+//! The cores are the daemon's (`forebay_read::ReadPath`, `forebay_job::Readiness`, `forebay_overlay::Forest`); what they
 //! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
 //! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` has the nodes; `starting`
 //! and `steps` (of programs), `shell` (around cores), `builder` and `filling` (parcels made and taken apart) and `run` (what

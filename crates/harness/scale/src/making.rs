@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use forebay_node::AttemptId;
 use forebay_prefetch::listings_at_once;
+use forebay_read::AttemptId;
 
 use super::files::PathIndex;
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_node::ParcelChunk;
+use forebay_read::ParcelChunk;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, ViewPath, chunk_bytes, limits};
 use forebay_wire::ParcelPlace;
 

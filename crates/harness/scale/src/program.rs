@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_node::{InodeId, Part, ROOT_INODE};
+use forebay_read::{InodeId, Part, ROOT_INODE};
 
 use super::bodies::Handle;
 use super::files::PathIndex;

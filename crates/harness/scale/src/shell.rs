@@ -1,7 +1,7 @@
 //! What the daemon does around its core, with bytes counted instead of moved.
 
-use forebay_node::AttemptId;
-use forebay_node::{Answered, Effect, PeerAnswer, PeerTicket, Source};
+use forebay_read::AttemptId;
+use forebay_read::{Answered, Effect, PeerAnswer, PeerTicket, Source};
 use forebay_types::{Epoch, Errno, NodeRank, chunk_bytes};
 use forebay_wire::{EntryRecord, ReadMessage, Request};
 

@@ -1,6 +1,6 @@
 //! Programs and the kernels below them: one step after the other, each when the one before has its answer.
 
-use forebay_node::{KernelAnswer, KernelRequest, KernelTicket};
+use forebay_read::{KernelAnswer, KernelRequest, KernelTicket};
 use forebay_types::Time;
 
 use super::bodies::{Handle, Watcher};

@@ -1,7 +1,7 @@
 //! A whole job's start through Forebay: all nodes run the same script at once; what it took and what went where.
 
-use forebay_node::Counters;
 use forebay_overlay::Forest;
+use forebay_read::Counters;
 
 use super::cpu::Cpu;
 use super::job::{Job, Loss, Setup};

@@ -1,6 +1,6 @@
 //! Tickets by which a core answers its peers name their requests.
 
-use forebay_node::{AttemptId, PeerTicket};
+use forebay_read::{AttemptId, PeerTicket};
 
 use super::files::PathIndex;
 use super::network::NodeIndex;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_cache::Key;
 use forebay_daemon::environment::Exports;
-use forebay_node::placement;
+use forebay_read::placement;
 use forebay_store::Counters;
 use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, PIECE_BYTES, ViewPath};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_node::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+use forebay_read::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 
 /// All of them, by number. Copies share them.
 #[derive(Clone, Default)]

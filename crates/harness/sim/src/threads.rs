@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_daemon::environment::{BackingThreads, Operation, Turn};
-use forebay_node::AttemptId;
+use forebay_read::AttemptId;
 use forebay_schedule::{Class, IoScheduler};
 use forebay_transport::life::Life;
 use forebay_types::{Priority, ViewPath};

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_cache::Key;
-use forebay_node::placement;
 use forebay_overlay::{Forest, Tree};
 use forebay_random::Random;
+use forebay_read::placement;
 use forebay_types::Time;
 use tokio::time::Instant;
 

@@ -61,9 +61,9 @@ impl RemoteCall {
     }
 
     /// Runs the program with `arguments` on all `hosts`, `REMOTE_CALLS_AT_ONCE` at once, on each for `timeout` at
-    /// most. Returns the hosts where it did not end well, with what it said.
+    /// most. Returns the calls that did not end well.
     #[must_use]
-    pub fn run_on_all(&self, hosts: &[&str], arguments: &[&str], timeout: Duration) -> Vec<(String, String)> {
+    pub fn run_on_all(&self, hosts: &[&str], arguments: &[&str], timeout: Duration) -> Vec<FailedCall> {
         let (sender, ended) = channel();
         let mut calls = Calls { timeout, sender, running: BTreeMap::new(), failed: Vec::new() };
         let mut hosts = hosts.iter();
@@ -79,12 +79,23 @@ impl RemoteCall {
     }
 }
 
+/// A call of a host that did not end well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedCall {
+    /// The host.
+    pub host: String,
+    /// The exit status of the program, or of the remote shell; None if there is none.
+    pub code: Option<i32>,
+    /// Why, for people to read.
+    pub reason: String,
+}
+
 /// Calls under way, and what came of those that are over.
 struct Calls {
     timeout: Duration,
     sender: Sender<(String, std::io::Result<Output>)>,
     running: BTreeMap<String, Call>,
-    failed: Vec<(String, String)>,
+    failed: Vec<FailedCall>,
 }
 
 struct Call {
@@ -102,14 +113,14 @@ impl Calls {
                 let (host, sender) = (host.to_owned(), self.sender.clone());
                 std::thread::spawn(move || sender.send((host, child.wait_with_output())));
             }
-            Err(error) => self.failed.push((host.to_owned(), error.to_string())),
+            Err(error) => self.failed.push(FailedCall::without_code(host, error.to_string())),
         }
     }
 
     fn on_end(&mut self, host: String, output: std::io::Result<Output>) {
         // One that was given up is not heard any more.
         if self.running.remove(&host).is_some() {
-            self.failed.extend(failure(output).map(|reason| (host, reason)));
+            self.failed.extend(failure(&host, output));
         }
     }
 
@@ -119,16 +130,26 @@ impl Calls {
         let late: BTreeMap<String, Call> = late;
         end_all(&late.values().filter_map(|call| call.process).collect::<Vec<_>>(), Duration::ZERO);
         let timeout = self.timeout;
-        self.failed.extend(late.into_keys().map(|host| (host, format!("no answer within {timeout:?}"))));
+        let silent = |host: String| FailedCall::without_code(&host, format!("no answer within {timeout:?}"));
+        self.failed.extend(late.into_keys().map(silent));
+    }
+}
+
+impl FailedCall {
+    fn without_code(host: &str, reason: String) -> Self {
+        Self { host: host.to_owned(), code: None, reason }
     }
 }
 
 /// Why a call did not end well; `None` when it did.
-fn failure(output: std::io::Result<Output>) -> Option<String> {
+fn failure(host: &str, output: std::io::Result<Output>) -> Option<FailedCall> {
     match output {
         Ok(output) if output.status.success() => None,
-        Ok(output) => Some(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Some(error.to_string()),
+        Ok(output) => {
+            let reason = format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+            Some(FailedCall { code: output.status.code(), ..FailedCall::without_code(host, reason) })
+        }
+        Err(error) => Some(FailedCall::without_code(host, error.to_string())),
     }
 }
 
@@ -184,9 +205,11 @@ mod tests {
         let shell = ["sh", "-c", script].map(str::to_owned).to_vec();
         let call = RemoteCall { shell, program: "x".into() };
         let mut failed = call.run_on_all(&["good", "bad", "hung"], &[], Duration::from_millis(500));
-        failed.sort();
-        assert_eq!(failed[0], ("bad".to_owned(), "exit status: 3: no route".to_owned()));
-        assert_eq!(failed[1], ("hung".to_owned(), "no answer within 500ms".to_owned()));
+        failed.sort_by(|one, other| one.host.cmp(&other.host));
+        let told =
+            |host: &str, code, reason: &str| FailedCall { host: host.to_owned(), code, reason: reason.to_owned() };
+        assert_eq!(failed[0], told("bad", Some(3), "exit status: 3: no route"));
+        assert_eq!(failed[1], told("hung", None, "no answer within 500ms"));
         assert_eq!(failed.len(), 2);
         let missing = RemoteCall { shell: vec!["/nonexistent/rsh".into()], program: "x".into() };
         assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);

@@ -36,7 +36,7 @@ pub use error::{LaunchError, MungeProblem};
 pub use gathered::{Gathered, Slowest, Trouble};
 pub(crate) use hostfile::check_host;
 pub use hostfile::{expand_hostlist, parse_hostfile};
-pub use hosts::{RemoteCall, host_starter};
+pub use hosts::{FailedCall, RemoteCall, host_starter};
 pub use job_directory::{JobDirectory, check_job_name, session_base};
 pub use job_end::job_end;
 pub use local::{bind_listeners, local_starter};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_node::AttemptId;
-use forebay_node::PeerAnswer;
 use forebay_prefetch::{ListingOrder, PlannedChunk, listings_at_once};
 use forebay_profile::BlockEntry;
+use forebay_read::AttemptId;
+use forebay_read::PeerAnswer;
 use forebay_types::{Errno, Generation, Kind, ViewPath};
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
 use forebay_wire::{Listing, Parcel, ReadMessage};

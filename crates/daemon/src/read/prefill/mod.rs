@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_node::AttemptId;
+use forebay_read::AttemptId;
 use forebay_transport::Replier;
 use forebay_wire::ReadMessage;
 use serde_json::Value;

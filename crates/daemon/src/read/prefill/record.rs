@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_node::PeerAnswer;
 use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
+use forebay_read::PeerAnswer;
 use forebay_types::{ChunkIndex, Generation, Time, ViewPath};
 use forebay_wire::{ReadMessage, Use as Used};
 use serde_json::{Value, json};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_fuse::Notifier;
-use forebay_node::ParcelChunk;
 use forebay_profile::{BlockOpener, FormatError};
+use forebay_read::ParcelChunk;
 use forebay_types::{ViewPath, limits};
 use forebay_wire::Parcel;
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
@@ -138,7 +138,7 @@ impl Filler {
     /// Stores chunks into the kernel's page cache, and returns those that it took.
     fn fill(&self, notifier: &Notifier, chunks: &[Chunk]) -> Vec<Chunk> {
         let inodes = self.core.lock().inodes_to_fill(chunks);
-        let is_filled = |(chunk, inode): &(&Chunk, Option<forebay_node::InodeId>)| {
+        let is_filled = |(chunk, inode): &(&Chunk, Option<forebay_read::InodeId>)| {
             let parts = chunk.body.slices(0, chunk.body.expected_bytes());
             if self.sources.is_left(&chunk.file, &chunk.generation, chunk.index) {
                 return false;

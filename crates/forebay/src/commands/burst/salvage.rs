@@ -1,0 +1,153 @@
+//! `salvage`: lands what burst stores hold whose job has ended without it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use forebay_daemon::{NotLanded, Salvage, SalvageEnd};
+use serde_json::json;
+
+use crate::burst_mount;
+use crate::cli::SalvageArguments;
+use crate::commands::burst::drain::{self, Progress};
+use crate::exit::DONE_IN_PART;
+use crate::meeting::{Met, Place, leave, meet, stores_in};
+use crate::output::say;
+use crate::settings::values::show_size;
+
+/// Files that cannot land which are named one by one.
+const NAMED_MAX: usize = 20;
+
+/// Lands it.
+pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
+    let mut paths = vec![];
+    for directory in &arguments.burst_store {
+        paths.extend(stores_at(directory).with_context(|| format!("cannot look into {}", directory.display()))?);
+    }
+    let landing = arguments.burst.as_ref().map(|pair| pair.backing.as_path());
+    let mut place = None;
+    if let Some(wait) = arguments.meet {
+        match meet(&paths, landing, wait, arguments.timeout.unwrap_or(wait))? {
+            Met::Here(met, met_at) => (paths, place) = (met, met_at),
+            Met::Landed => return Ok(carried(arguments, None)),
+            Met::Waiting(place) => return Ok(carried(arguments, Some(&place))),
+        }
+    }
+    let landed = land(arguments, landing, &paths, place.as_ref());
+    landed.map_err(|error| if let Some(place) = place { place.named(&error) } else { error })
+}
+
+/// Lands the stores at `paths`, of which some are in `place`.
+fn land(
+    arguments: &SalvageArguments,
+    landing: Option<&Path>,
+    paths: &[PathBuf],
+    place: Option<&Place>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut salvage) = Salvage::open(paths, landing)? else {
+        return nothing_there(arguments);
+    };
+    let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
+    if let (Some(node), false) = (of_second_home, arguments.json) {
+        say!(
+            "the store with the files' names was not given: files land under the names that node {node}, its second \
+             home, knew"
+        );
+    }
+    salvage.start().context("cannot start landing")?;
+    let bytes = salvage.bytes_left();
+    let progress = drain::wait_by(arguments.timeout, |time| {
+        let forebay_daemon::Progress { steps, why, landed_steps, attempt_bytes, .. } = salvage.drain(time);
+        Ok(Progress { steps: steps as u64, why, is_final: steps == 0, landed_steps, attempt_bytes })
+    })?;
+    let (job, landing) = (salvage.job.clone(), salvage.landing.clone());
+    let others = std::mem::take(&mut salvage.of_other_runs);
+    // More may have landed since it was waited for.
+    let SalvageEnd { steps, bytes: bytes_left, missing } = salvage.end();
+    let progress = Progress { steps: steps as u64, ..progress };
+    let has_landed = steps == 0 && progress.why.is_none() && others.is_empty();
+    let landed_bytes = bytes.saturating_sub(bytes_left);
+    paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
+    leave(paths, &landing, &job);
+    let shown = |path: &PathBuf| place.map_or_else(|| path.clone(), |place| place.shown_path(path));
+    let stores: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).map(shown).collect();
+    let others: Vec<PathBuf> = others.iter().map(shown).collect();
+    if arguments.json {
+        say!(
+            "{}",
+            json!({"job": job, "landing": landing, "landed": has_landed, "landed_bytes": landed_bytes,
+                   "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores,
+                   "other_runs": others, "second_home": of_second_home})
+        );
+    } else if has_landed {
+        say!("all of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes));
+    } else {
+        match progress.steps == 0 && progress.why.is_none() {
+            true => say!("one run of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes)),
+            false => say!("{}", drain::told(&progress)),
+        }
+        name(&missing);
+        for store in stores {
+            let is_other = others.contains(&store);
+            let why =
+                if is_other { ": it is of another run of the job, whose names are not in these stores" } else { "" };
+            say!("  {} stays{why}", store.display());
+        }
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Says what is not here, of each file.
+fn name(missing: &[NotLanded]) {
+    for file in missing.iter().take(NAMED_MAX) {
+        let bytes: u64 = file.missing.iter().map(|(_, len)| len).sum();
+        say!("  {}: {} of nodes {:?}, {:?}", file.path.display(), show_size(bytes), file.nodes, file.missing);
+    }
+    if missing.len() > NAMED_MAX {
+        say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
+    }
+}
+
+/// The directory itself, or those of the nodes that were together on one machine.
+fn stores_at(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    match stores_in(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(vec![directory.to_owned()]),
+        stores => Ok(std::iter::once(directory.to_owned()).chain(stores?).collect()),
+    }
+}
+
+/// The first node has the stores now, or waits to.
+fn carried(arguments: &SalvageArguments, place: Option<&Path>) -> ExitCode {
+    match (place, arguments.json) {
+        (None, true) => say!("{}", json!({"landed": true, "stores": []})),
+        (None, false) => say!("the stores of this node have landed with those of the job's first node"),
+        (Some(place), true) => say!("{}", json!({"landed": false, "stores": [place]})),
+        (Some(place), false) => say!(
+            "the stores of this node are in {} and wait for the job's first node; without it: forebay salvage --burst-store {}",
+            place.display(),
+            place.display()
+        ),
+    }
+    place.map_or(ExitCode::SUCCESS, |_| ExitCode::from(DONE_IN_PART))
+}
+
+/// Where there are directories without stores, all has landed. One that does not exist is not the one that is meant, perhaps; on some of
+/// the machines whose stores meet, it may have gone to the others.
+fn nothing_there(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
+    if arguments.meet.is_none()
+        && let Some(absent) = arguments.burst_store.iter().find(|directory| !directory.exists())
+    {
+        bail!(
+            "{} does not exist: give the directory of --burst-store, on a node that has it (`salvage` removes a store when all of it \
+             has landed)",
+            absent.display()
+        );
+    }
+    if arguments.json {
+        say!("{}", json!({"job": null, "landed": true, "landed_bytes": 0, "missing": [], "stores": []}));
+    } else {
+        let names: Vec<_> = arguments.burst_store.iter().map(|path| path.display().to_string()).collect();
+        say!("there is no store in {}: everything has landed, or the store is elsewhere", names.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}

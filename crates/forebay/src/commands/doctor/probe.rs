@@ -1,0 +1,90 @@
+//! What `doctor` tries in a process of its own: mounting as a daemon would, and as one in a user namespace would; and what
+//! becomes of requests in flight when a daemon dies.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use forebay_fuse::abi::MINOR_MIN;
+use forebay_fuse::limits::{KERNEL_READ_AHEAD_BYTES, KERNEL_READERS};
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree};
+use forebay_keeper::{own_paths, session_options};
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{MountPropagationFlags, mount_change};
+use serde_json::json;
+
+use crate::commands::doctor::protocol::Protocol;
+use crate::output::say;
+
+/// Tries it; says on standard output how it went.
+pub fn run(what: &str) -> anyhow::Result<ExitCode> {
+    match what {
+        "view" => try_mount(false, |mount| {
+            say!("{}", json!(Protocol::of(&agreed(mount)?)));
+            Ok(())
+        }),
+        "namespaces" => try_mount(true, |_| Ok(())),
+        "resend" => try_mount(false, sends_again),
+        "keep" => KeptRequests::try_out().context("memory for them"),
+        _ => bail!("there is no probe '{what}'"),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// Whether the kernel can be asked for the requests of a daemon that died.
+fn sends_again(mount: &Mount) -> anyhow::Result<()> {
+    ensure!(agreed(mount)?.can_resend(), "this kernel does not resend requests");
+    Ok(())
+}
+
+/// What the kernel and a daemon agree on, with the options that a daemon has unless it is told others.
+fn agreed(mount: &Mount) -> anyhow::Result<Negotiated> {
+    let options = session_options(KERNEL_READERS, KERNEL_READ_AHEAD_BYTES);
+    agree(&mount.descriptor(), &options).with_context(|| {
+        format!(
+            "the kernel and a daemon do not agree on a protocol; views need FUSE 7.{} (Linux 5.4) or later",
+            MINOR_MIN
+        )
+    })
+}
+
+/// A view on a directory of its own, gone at once after `look`.
+fn try_mount(has_own_user: bool, look: impl FnOnce(&Mount) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let directory = Directory::make()?;
+    if has_own_user {
+        own_paths::make_user_namespace()?;
+        hide_mounts().context("cannot make the mounts of the namespace private")?;
+    } else if unshare(CloneFlags::CLONE_NEWNS).is_ok() {
+        // Where a mount namespace is permitted, nobody else sees the trial.
+        hide_mounts()?;
+    }
+    let mount = forebay_fuse::mount(&directory.0, &MountOptions::default())?;
+    say!("{}", mount.how());
+    let looked = look(&mount);
+    mount.unmount()?;
+    looked
+}
+
+fn hide_mounts() -> anyhow::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
+
+/// A private directory that goes when this does.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn make() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("forebay-doctor-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // In a user namespace or not, the directory is ours; should it stay, the next trial has another name.
+        fs::remove_dir(&self.0).ok();
+    }
+}

@@ -1,0 +1,335 @@
+//! `up`: lays the job out, starts all daemons at once, and returns when every view answers. If one does not, it
+//! undoes everything and says which failed and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow, bail};
+use forebay_keeper::Handed;
+use forebay_launch::{
+    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Ports, Process, ProcessSpace, Progress,
+    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
+};
+use forebay_secret::{JobKey, forbid_core_dumps};
+use forebay_types::NodeRank;
+use forebay_wire::Level;
+use serde_json::json;
+
+use crate::burst_mount;
+use crate::carried_key::CarriedKey;
+use crate::cli::UpArguments;
+use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
+use crate::commands::job::replace;
+use crate::commands::job::selection::Selection;
+use crate::commands::job::up_report::{Report, Shown};
+use crate::commands::job::up_stopped::{StartFailed, Stopped};
+use crate::commands::stage;
+use crate::commands::stage::places::Way;
+use crate::directives;
+use crate::exit::DONE_IN_PART;
+use crate::job_spec::JobSpec;
+use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
+use crate::leftovers::{self, held_text};
+use crate::output::causes;
+use crate::profiles;
+use crate::settings::{Effective, Settings, UsageError};
+use crate::signals::Signals;
+
+/// Starts a job.
+pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
+    if arguments.replace {
+        return replace::run(arguments);
+    }
+    forbid_core_dumps().context("core dumps, which could hold the job's key, cannot be switched off")?;
+    let began = Instant::now();
+    let mut effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    directives::add(&mut effective)?;
+    let settings = effective.settings()?;
+    if !settings.stage_out.is_empty() && settings.burst.is_empty() {
+        return Err(
+            UsageError("--stage-out needs --burst DIR=BACKING: it takes files of the burst tier".to_owned()).into()
+        );
+    }
+    let allocated = Allocated::from_environment()?;
+    let job = name_to_start(&settings, allocated.as_ref());
+    let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
+    let ports = ports.context("cannot choose the nodes' ports")?;
+    let selection = Selection::choose(&effective, &settings, ports.first(), allocated)?;
+    let signals = Signals::catch()?;
+    let mut up = Up::lay_out(&effective, settings, job, ports, &selection)?;
+    let result = up.start(selection, &signals, began);
+    match result {
+        Ok((started, prepare)) => {
+            let took = began.elapsed();
+            let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
+            let Up { record, directory, settings, ports, .. } = &up;
+            let report = Report { record, directory, settings, ports, started: &started, profile, prepare, took };
+            report.print(arguments.json);
+            let is_staged = stage::job::carry_out(Way::In, &up.settings.stage_in, &up.directory);
+            // To go on without a node is what was asked for; `Report` has said so.
+            Ok(if is_staged { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+        }
+        Err(error) => Err(up.undo(error)),
+    }
+}
+
+/// A job that is being started.
+struct Up {
+    directory: JobDirectory,
+    record: JobRecord,
+    settings: Settings,
+    /// Until the nodes are started; `None` with `--security off`.
+    key: Option<JobKey>,
+    /// Where nodes listen that name no port of their own, for the job spec.
+    ports: Ports,
+    /// Where the views are, for the job spec.
+    layout: ViewLayout,
+    /// On which switches the nodes are, for the job spec.
+    switches: Vec<u32>,
+    given: BTreeMap<String, Vec<String>>,
+    /// Whether anything has been started on a host.
+    has_begun: bool,
+    /// Hosts of nodes that failed to start, for which the reason has been told.
+    failed_hosts: BTreeSet<String>,
+}
+
+impl Up {
+    /// Makes the job's directory and writes down what is going to be started.
+    fn lay_out(
+        effective: &Effective,
+        settings: Settings,
+        job: String,
+        ports: Ports,
+        selection: &Selection,
+    ) -> anyhow::Result<Self> {
+        let nodes = selection.nodes();
+        let launcher = match selection {
+            Selection::Local(..) => Launcher::Local,
+            Selection::Hosts(_) => Launcher::Hosts { remote_shell: settings.remote_shell.clone() },
+            Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
+        };
+        let mut given = effective.given();
+        let ends_at = burst_mount::decided(&settings)?;
+        let directory = make_directory(&settings, &job, selection)?;
+        let decided = profiles::decided(&settings).into_iter().chain(ends_at);
+        given.extend(decided.map(|(key, text)| (key.to_owned(), vec![text])));
+        let record = JobRecord {
+            job,
+            progress: Progress::Starting,
+            started_by: Process::this(),
+            started_in: ProcessSpace::of_this(),
+            started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+            launcher,
+            program: std::env::current_exe().context("cannot find this program")?,
+            views: views(&settings, &directory, &nodes, selection.view_layout())?,
+            nodes,
+            missing: BTreeMap::new(),
+            settings: json!(given),
+        };
+        let key = key_for(settings.security)?;
+        // Only partners are chosen by them.
+        let switches = if settings.partner.is_empty() { vec![] } else { selection.switches(&settings)? };
+        let up = Self {
+            directory,
+            record,
+            settings,
+            key,
+            ports,
+            layout: selection.view_layout(),
+            switches,
+            given,
+            has_begun: false,
+            failed_hosts: BTreeSet::new(),
+        };
+        up.write_down().map_err(|error| up.undo(error))?;
+        Ok(up)
+    }
+
+    fn write_down(&self) -> anyhow::Result<()> {
+        self.record.write(&self.directory)?;
+        self.directory.make_logs()?;
+        self.job_spec().write(&self.directory.job_spec())
+    }
+
+    fn job_spec(&self) -> JobSpec {
+        let Self { record, directory, ports, layout, switches, given, .. } = self;
+        let (job, directory) = (record.job.clone(), directory.path().to_owned());
+        let mut spec = JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone());
+        spec.switches.clone_from(switches);
+        spec
+    }
+
+    /// Starts the job; also how long it took until that could begin.
+    fn start(
+        &mut self,
+        selection: Selection,
+        signals: &Signals,
+        began: Instant,
+    ) -> anyhow::Result<(Started, Duration)> {
+        let starters = self.starters(selection)?;
+        let prepare = began.elapsed();
+        let mut progress = Shown::new(self.record.nodes.len());
+        let Settings { wait_timeout, on_missing, .. } = self.settings;
+        self.has_begun = true;
+        let tell = |interrupt| signals.tell(interrupt);
+        let result = start(starters, wait_timeout, on_missing, tell, &mut |ready| progress.show(ready));
+        progress.end();
+        let started = result.map_err(|failure| {
+            let nodes = &self.record.nodes;
+            let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
+            self.failed_hosts = failed.map(|node| node.host.clone()).collect();
+            anyhow!(StartFailed::of(&failure, nodes))
+        })?;
+        self.record.progress = Progress::Ready;
+        self.record.missing.clone_from(&started.missing);
+        if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
+            *srun = started.running.first().copied();
+        }
+        self.record.write(&self.directory)?;
+        Ok((started, prepare))
+    }
+
+    /// The commands that start the nodes, and what they are handed. Once they run nothing here holds the key any more.
+    fn starters(&mut self, selection: Selection) -> anyhow::Result<Vec<Starter>> {
+        let key = self.key.take();
+        let program = &self.record.program;
+        let ranks = (0..).map(NodeRank);
+        match selection {
+            Selection::Local(bound, _) => {
+                let key = key.as_ref().map(MemoryFile::of_key).transpose()?;
+                let starter = |(rank, (listener, _)): (_, (TcpListener, _))| {
+                    let stdin = Handed::over(&listener, key.as_ref().map(AsFd::as_fd))
+                        .with_context(|| format!("cannot hand node {rank} its listening socket"))?;
+                    let arguments = self.local_arguments(rank);
+                    Ok(local_starter(program, arguments, rank, stdin, self.directory.log(rank))?)
+                };
+                ranks.zip(bound).map(starter).collect()
+            }
+            Selection::Hosts(nodes) => {
+                let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
+                let spec = self.job_spec().with_key(key.as_ref().map(CarriedKey::plain))?;
+                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &spec);
+                Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
+            }
+            Selection::Slurm(allocation, _) => {
+                let carried =
+                    key.as_ref().map(|key| CarriedKey::through_slurm(key, &self.settings.munge)).transpose()?;
+                let spec = self.job_spec().with_key(carried)?;
+                Ok(vec![slurm_starter(&allocation, program, &self.directory, &spec)?])
+            }
+        }
+    }
+
+    fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> =
+            ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
+        arguments.extend([rank.to_string().into(), "--job-spec".into(), self.directory.job_spec().into()]);
+        arguments
+    }
+
+    /// Takes back what was begun; the error says what was stopped and what is not known.
+    fn undo(&self, error: anyhow::Error) -> anyhow::Error {
+        let stopped = self.stop();
+        match error.downcast::<StartFailed>() {
+            Ok(failed) => anyhow!(failed.text(&stopped)),
+            Err(error) if stopped.is_all() => error,
+            Err(error) => anyhow!("{}{}", causes(&error).join(": "), stopped.text()),
+        }
+    }
+
+    fn stop(&self) -> Stopped {
+        let call = self.record.remote_call().filter(|_| self.has_begun);
+        let ends = call.map(|call| end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT));
+        let HostEnds { ended, failed, without } = ends.unwrap_or_default();
+        // Where no node could be started none can be ended, and why has been said.
+        let is_told = |host: &str| self.failed_hosts.contains(host);
+        let (told, others): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(host, _)| is_told(host));
+        let doubt = HostEnds::doubt(&self.directory);
+        let without = without.into_iter().filter(|host| !is_told(host)).map(|host| (host, doubt.clone()));
+        let unknown = others.into_iter().chain(without).map(|(host, why)| format!("{host}: {why}"));
+        let mut unknown: Vec<String> = unknown.collect();
+        match leftovers::clean(&self.directory) {
+            Ok(cleaned) if cleaned.held.is_empty() => {}
+            Ok(cleaned) => unknown.push(held_text(&cleaned.held)),
+            Err(why) => unknown.push(causes(&why).join(": ")),
+        }
+        Stopped { on: ended, not_ended: told.into_iter().map(|(host, _)| host).collect(), unknown }
+    }
+}
+
+/// Whether a profile can be kept; what is in the way is told, and the job goes on without.
+fn has_place(settings: &Settings) -> bool {
+    let problem = profiles::problem(settings);
+    problem.iter().for_each(|problem| eprintln!("forebay: note: the job has no profile: {problem}"));
+    problem.is_none()
+}
+
+/// A new key where the level takes one; without one, a word of warning.
+fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
+    if level != Level::Off {
+        return Ok(Some(JobKey::random().context("cannot make the job's key")?));
+    }
+    eprintln!(
+        "forebay: warning: --security off: anyone who reaches a node's port, other users included, can read the job's \
+         exports and answer in a node's place"
+    );
+    Ok(None)
+}
+
+/// The job's directory, new. One that a dead job left is cleaned up first.
+fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
+    let bases = job_bases(settings.directory.as_deref());
+    if let Some(found) = JobDirectory::find(&bases, job)? {
+        let read_abandoned = || JobRecord::read(&found).ok().flatten().filter(JobRecord::is_abandoned);
+        // Its `up` may have written its last word and ended between the two halves of a look; a dead one writes no more.
+        let abandoned = read_abandoned().and_then(|_| read_abandoned());
+        if let ([first, ..], None) = (leftovers::alive(&found).as_slice(), &abandoned) {
+            bail!(
+                "the job {job} is already up (process {}); end it with forebay down --job {job}, or choose another \
+                 name with --job NAME",
+                first.pid
+            );
+        }
+        if let Some((record, call)) = abandoned.as_ref().and_then(|record| Some((record, record.remote_call()?))) {
+            for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT).failed {
+                eprintln!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
+            }
+        }
+        let done = leftovers::clean(&found).with_context(|| format!("cannot clean up after a dead job {job}"))?;
+        let held = (!done.held.is_empty()).then(|| held_text(&done.held));
+        let done: Vec<String> = done.notes.into_iter().chain(held).collect();
+        let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
+        eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
+    }
+    let base = base_for_new(settings.directory.as_deref(), matches!(selection, Selection::Local(..)))?;
+    let created = JobDirectory::create(&base, job).map_err(|error| match error {
+        LaunchError::Io { .. } => {
+            anyhow!(error).context("there is no directory for the job's files; choose one with --directory")
+        }
+        error => error.into(),
+    });
+    created?
+        .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
+}
+
+fn views(
+    settings: &Settings,
+    directory: &JobDirectory,
+    nodes: &[NodeAddress],
+    layout: ViewLayout,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let base = settings.view.clone().unwrap_or_else(|| directory.view());
+    // Each node looks for others on its host; that is for short lists. A large one has one node a host.
+    let unique: std::collections::HashSet<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+    if layout == ViewLayout::ByHost && unique.len() == nodes.len() {
+        return Ok(vec![base; nodes.len()]);
+    }
+    let layout = if unique.len() == 1 { ViewLayout::Numbered } else { layout };
+    let ranks = (0..nodes.len() as u32).map(NodeRank);
+    Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
+}

@@ -1,0 +1,77 @@
+//! The job that this host takes part in, as queries near the data see it: a daemon that answers, and the nodes that hold a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_launch::JobDirectory;
+use forebay_offload::files::FileSource;
+use forebay_offload::{HOLDERS_TIMEOUT, Made, Makers, holders_request};
+use forebay_query::Collected;
+use forebay_wire::QueryWants;
+use serde_json::json;
+
+use crate::cli::WherePlace;
+use crate::commands::ask::ask_any;
+use crate::commands::paths::{resolved, views, within_view};
+use crate::jobs;
+use crate::output::without_controls;
+use crate::settings::Effective;
+
+/// The job.
+pub struct Near {
+    directory: JobDirectory,
+    wants: QueryWants,
+}
+
+impl Near {
+    /// The job that there is, for queries that collect this; None if this host answers alone.
+    ///
+    /// # Errors
+    /// Nodes were asked for, and there is no job.
+    pub fn find(
+        place: WherePlace,
+        explains: bool,
+        collected: Collected,
+        effective: &Effective,
+    ) -> anyhow::Result<Option<Self>> {
+        let directory = match (place, jobs::find(effective)) {
+            (WherePlace::Host, _) if !explains => return Ok(None),
+            (_, Ok(directory)) => directory,
+            (WherePlace::Host, Err(_)) => return Ok(None),
+            (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => return Ok(None),
+            (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
+        };
+        let Collected { bytes: counts_bytes, columns: rows, gramian } = collected;
+        Ok(Some(Self { directory, wants: QueryWants { counts_bytes, rows, gramian } }))
+    }
+
+    /// The nodes that hold a file as this host sees it; None if no node does.
+    ///
+    /// # Errors
+    /// No daemon answers.
+    pub fn makers(&self, source: &FileSource) -> anyhow::Result<Option<Makers>> {
+        let path = std::path::absolute(source.path()).context("a path cannot be made absolute")?;
+        // Nodes know files by their places.
+        let (_, path) = within_view(&path, &views(&self.directory));
+        let Some(path) = resolved(&path).to_str().map(str::to_owned) else { return Ok(None) };
+        let answer = ask_any(&self.directory, None, &holders_request(&path, self.wants), HOLDERS_TIMEOUT)?;
+        let socket = answering_socket(&self.directory)?;
+        Makers::among(answer, source, (path, socket), self.wants)
+    }
+}
+
+/// That of a daemon on this host that answers.
+pub fn answering_socket(directory: &JobDirectory) -> anyhow::Result<PathBuf> {
+    let mut sockets = directory.socket_ranks().into_iter().map(|rank| directory.socket(rank));
+    let is_there =
+        |socket: &PathBuf| forebay_control::ask(socket, &json!({"command": "ping"}), Duration::from_secs(1)).is_ok();
+    sockets.find(is_there).context("no daemon of the job answers on this host")
+}
+
+/// Says which nodes were lost.
+pub fn note_lost(made: &Made) {
+    for lost in &made.lost {
+        eprintln!("forebay: note: {}; other nodes computed its parts", without_controls(lost));
+    }
+}

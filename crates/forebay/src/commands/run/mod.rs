@@ -1,0 +1,88 @@
+//! `run -- COMMAND`: runs a command that sees the exports at their own paths, or with `--view` one from the view, or with
+//! `--image` one of an image (`image`).
+//!
+//! The command takes the place of this process: its exit status, its signals and its process number are what whoever
+//! started it sees, and nothing is left between a scheduler and its ranks.
+
+mod image;
+mod image_environment;
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, anyhow};
+use forebay_keeper::own_paths::{self, Node};
+use forebay_types::NodeRank;
+
+use crate::cli::RunArguments;
+use crate::exit::{NOT_FOUND, NOT_RUN};
+use crate::jobs;
+use crate::machine;
+use crate::output::causes;
+use crate::run_environment;
+use crate::search_path::find_program;
+use crate::settings::Effective;
+
+/// The view's directory, for commands that are run from it.
+const PREFIX: &str = "FOREBAY_PREFIX";
+
+/// Runs the command; returns only if that fails.
+pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let directory = jobs::find(&effective)?;
+    let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank), &machine::host_names())?;
+    own_paths::check_view(&node, arguments.view)?;
+    let mut words = arguments.command.into_iter();
+    let program = words.next().context("no command was given")?;
+    if let Some(image) = &arguments.image.image {
+        own_paths::enter(&directory, &node).context("no container can be made here")?;
+        let locks = !arguments.no_mpi_locks;
+        return image::run((&arguments.image, image, locks), (&directory, &node), (&program, words));
+    }
+    let mut command = if arguments.view {
+        from_view(&program, &node)
+    } else {
+        own_paths::enter(&directory, &node).map_err(|error| with_way_out(&error, &node))?;
+        Command::new(&program)
+    };
+    let locks = !arguments.no_mpi_locks;
+    command.envs(run_environment::of_burst_tier(node.burst.as_deref(), locks, |name| std::env::var_os(name)));
+    let error = command.args(words).exec();
+    eprintln!("forebay: cannot run {}: {error}", program.display());
+    Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))
+}
+
+/// What went wrong, and how it goes without.
+fn with_way_out(error: &anyhow::Error, node: &Node) -> anyhow::Error {
+    anyhow!(
+        "{}\n  the exports cannot be shown at their own paths here; run the command on the view: forebay run --view -- \
+         COMMAND, with the exports below {}",
+        causes(error).join(": "),
+        node.view.path.display()
+    )
+}
+
+/// The command from the view, if what the user means lies in an export.
+fn from_view(program: &OsStr, node: &Node) -> Command {
+    let found = find_program(program, std::env::var_os("PATH"));
+    let in_view = found.and_then(|found| shown_in(&found, node));
+    let mut command = match in_view {
+        Some(path) => Command::new(path),
+        None => Command::new(program),
+    };
+    command.env(PREFIX, &node.view.path);
+    command
+}
+
+/// The same program in the view. Links on the way to it are resolved, as the view has them at their ends; one that is the
+/// program itself stays, because programs look at the name they were called by (Python's environments do).
+fn shown_in(program: &Path, node: &Node) -> Option<PathBuf> {
+    let directory = program.parent()?.canonicalize().ok()?;
+    let is_exported =
+        node.exports.iter().filter_map(|export| export.canonicalize().ok()).any(|export| directory.starts_with(export));
+    let shown = node.view.path.join(directory.strip_prefix("/").ok()?).join(program.file_name()?);
+    (is_exported && shown.symlink_metadata().is_ok()).then_some(shown)
+}

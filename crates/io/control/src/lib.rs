@@ -1,0 +1,145 @@
+//! The client of a daemon's control socket: one line of JSON there, one back, with a deadline on everything.
+
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An answer, bytes: the status of 100,000 nodes.
+const ANSWER_BYTES_MAX: u64 = 512 << 20;
+
+/// How long a daemon may take to say that it is there.
+const PING_DEADLINE: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Ok(Value),
+    Error(String),
+}
+
+/// Sends `request` to the daemon behind `socket`, if it says first that it is there: one that is stopped takes a request
+/// and never answers, and must not cost the time that the whole job may take.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_if_there(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    ask(socket, &json!({"command": "ping"}), timeout.min(PING_DEADLINE))?;
+    ask(socket, question, timeout)
+}
+
+/// Sends `request` to the daemon behind `socket` and waits for the answer, `timeout` at most.
+///
+/// # Errors
+/// When nobody listens there, nothing comes back in time, or the daemon says why it cannot answer.
+pub fn ask(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    ask_over(&connected(socket)?, socket, question, timeout)
+}
+
+/// A connection to the daemon behind `socket`.
+///
+/// # Errors
+/// When nobody listens there.
+pub fn connected(socket: &Path) -> anyhow::Result<UnixStream> {
+    UnixStream::connect(socket).with_context(|| format!("no daemon listens on {} any more", socket.display()))
+}
+
+/// Sends `request` over a connection of its own; whoever shuts that down gives the request up.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_over(stream: &UnixStream, socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    let line = exchange(stream, question, timeout)
+        .with_context(|| format!("the daemon behind {} does not answer within {timeout:?}", socket.display()))?;
+    match serde_json::from_slice(&line) {
+        Ok(Answer::Ok(value)) => Ok(value),
+        Ok(Answer::Error(message)) => Err(anyhow!(message)),
+        Err(error) => Err(error).with_context(|| {
+            format!("the daemon behind {} gave no answer; it may be of another version", socket.display())
+        }),
+    }
+}
+
+fn exchange(mut stream: &UnixStream, question: &Value, timeout: Duration) -> std::io::Result<Vec<u8>> {
+    let deadline = Instant::now() + timeout;
+    stream.set_write_timeout(Some(timeout))?;
+    let mut line = question.to_string();
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut answer = Vec::new();
+    let mut reader = BufReader::with_capacity(64 << 10, Bounded { stream, deadline }).take(ANSWER_BYTES_MAX);
+    reader.read_until(b'\n', &mut answer)?;
+    Ok(answer)
+}
+
+/// Reads with what is left of the time: a timeout a read would let a slow daemon take any time it likes.
+struct Bounded<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        // Zero would mean no timeout at all.
+        self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        self.stream.read(buffer).map_err(silent)
+    }
+}
+
+/// A timeout has another name, which tells nobody anything.
+fn silent(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => Error::new(ErrorKind::TimedOut, "does not answer"),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn daemon(answer: &'static [u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut question = String::new();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut question).unwrap();
+            assert_eq!(question, "{\"command\":\"status\"}\n");
+            stream.write_all(answer).unwrap();
+            // Held open until the client goes: an answer ends with its line, not with the connection.
+            stream.read_to_end(&mut Vec::new()).ok();
+        });
+        (temporary, path)
+    }
+
+    fn asked(answer: &'static [u8], timeout: Duration) -> anyhow::Result<Value> {
+        let (_temporary, path) = daemon(answer);
+        ask(&path, &json!({"command": "status"}), timeout)
+    }
+
+    #[test]
+    fn answers_errors_and_silence() {
+        let long = Duration::from_secs(20);
+        assert_eq!(asked(b"{\"ok\":{\"nodes\":[]}}\n", long).unwrap(), json!({"nodes": []}));
+        assert_eq!(asked(b"{\"error\":\"no such path\"}\n", long).unwrap_err().to_string(), "no such path");
+        assert!(asked(b"hello\n", long).unwrap_err().to_string().contains("another version"));
+        let silence = asked(b"{\"ok\"", Duration::from_millis(50)).unwrap_err();
+        let told = silence.chain().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(told[0].ends_with("does not answer within 50ms"), "{told:?}");
+    }
+
+    #[test]
+    fn nobody_there() {
+        let temporary = tempfile::tempdir().unwrap();
+        let error = ask(&temporary.path().join("s"), &json!({}), Duration::from_secs(1)).unwrap_err();
+        assert!(error.to_string().contains("no daemon listens"));
+    }
+}

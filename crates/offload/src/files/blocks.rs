@@ -1,0 +1,235 @@
+//! Reads blocks of a file, by several threads, each block once.
+//!
+//! Whether a block begins within quotes follows from the quotes of all blocks before it. A thread counts those of its own
+//! block as soon as it has read it, tells the others, and waits for the blocks before; those are under way already, since
+//! blocks are taken in order. Nobody waits who has not counted, so nobody waits for ever.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
+use forebay_query::{Block, Quotes, record_end, turns_quoting};
+
+use crate::files::contents::Contents;
+
+/// What is read at once behind a block, to the end of its last row.
+const TAIL_BYTES: usize = 64 << 10;
+
+/// What of a block is read at once: whoever gives up waits for no more, however slowly it comes.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// Which blocks are read, and how.
+#[derive(Clone, Copy)]
+pub struct BlockOptions<'a> {
+    /// The first.
+    pub first: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Whether the first begins within quotes.
+    pub begins_quoted: bool,
+    /// Threads; each holds a block.
+    pub threads: usize,
+    /// Rows are wanted: whether a block begins within quotes, and its last row as a whole.
+    pub rows: bool,
+    /// Results are delivered in the order of the blocks.
+    pub in_order: bool,
+    /// Counts bytes that are done.
+    pub done_bytes: &'a AtomicU64,
+    /// Nobody wants the result any more.
+    pub is_given_up: &'a AtomicBool,
+}
+
+impl BlockOptions<'_> {
+    fn ensure_wanted(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.is_given_up.load(Ordering::Relaxed), "it was cancelled");
+        Ok(())
+    }
+}
+
+/// Does `work` for each block, by a worker that `begin` makes for each thread, and delivers what comes of it, one at a time.
+/// Says which quotes there were, if rows are wanted.
+pub fn each_block<W, T>(
+    source: &impl Contents,
+    options: BlockOptions<'_>,
+    begin: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, Block<'_>) -> T + Sync,
+    deliver: impl FnMut(u64, T) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Quotes> {
+    let blocks = options.end - options.first;
+    let turns = Turns::new(options.begins_quoted);
+    let deliver = Mutex::new(deliver);
+    let one_thread = || {
+        let mut worker = begin();
+        let mut buffer = Vec::new();
+        while let Some(index) = turns.take(blocks) {
+            options.ensure_wanted()?;
+            let Some((block, result)) =
+                one_block(source, options, &turns, index, &mut buffer, |block| work(&mut worker, block))?
+            else {
+                return Ok(());
+            };
+            if options.in_order && !turns.wait(|state| state.delivered == index) {
+                return Ok(());
+            }
+            (deliver.lock().unwrap_or_else(PoisonError::into_inner))(options.first + index, result)?;
+            turns.change(|state| state.delivered += 1);
+            options.done_bytes.fetch_add(block, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let whole_thread = || {
+        let ended = one_thread();
+        if ended.is_err() {
+            turns.change(|state| state.has_failed = true);
+        }
+        ended
+    };
+    let threads = options.threads.clamp(1, blocks.max(1) as usize);
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(whole_thread)).collect();
+        let own = whole_thread();
+        let ended = others
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the query panicked"))));
+        ended.fold(own, |first, next| first.and(next))
+    })?;
+    source.check()?;
+    Ok(turns.quotes())
+}
+
+/// Reads the block that is `index` blocks behind the first, and works on it: its length and what came of it. None if another thread has failed meanwhile.
+fn one_block<T>(
+    source: &impl Contents,
+    options: BlockOptions<'_>,
+    turns: &Turns,
+    index: u64,
+    buffer: &mut Vec<u8>,
+    work: impl FnOnce(Block<'_>) -> T,
+) -> anyhow::Result<Option<(u64, T)>> {
+    let offset = (options.first + index) * BLOCK_BYTES;
+    let len = (source.bytes() - offset).min(BLOCK_BYTES) as usize;
+    // The byte before says whether a row begins with the block.
+    let lead = usize::from(offset > 0);
+    buffer.resize(lead + len, 0);
+    let mut at = offset - lead as u64;
+    for piece in buffer.chunks_mut(PIECE_BYTES) {
+        options.ensure_wanted()?;
+        source.read(piece, at)?;
+        at += piece.len() as u64;
+    }
+    let mut is_quoted = false;
+    let mut is_end = offset + len as u64 == source.bytes();
+    if options.rows {
+        let quotes = Quotes::of(&buffer[lead..]);
+        let turns_here = quotes.turn();
+        turns.change(|state| state.counted(index, quotes));
+        if !turns.wait(|state| state.begins_quoted.len() as u64 > index) {
+            return Ok(None);
+        }
+        is_quoted = turns.begins_quoted(index);
+        let begins_row = lead == 0 || (!is_quoted && buffer[0] == b'\n');
+        // Within a long row there is nothing to complete.
+        if begins_row || record_end(&buffer[lead..], is_quoted).is_some() {
+            is_end = read_tail(source, buffer, offset + len as u64, is_quoted != turns_here)?;
+        }
+    }
+    let follows_newline = lead == 0 || buffer[0] == b'\n';
+    let block = Block { bytes: &buffer[lead..], len, offset, is_quoted, follows_newline, is_end };
+    Ok(Some((len as u64, work(block))))
+}
+
+/// Appends what stands from `at` on, to the end of the row that is open there. Whether that is the end of the file.
+fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
+    let longest = at + RECORD_BYTES_MAX + 1;
+    let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
+    while !is_closed && at < source.bytes().min(longest) {
+        let len = (source.bytes() - at).min(TAIL_BYTES as u64) as usize;
+        let from = buffer.len();
+        buffer.resize(from + len, 0);
+        source.read(&mut buffer[from..], at)?;
+        if let Some(end) = record_end(&buffer[from..], is_quoted) {
+            buffer.truncate(from + end);
+            return Ok(at + end as u64 == source.bytes());
+        }
+        is_quoted ^= turns_quoting(&buffer[from..]);
+        at += len as u64;
+    }
+    Ok(at == source.bytes())
+}
+
+/// Who has what block, and what is known of those that were read.
+struct Turns {
+    state: Mutex<TurnsState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TurnsState {
+    next: u64,
+    /// Of the blocks and what stands behind the last, one after the other.
+    begins_quoted: Vec<bool>,
+    /// Blocks whose quotes were counted before those of a block before them.
+    counted: BTreeMap<u64, bool>,
+    has_quotes: bool,
+    delivered: u64,
+    has_failed: bool,
+}
+
+impl TurnsState {
+    fn counted(&mut self, index: u64, quotes: Quotes) {
+        self.has_quotes |= quotes != Quotes::None;
+        self.counted.insert(index, quotes.turn());
+        while let (Some(last), Some(turns)) =
+            (self.begins_quoted.last().copied(), self.counted.remove(&(self.begins_quoted.len() as u64 - 1)))
+        {
+            self.begins_quoted.push(last != turns);
+        }
+    }
+}
+
+impl Turns {
+    fn new(begins_quoted: bool) -> Self {
+        let state = TurnsState { begins_quoted: vec![begins_quoted], ..TurnsState::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Those of all blocks.
+    fn quotes(&self) -> Quotes {
+        let state = self.lock();
+        match (state.has_quotes, state.begins_quoted.first() == state.begins_quoted.last()) {
+            (false, _) => Quotes::None,
+            (true, true) => Quotes::Even,
+            (true, false) => Quotes::Odd,
+        }
+    }
+
+    /// The next block that nobody has.
+    fn take(&self, blocks: u64) -> Option<u64> {
+        let mut state = self.lock();
+        let index = state.next;
+        state.next += 1;
+        (index < blocks && !state.has_failed).then_some(index)
+    }
+
+    fn begins_quoted(&self, index: u64) -> bool {
+        self.lock().begins_quoted[index as usize]
+    }
+
+    fn change(&self, change: impl FnOnce(&mut TurnsState)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until it holds; false if a thread has failed.
+    fn wait(&self, holds: impl Fn(&TurnsState) -> bool) -> bool {
+        let waits = |state: &mut TurnsState| !state.has_failed && !holds(state);
+        let state = self.changed.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+        !state.has_failed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TurnsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

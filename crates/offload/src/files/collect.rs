@@ -1,0 +1,93 @@
+//! The state of a file, or of a part of it: one pass over its blocks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use anyhow::Context;
+use forebay_query::{Block, Collected, Part, PartState, Partials, Pass, Quotes, Schema, State};
+
+use crate::files::blocks::{BlockOptions, each_block};
+use crate::files::contents::Contents;
+use crate::files::source::{FileSource, block_count};
+
+/// What a pass collects, and how it reads.
+#[derive(Clone, Copy)]
+pub struct PassOptions<'a> {
+    /// What is collected.
+    pub collected: Collected,
+    /// Threads that read and parse.
+    pub threads: usize,
+    /// Counts bytes that are done.
+    pub done_bytes: &'a AtomicU64,
+    /// Nobody wants the result any more.
+    pub is_given_up: &'a AtomicBool,
+}
+
+/// The schema of a file and the columns to keep, if rows are collected.
+pub type Table<'a> = Option<(&'a Schema, &'a [usize])>;
+
+/// The state of a file.
+///
+/// # Errors
+/// It cannot be read, or changes.
+pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) -> anyhow::Result<State> {
+    let blocks = block_count(source.bytes());
+    if blocks == 0 {
+        return Ok(state_of_nothing(table, options.collected));
+    }
+    let (partials, _) = pass(source, table, options, (0, blocks), false)?;
+    partials.finish(blocks).with_context(|| format!("the blocks of {} do not fit", source.path().display()))
+}
+
+/// What a part of a file comes to.
+///
+/// # Errors
+/// It cannot be read, changes, or is not in the file.
+pub fn collect_part(
+    source: &impl Contents,
+    table: Table<'_>,
+    options: PassOptions<'_>,
+    part: Part,
+) -> anyhow::Result<PartState> {
+    let blocks = (part.first, part.first + u64::from(part.blocks));
+    anyhow::ensure!(blocks.1 <= block_count(source.bytes()), "the file is shorter than the part");
+    let run = |begins_quoted| pass(source, table, options, blocks, begins_quoted);
+    if let Some(begins_quoted) = part.begins_quoted {
+        let (partials, quotes) = run(begins_quoted)?;
+        return Ok(match begins_quoted {
+            true => PartState { quotes, unquoted: None, quoted: Some(partials) },
+            false => PartState { quotes, unquoted: Some(partials), quoted: None },
+        });
+    }
+    let (unquoted, quotes) = run(false)?;
+    let quoted = if quotes == Quotes::None { None } else { Some(run(true)?.0) };
+    Ok(PartState { quotes, unquoted: Some(unquoted), quoted })
+}
+
+/// What every partial of a query is like.
+pub fn state_of_nothing(table: Table<'_>, collected: Collected) -> State {
+    let (is_quoted, follows_newline, is_end) = (false, true, true);
+    new_pass(table, collected).block(Block { bytes: &[], len: 0, offset: 0, is_quoted, follows_newline, is_end })
+}
+
+fn new_pass(table: Table<'_>, collected: Collected) -> Pass {
+    match table {
+        Some((schema, columns)) => Pass::new(schema.clone(), columns, collected),
+        None => Pass::of_bytes(collected),
+    }
+}
+
+fn pass(
+    source: &impl Contents,
+    table: Table<'_>,
+    options: PassOptions<'_>,
+    (first, end): (u64, u64),
+    begins_quoted: bool,
+) -> anyhow::Result<(Partials, Quotes)> {
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
+    let rows = table.is_some();
+    let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order: false, done_bytes, is_given_up };
+    let mut partials = Partials::default();
+    let begin = || new_pass(table, collected);
+    let quotes = each_block(source, blocks, begin, Pass::block, |index, state| Ok(partials.add(index, state)?))?;
+    Ok((partials, quotes))
+}

@@ -1,0 +1,213 @@
+//! The values of a column, normalised, and the file that they make: by a temporary name and a rename, so that whoever finds it
+//! finds all of it.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use forebay_query::{BatchSink, Pass, Schema};
+
+use crate::files::blocks::{BlockOptions, each_block};
+use crate::files::collect::PassOptions;
+use crate::files::contents::Contents;
+use crate::files::source::{FileSource, block_count};
+
+/// A column and what it is normalised by.
+pub struct NormalisedColumn<'a> {
+    /// The schema of the file.
+    pub schema: &'a Schema,
+    /// The column, from 0 on, and behind it the others that decide which rows are good: those of the first pass.
+    pub columns: &'a [usize],
+    /// Its mean.
+    pub mean: f64,
+    /// Its deviation, which is not 0.
+    pub deviation: f64,
+}
+
+/// Some blocks of a file.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// The first.
+    pub first: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Whether the first begins within quotes.
+    pub begins_quoted: bool,
+}
+
+impl NormalisedColumn<'_> {
+    /// What stands above the values: the column's name if the file has a header.
+    #[must_use]
+    pub fn head(&self) -> String {
+        match self.schema.has_header {
+            true => format!("{}\n", quoted(&self.schema.names[self.columns[0]])),
+            false => String::new(),
+        }
+    }
+}
+
+/// Hands what `make` makes of each block's values to `deliver`, block by block: `(x - mean) / deviation` of every good row, NaN where
+/// it is missing.
+pub fn each_values<T>(
+    source: &impl Contents,
+    column: &NormalisedColumn<'_>,
+    run: Run,
+    options: PassOptions<'_>,
+    make: impl Fn(Vec<f64>) -> T + Sync,
+    mut deliver: impl FnMut(T) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<()> {
+    let Run { first, end, begins_quoted } = run;
+    anyhow::ensure!(end <= block_count(source.bytes()), "the file is shorter than the blocks");
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
+    let begin = || Pass::new(column.schema.clone(), column.columns, collected);
+    let work = |pass: &mut Pass, block: forebay_query::Block<'_>| {
+        let mut values = Values { values: Vec::new(), mean: column.mean, deviation: column.deviation };
+        pass.rows(block, &mut values);
+        make(values.values)
+    };
+    let blocks =
+        BlockOptions { first, end, begins_quoted, threads, rows: true, in_order: true, done_bytes, is_given_up };
+    each_block(source, blocks, begin, work, |_, made| deliver(made)).map(drop)
+}
+
+/// The values of some blocks, as a little-endian double each.
+///
+/// # Errors
+/// They cannot be read, or the file changes.
+pub fn encoded_values(
+    source: &impl Contents,
+    column: &NormalisedColumn<'_>,
+    run: Run,
+    options: PassOptions<'_>,
+) -> anyhow::Result<Vec<u8>> {
+    let mut all = vec![];
+    let bytes = |values: Vec<f64>| values.into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>();
+    each_values(source, column, run, options, bytes, |bytes| {
+        all.extend(bytes);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The lines of encoded values; None if the bytes are no values.
+#[must_use]
+pub fn lines_of_encoded(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (values, []) = bytes.as_chunks::<8>() else { return None };
+    Some(lines(values.iter().map(|value| f64::from_le_bytes(*value))))
+}
+
+/// A line for each value. It has all its digits.
+pub fn lines(values: impl Iterator<Item = f64>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for value in values {
+        // Writing into a vector cannot fail.
+        let _ = writeln!(text, "{value:?}");
+    }
+    text
+}
+
+/// Writes a column of a file on this host.
+///
+/// # Errors
+/// The file cannot be read or changes, or the other cannot be written.
+pub fn write_normalised(
+    source: &FileSource,
+    column: &NormalisedColumn<'_>,
+    output: &Path,
+    options: PassOptions<'_>,
+) -> anyhow::Result<()> {
+    let mut file = Unfinished::create(output, Some(column_mode(source.mode())))?;
+    file.write(column.head().as_bytes())?;
+    let run = Run { first: 0, end: block_count(source.bytes()), begins_quoted: false };
+    each_values(source, column, run, options, |values| lines(values.into_iter()), |text| file.write(&text))?;
+    file.finish()
+}
+
+/// What a pass hands over, normalised.
+struct Values {
+    values: Vec<f64>,
+    mean: f64,
+    deviation: f64,
+}
+
+impl BatchSink for Values {
+    fn take(&mut self, columns: &[&[f64]], _may_miss: bool) {
+        let fields = columns.first().into_iter().flat_map(|column| column.iter());
+        self.values.extend(fields.map(|value| (value - self.mean) / self.deviation));
+    }
+}
+
+/// A name as a field of CSV.
+fn quoted(name: &str) -> String {
+    let is_plain = !name.contains(['"', ',', '\n', '\r']) && name.parse::<f64>().is_err();
+    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The mode of a column's file, for that of the file that the column is of: who may not read that may not read the column.
+#[must_use]
+pub fn column_mode(source_mode: u32) -> u32 {
+    source_mode & 0o666 | 0o600
+}
+
+/// A file under its temporary name, which goes with it unless it is finished.
+pub struct Unfinished {
+    output: PathBuf,
+    path: PathBuf,
+    file: File,
+}
+
+impl Unfinished {
+    /// One that is to be `output`, of this mode, whatever the umask; without one as the umask has it.
+    ///
+    /// # Errors
+    /// It cannot be made there.
+    pub fn create(output: &Path, mode: Option<u32>) -> anyhow::Result<Self> {
+        let name = output.file_name().unwrap_or_default().to_string_lossy();
+        let path = output.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&path);
+        let unfinished = Self { output: output.to_owned(), path, file: file.with_context(|| not_written(output))? };
+        if let Some(mode) = mode {
+            unfinished.file.set_permissions(Permissions::from_mode(mode)).with_context(|| not_written(output))?;
+        }
+        Ok(unfinished)
+    }
+
+    /// Appends to it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        self.file.write_all(text).with_context(|| not_written(&self.output))
+    }
+
+    /// Gives it its name, durably.
+    ///
+    /// # Errors
+    /// It cannot have it.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let finished = || {
+            self.file.sync_all()?;
+            fs::rename(&self.path, &self.output)?;
+            let directory = self.output.parent().filter(|parent| !parent.as_os_str().is_empty());
+            match File::open(directory.unwrap_or(Path::new(".")))?.sync_all() {
+                // A file system that cannot make names durable does it anyway, or never.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+                synced => synced,
+            }
+        };
+        finished().with_context(|| not_written(&self.output))
+    }
+}
+
+fn not_written(output: &Path) -> String {
+    format!("{} cannot be written", output.display())
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After the rename there is nothing of this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,163 @@
+//! A file that is asked about, in the generation that it was opened in.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
+use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
+
+use crate::files::contents::Contents;
+
+/// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
+const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+
+/// An open file.
+pub struct FileSource {
+    path: PathBuf,
+    file: File,
+    generation: Generation,
+    mode: u32,
+    /// All of a file that has bytes though its size is 0.
+    held: Option<Vec<u8>>,
+}
+
+/// What changes when a file does.
+#[derive(PartialEq, Eq)]
+struct Generation {
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Generation {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// How many blocks a file of so many bytes has.
+pub fn block_count(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES)
+}
+
+impl FileSource {
+    /// Opens a regular file.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let context = || format!("{} cannot be read", path.display());
+        // Opening a pipe would wait for who writes into it.
+        if !std::fs::metadata(path).with_context(context)?.is_file() {
+            bail!("{} is not a regular file", path.display());
+        }
+        let file = File::open(path).with_context(context)?;
+        let metadata = file.metadata().with_context(context)?;
+        let generation = Generation::of(&metadata);
+        let held = if generation.bytes == 0 { read_to_end(&file).with_context(context)? } else { vec![] };
+        if held.len() as u64 > UNSIZED_BYTES_MAX {
+            bail!(
+                "{} has more than {} MiB, though its size is 0; copy it first, and query the copy",
+                path.display(),
+                UNSIZED_BYTES_MAX >> 20
+            );
+        }
+        let held = (!held.is_empty()).then_some(held);
+        Ok(Self { path: path.to_owned(), file, generation, mode: metadata.mode(), held })
+    }
+
+    /// Its mode, as `stat` has it.
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its columns.
+    pub fn schema(&self, dialect: Dialect, header: Header) -> anyhow::Result<Schema> {
+        let name = || self.path.display().to_string();
+        let mut probe = Probe::new(dialect, header);
+        let mut window = vec![0; WINDOW_BYTES];
+        loop {
+            let from = probe.offset();
+            let len = (self.bytes() - from).min(window.len() as u64) as usize;
+            self.read(&mut window[..len], from)?;
+            let is_end = from + len as u64 == self.bytes();
+            if probe.feed(&window[..len], is_end).with_context(name)? {
+                self.check()?;
+                return probe.finish().ok_or(QueryError::Empty).with_context(name);
+            }
+            if probe.offset() == from {
+                if window.len() as u64 > 2 * RECORD_BYTES_MAX {
+                    return Err(QueryError::FirstRecordTooLong).with_context(name);
+                }
+                window.resize(window.len() * 2, 0);
+            }
+        }
+    }
+
+    /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen. Files that make their
+    /// contents up when they are read are not.
+    pub fn is_version(&self, other: &forebay_types::Generation) -> bool {
+        if self.held.is_some() {
+            return false;
+        }
+        let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
+        (other.size_bytes, modified) == (self.generation.bytes, self.generation.modified)
+    }
+}
+
+/// The bytes of a file, up to one more than may be held.
+fn read_to_end(file: &File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    file.take(UNSIZED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Contents for FileSource {
+    fn bytes(&self) -> u64 {
+        self.held.as_ref().map_or(self.generation.bytes, |held| held.len() as u64)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        if let Some(held) = &self.held {
+            // All bytes within the file's size are held.
+            buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < buffer.len() {
+            match self.file.read_at(&mut buffer[at..], offset + at as u64) {
+                Ok(0) => bail!("{} became shorter while it was read", self.path.display()),
+                Ok(len) => at += len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("{} cannot be read at {offset}", self.path.display()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let metadata =
+            self.file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
+        if Generation::of(&metadata) != self.generation {
+            bail!(
+                "{} changed while it was read; repeat the query when nothing writes to the file",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+}
