@@ -1,4 +1,4 @@
-//! What a keeper must know of its node. What its daemons are told is theirs, and only passes through it.
+//! A keeper's knowledge of its node. Its daemons' plan is theirs, and only passes through it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct KeeperOptions {
     pub ports: Vec<u16>,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
-    /// What the view shows: absolute paths of existing directories.
+    /// The exports: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
     /// The burst mount, if there is to be one.
     pub burst: Option<BurstPaths>,

@@ -35,7 +35,7 @@ pub struct Restarts {
     failed_starts: u32,
 }
 
-/// What to do about a death.
+/// The reaction to a death.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Start another after that time.

@@ -75,7 +75,7 @@ impl LogIdentity {
     }
 }
 
-/// What a record holds.
+/// The kinds of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// The first record of every segment, without contents.
@@ -95,10 +95,10 @@ pub enum RecordKind {
     Index,
 }
 
-/// What stands before a record's contents.
+/// The head before a record's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHead {
-    /// What it holds.
+    /// Its kind.
     pub kind: RecordKind,
     /// Where it lies.
     pub position: LogPosition,

@@ -22,7 +22,7 @@ use crate::{Listing, WireError};
 
 const LENGTH_BYTES: usize = 4;
 
-/// What a parcel holds.
+/// The head of a parcel.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ParcelHead {
     /// How many parcels there are in all; their numbers are below.
@@ -76,7 +76,7 @@ pub struct ParcelBlock {
     pub codec: Codec,
     /// Its length in the parcel.
     pub encoded_bytes: u32,
-    /// What it holds, in order.
+    /// Its pieces, in order.
     pub pieces: Vec<ParcelPiece>,
 }
 

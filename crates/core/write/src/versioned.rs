@@ -1,7 +1,7 @@
 //! A map whose copies share what neither has changed since.
 //!
-//! A tree of a million files is copied in the time of a thousand: the copy can then be encoded without anybody who changes the tree
-//! waiting for that. Whoever changes an entry afterwards copies the thousandth part of the map that the entry lies in, once.
+//! A tree of a million files is copied in the time of a thousand: the copy can then be encoded without delaying changes of the tree.
+//! A later change of an entry copies the thousandth part of the map that the entry lies in, once.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

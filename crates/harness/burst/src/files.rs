@@ -38,7 +38,7 @@ struct Files {
     locks: Vec<(turns::Life, i32)>,
     hangs_until_ns: u64,
     fails: Option<Fails>,
-    /// Who changed names on the backing file system, one after the other.
+    /// The lives that changed names on the backing file system, in order.
     landers: Vec<turns::Life>,
 }
 
@@ -87,7 +87,7 @@ pub fn fail(fails: Option<Fails>) {
     files(|files| files.fails = fails);
 }
 
-/// What a life had locked is free: it has ended.
+/// Frees the locks of a life that has ended.
 pub fn unlock(life: turns::Life) {
     let locks = files(|files| std::mem::take(&mut files.locks)).unwrap_or_default();
     let (its, others): (Vec<_>, Vec<_>) = locks.into_iter().partition(|(of, _)| *of == life);
@@ -126,7 +126,7 @@ fn passed(call: &Call) -> i64 {
     pass(call.number, [a, b, c, d, e])
 }
 
-/// What a call is about.
+/// The object of a call.
 struct About {
     place: Place,
     path: PathBuf,
@@ -255,7 +255,7 @@ fn on_backing(call: &Call, about: &About) -> i64 {
     if !is_its {
         return passed(call);
     }
-    // What has begun is not taken back, however long it takes.
+    // A change that has begun is not taken back, however long it takes.
     if about.is_name && call.number != libc::SYS_openat {
         let life = turns::life();
         note(|| format!("daemon {life} changes the name of {}", about.path.display()));

@@ -1,6 +1,6 @@
-//! What the kernel tells of files that no seed decides: inode numbers, and times of change and birth.
+//! Values of files that no seed decides: inode numbers, and times of change and birth.
 //!
-//! Nothing depends on their values, but records have them, and the fewer bits they have the shorter these are: where disks tear
+//! Histories do not depend on the values, but records have them, and the fewer bits they have the shorter these are: where disks tear
 //! writes, other bytes would be torn. So all are as long, and as different from each other as they were.
 
 use crate::pass::{Call, pass};

@@ -44,7 +44,7 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
         }
         let copied = Directory::open(&part, true).and_then(|there| copy(&here, &there));
         if let Err(error) = copied {
-            // What fills a disk that is full already is of no use there.
+            // An incomplete copy is useless and only takes room on a full disk.
             let _ = fs::remove_dir_all(&part);
             return Err(error);
         }

@@ -1,4 +1,4 @@
-//! What a store may hold.
+//! The limits of a store.
 
 /// Bytes of a segment: large enough that its creation and its end cost nothing beside its contents, small enough that a
 /// store of 256 MiB has some to write to while others drain.

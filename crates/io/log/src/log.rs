@@ -29,7 +29,7 @@ pub struct Log {
 /// Room and contents of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// What the store may take on its disk, whole segments, bytes.
+    /// The room that the store may take on its disk, whole segments, bytes.
     pub capacity_bytes: u64,
     /// Segments that hold records or whose place on the disk is not free yet, bytes.
     pub used_bytes: u64,
@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub usage: Usage,
     /// All records below it are on stable storage.
     pub durable: Sequence,
-    /// What somebody waits for to become so.
+    /// The end of the records for whose commit a caller waits.
     pub commit_up_to: Sequence,
     /// How many threads have come to wait for a commit since the last one.
     pub commit_waiters: usize,
@@ -194,7 +194,7 @@ impl Log {
         Ok(())
     }
 
-    /// What is behind the last record that was appended: `commit(log.end())` commits everything.
+    /// The place behind the last record that was appended: `commit(log.end())` commits everything.
     #[must_use]
     pub fn end(&self) -> Sequence {
         self.shared.lock().tail.next()

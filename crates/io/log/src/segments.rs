@@ -16,7 +16,7 @@ enum Work {
     Make(u64, u64),
 }
 
-/// What the thread does, until the log ends or fails.
+/// The thread that prepares segments, until the log ends or fails.
 pub(crate) fn keep_ready(shared: &Shared) {
     while let Some(work) = await_work(shared) {
         let done = match work {

@@ -12,7 +12,7 @@ use crate::landing::Step;
 use crate::{hold, limits};
 
 impl Tree {
-    /// Notes that a node opens a file. What the caller may do with it is for the node to check: it has the flags.
+    /// Notes that a node opens a file. The node checks access itself: it has the flags.
     pub(super) fn open(&mut self, change: &Change, file: FileId) -> Result<Done, Refusal> {
         if self.node(file)?.attributes.kind() == Kind::Directory {
             return Err(Errno::EISDIR.into());
@@ -42,7 +42,7 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// Nothing is open on a node any more: as it says itself, or since it is given up.
+    /// Closes all files of a node: as it says itself, or since it is given up.
     pub(super) fn close_all(&mut self, change: &Change, of: NodeRank, released: &mut Released) -> Done {
         let mut files: Vec<FileId> =
             self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
@@ -82,7 +82,7 @@ impl Tree {
         at: CommitAt,
         released: &mut Released,
     ) -> Result<Done, Refusal> {
-        // What programs of a node that was given up wrote meanwhile does not lie over what others have written.
+        // Late writes of a node that was given up do not replace the writes of others.
         self.node(file)?;
         if self.locks.refuses(change.id.node, file) {
             return Err(hold::REFUSED.into());

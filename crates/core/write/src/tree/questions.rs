@@ -1,4 +1,4 @@
-//! What the tree tells without changing.
+//! Queries of the tree, which do not change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -39,12 +39,12 @@ pub enum Way {
 pub struct Listed {
     /// Its name.
     pub name: Name,
-    /// What it names.
+    /// The state of the entry's file.
     pub state: FileState,
 }
 
 impl Tree {
-    /// What `place` names.
+    /// The file that `place` names.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, EACCES; or that its directory is to be adopted.
@@ -105,7 +105,7 @@ impl Tree {
         paths.iter().filter_map(|path| self.at_path(path)).any(|at| self.is_within(file, at) == Ok(true))
     }
 
-    /// What is at a path. What was not looked up yet is not there: nothing below it has been either.
+    /// The file at a path. A name that was not looked up yet is absent: no path below it was looked up either.
     fn at_path(&self, path: &ViewPath) -> Option<FileId> {
         path.components().try_fold(BURST_ROOT, |directory, name| match &self.nodes.get(&directory)?.contents {
             Contents::Directory(entries) => entries.get(&Name::new(name).ok()?),
@@ -159,7 +159,7 @@ impl Tree {
         })
     }
 
-    /// What is in the way of a lock that somebody on `node` would ask for.
+    /// The lock that conflicts with a request from `node`.
     #[must_use]
     pub fn lock_in_the_way(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {
         self.locks.conflict(node, file, request)
@@ -217,7 +217,7 @@ impl Tree {
         self.nodes.active().filter(|(_, of)| of.open_on.contains_key(&node)).count()
     }
 
-    /// What of a file only logs have: offset and length.
+    /// The ranges of a file that only logs have: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
         let extents = self.extents(file).ok();

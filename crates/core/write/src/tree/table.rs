@@ -1,7 +1,7 @@
 //! The files of a tree, and which of them are more than what the backing file system has.
 //!
-//! Most files of a large tree are only looked at. What is to be done is asked again and again, and must not take longer the more of
-//! those there are: so the others are known by name.
+//! Most files of a large tree are only looked at. The next step is asked for often, and must not take longer for more files of that kind.
+//! So the others are known by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What nodes answer by themselves, in any order of messages: nothing that a change has ended which has returned.
+//! Nodes' cached answers, in any order of messages: after a change has returned, no node answers with an older state.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ impl World {
             Step::Lose { which } => {
                 let at = (which % 3).min(self.under_way.len());
                 if let Some(UnderWay::Forget { told, .. }) = self.under_way.get(at) {
-                    // Who changes waits until it has ended by itself.
+                    // The change waits until the lease has ended.
                     self.now = self.now.max(self.leases.ends(told));
                     self.under_way.remove(at);
                 }
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// What a node has made it knows, and asks for nothing.
+/// A node knows the files that it has made, and asks for nothing.
 #[test]
 fn a_node_knows_what_it_has_made() {
     let mut world = World::new();

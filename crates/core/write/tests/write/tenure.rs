@@ -24,23 +24,23 @@ enum Event {
     Bid { node: usize, reaches: u8 },
     /// All members but an owner before it hear the newest owner, and its second home has everything.
     Calm,
-    /// Nobody hears an owner for so long, milliseconds, and then whoever may bids, and is heard.
+    /// The owner is silent for so long, milliseconds; then each node that may bid does, and is heard.
     Silence(u64),
     /// A node's daemon begins anew. A loss of power takes so many of the last changes of its log, unless they were promised.
     Restart { node: usize, loses: usize },
 }
 
-/// What a node is and has.
+/// A node and its clock.
 struct Node {
     /// Of its clock, percent.
     rate: u64,
-    /// What its log says.
+    /// The state in its log.
     owns: Owns,
     member: Member,
     /// If it believes that it owns the tree.
     owner: Option<Owner>,
     log: Log,
-    /// What it has of the tree as its second home.
+    /// Its copy of the tree as second home.
     mirror: Option<(Have, Vec<u64>)>,
 }
 
