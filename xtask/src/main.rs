@@ -1,7 +1,7 @@
 //! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask features` that no crate is compiled twice,
 //! and `cargo xtask test` runs its tests, each within a time limit.
 //!
-//! What style can be checked by reading the text is checked here: which crate may know which, that modules do not know
+//! The rules of style that reading the text can check are checked here: which crate may know which, that modules do not know
 //! each other in circles, how long files and functions are, what things are called, how modules open, where `unsafe`
 //! stands and why, and that documents tell the truth about links and commands. Each rule is a module with a `check` over
 //! the `Tree`, so a rule is tested on a tree made of strings. `tidy` needs no compiler and no network and takes a second
