@@ -30,7 +30,7 @@ const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
 /// what is stale and the view is taken away also while the backing file system hangs.
-const BLOCKING_THREADS: usize = 32;
+pub const BLOCKING_THREADS: usize = 32;
 
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///
