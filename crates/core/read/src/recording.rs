@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use forebay_types::{Hasher, Map, Time, chunk_bytes, limits};
 use forebay_wire::Use;
 
-/// What was used so far.
+/// The uses so far.
 #[derive(Default)]
 pub(crate) struct Recording {
     is_on: bool,
@@ -28,7 +28,7 @@ impl Recording {
         self.is_on = true;
     }
 
-    /// What follows is no use of a program's, until it is told so.
+    /// Excludes the next uses, while `is_paused`: they are no program's.
     pub fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }

@@ -68,7 +68,7 @@ impl Routing<Key> for ReadRouting {
         if self.is_direct(key) || self.may_be_root(key) { Fallback::Read } else { Fallback::LimitedRead }
     }
 
-    /// What is asked ahead may be slow because others have their turns before it; but nodes wait for parcels.
+    /// A prefetch may be slow because others have their turns before it; but nodes wait for parcels.
     fn hedge_after(&self, key: &Key, priority: Priority) -> Option<Duration> {
         match key {
             Key::Parcel { .. } => Some(PARCEL_HEDGE_AFTER),

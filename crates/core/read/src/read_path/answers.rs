@@ -1,7 +1,7 @@
-//! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are. A body's
+//! Answers of sources: kept if they are true for the job, handed to all waiters, errors passed on as they are. A body's
 //! handle is handed on with its first bytes.
 //!
-//! An error is never kept: whoever asks next makes a new request. The one absence that is kept is a
+//! An error is never kept: the next demand makes a new request. The one absence that is kept is a
 //! name that the backing file system itself said does not exist. A file that turns out to be another version is rechecked
 //! (`recheck`).
 

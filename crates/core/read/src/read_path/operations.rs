@@ -20,7 +20,7 @@ use crate::waiter::{Operation, ReadFinished, Waiter};
 /// How long the sizes of the file system are believed: `find` asks for them at each directory.
 const SIZES_HOLD: Duration = Duration::from_secs(1);
 
-/// What an operation came to.
+/// The next step of an operation.
 enum Step<B> {
     Answer(KernelAnswer<B>),
     Wants(Key, ReadMessage),
@@ -37,7 +37,7 @@ impl<B: Clone> ReadPath<B> {
                     self.resume(until, ticket, operation, known.with(&arrived));
                 }
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
-                // Nobody else waits for names.
+                // No other waiter waits for names.
                 _ => {}
             }
         }

@@ -32,7 +32,7 @@ fn peer_lists(node: &mut Node, ms: u64, ticket: u64, dir: &str, epoch: u64, has:
     node.handle_peer(at(ms), PeerTicket(ticket), request, has);
 }
 
-/// What is asked now, with the epoch that it carries.
+/// The requests of now, with the epoch that they carry.
 fn asked(node: &mut Node) -> Vec<(AttemptId, Request<ReadMessage>)> {
     let fetch = |effect| match effect {
         Effect::Fetch { attempt, request, .. } => Some((attempt, request)),
@@ -84,7 +84,7 @@ fn a_hold_without_its_first_step_is_a_refresh_that_was_missed() {
     }
 }
 
-/// Whoever leads is lost when this node holds: it waits for ten seconds and goes on by itself.
+/// The leader is lost when this node holds: it waits for ten seconds and goes on automatically.
 #[test]
 fn a_hold_that_nobody_ends_ends_after_ten_seconds() {
     let mut node = node_of(1, 3);
