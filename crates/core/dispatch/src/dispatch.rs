@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 }
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
-    /// Nothing is under way.
+    /// Without requests.
     #[must_use]
     pub fn new(routing: R) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.holds.entry(hold).or_default().insert(id);
     }
 
-    /// What had to wait for this goes on, unless it waits for something else too.
+    /// Releases the requests that wait for this hold, unless they wait for another too.
     pub fn release(&mut self, now: Time, hold: HoldId) {
         for id in self.holds.remove(&hold).unwrap_or_default() {
             self.let_go(now, id, hold);
@@ -211,10 +211,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     /// A request has been asked in vain for as long as its attempts had; others still wait for it.
     pub(crate) fn ask_longer(&mut self, now: Time, id: RequestId) {
-        // What this node reads itself it waits for: the backing file system would be asked the same again.
+        // This node waits for its own read: another attempt would send the backing file system the same.
         self.cancel_attempts(id, |attempt| attempt.source != Source::Backing && attempt.deadline <= now);
         self.leave_limited(id);
-        // Whoever joined does not put off what is under way for those before him.
+        // A later waiter does not put off the attempts for earlier ones.
         if let Some(entry) = self.table.get_mut(id).filter(|entry| entry.attempts.is_empty()) {
             entry.last_resort = last_resort(now, entry.deadline);
             entry.is_hedged = false;

@@ -1,4 +1,4 @@
-//! What depends on time: deadlines, silent nodes, hedges, reads as the last resort.
+//! Timers: deadlines, silent nodes, hedges, reads as the last resort.
 
 use std::hash::Hash;
 
