@@ -1,7 +1,7 @@
 //! The mount namespaces that a keeper holds for programs (`forebay run`), and the entrance where they ask for them.
 //!
 //! The keeper makes none: a program makes one and hands it over, later ones get it. A kept namespace keeps the view's mount
-//! busy only as long as the keeper lives, so only programs that are still in a namespace let it outlive the job. A namespace
+//! busy only as long as the keeper lives. So only programs that are still in a namespace let it outlive the job. A namespace
 //! made in a container would keep the container's files busy too; it is held only while the program that made it runs.
 
 use std::collections::VecDeque;

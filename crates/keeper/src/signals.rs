@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Lets this process learn how its children end. Its starter may ignore `SIGCHLD`, which a program inherits: the kernel
+/// Lets this process learn how its children end. Its starter may ignore `SIGCHLD`, which a program inherits. The kernel
 /// then forgets a child when it ends, and a death looks like an orderly end. The handler does nothing, and children
 /// inherit none.
 ///

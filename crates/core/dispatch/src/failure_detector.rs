@@ -1,9 +1,9 @@
 //! The failure detector: which nodes are silent, which are bypassed, and when to ask again.
 //!
-//! A node is silent if it was asked something and has said nothing for a while. It is then asked whether it is there,
-//! and suspected only if it does not answer. So a hanging backing file system brings no suspicion on the nodes that wait
-//! for it. A suspect that comes back is used again immediately; if it is lost again soon, it is left alone for longer each
-//! time, so that one that comes and goes does not hold up those who would ask it.
+//! A node is silent if it was asked something and has said nothing for a while. It is then asked whether it is there, and
+//! suspected only if it does not answer. So a hanging backing file system brings no suspicion on the nodes that wait for
+//! it. A suspect that comes back is used again immediately. If it is lost again soon, it is left alone for longer each
+//! time. So a node that comes and goes does not hold up those who would ask it.
 //!
 //! Only nodes that were asked something are remembered, so the tables are as long as the failover orders of one node.
 

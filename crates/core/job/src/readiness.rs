@@ -1,14 +1,13 @@
 //! When a job is up: every node tells the one above it that it and all below it are ready, once, and the root knows.
 //!
-//! A node that is ready and has heard the same of all below it reports to its parent; the root announces to the
-//! job's starter, and the answers to the reports carry back down that the job is up. So a start costs two messages a
-//! node, and each node hears only from its children. A parent that cannot be reached is waited for, then passed
-//! over: the next in the failover order (`Tree::failover_order`) hears the report, and the parent is tried again all the while. If no node
-//! is left above one, it announces in the root's place.
+//! A node that is ready and has heard the same of all below it reports to its parent. The root announces to the job's starter, and the
+//! answers to the reports carry back down that the job is up. So a start costs two messages a node, and each node hears only from its
+//! children. A parent that cannot be reached is waited for, then passed over. The next in the failover order (`Tree::failover_order`)
+//! hears the report, and the parent is still tried. If no node is left above one, it announces in the root's place.
 //!
-//! While nodes are missing, reports name them, and are made again when that changes, not more often than
-//! `limits::REPORT_INTERVAL`; so the root can name the missing at any time. This crate does not know how a node was started: a
-//! node that will never come is told by its launcher, and missed here until `ReadinessOptions::settle_after`.
+//! While nodes are missing, reports name them, so the root can name them at any time. A report is made again when they change,
+//! not more often than `limits::REPORT_INTERVAL`. This crate does not know how a node was started. A node that will never come
+//! is told by its launcher, and missed here until `ReadinessOptions::settle_after`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A node's objects: listings, attributes and chunks that are kept within the budget, and chunks that are filling.
 //!
 //! A chunk's handle is passed on as soon as its first bytes are known to come. If no node asks this one for a chunk, it keeps it only
-//! until its kernel has read all of it: the page cache holds it from then on, and a second copy would be waste. The chunk's
-//! tree decides whether other nodes ask.
+//! until its kernel has read all of it. The page cache holds it from then on, and a second copy would be waste. The chunk's tree
+//! decides whether other nodes ask.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,17 +1,17 @@
 //! Parcels: a start-up's contents arrive before the programs, numbered, a few at a time; how far a node has come.
 //!
-//! A parcel is requested like any other object, so requests for it are joined, it is forwarded while it arrives, and requested elsewhere
-//! if it is lost. No program waits for it: a parcel that does not come is left out, and its contents are requested when
-//! they are wanted. Names in a parcel are valid for the job's first snapshot only, so a refresh ends them.
+//! A parcel is requested like any other object: requests for it are joined, and it is forwarded while it arrives. If it is lost, it is
+//! requested elsewhere. No program waits for it: a parcel that does not come is left out, and its contents are requested when they are
+//! wanted. Names in a parcel are valid for the job's first snapshot only, so a refresh ends them.
 //!
 //! Contents of a parcel that comes soon are not requested twice. The first parcel says which of the others brings which chunk.
-//! If a program wants such a chunk, its parcel is requested immediately, before those whose turn it is, and the chunk's
-//! request is held until the parcel is open, but not for long: a parcel has to wait for more than a chunk has. An open
-//! parcel ends the requests for its contents, as a listing does; the others are sent like any other request.
+//! If a program wants such a chunk, its parcel is requested immediately, before those whose turn it is. The chunk's request is
+//! held until the parcel is open, but not for long: a parcel has to wait for more than a chunk has. An open parcel ends the
+//! requests for its contents, as a listing does; the others are sent like any other request.
 //!
 //! Only reads of the kernel wait: a parcel is made from chunks that peers request, so a peer's request for a chunk ends its wait.
-//! Storing a parcel waits for pages that a read has locked. So no chunk is stored while a read of it waits, and
-//! a read waits for parcels alone or not at all: the waits are acyclic.
+//! Storing a parcel waits for pages that a read has locked. So no chunk is stored while a read of it waits, and a read waits for
+//! parcels alone or not at all. Waits are acyclic.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! Prefetches, at the node that reads the backing file system: it sees the requests of every node of the job in
-//! the directories it is root of, so the first node's accesses lead the others. The habits are learned in
-//! `forebay_prefetch`; this module feeds them and acts on them. Every node learns from all that it sees, its own programs'
-//! accesses among it, though it may be root of few directories: a habit is one of the program, not of a directory. If
-//! a prefetch belongs to another root (a directory in one of its own), that root is asked.
+//! Prefetches, at the node that reads the backing file system. It sees the requests of every node of the job in the
+//! directories it is root of, so the first node's accesses lead the others. The habits are learned in `forebay_prefetch`;
+//! this module feeds them and acts on them. Every node learns from all that it sees, its own programs' accesses among it,
+//! though it may be root of few directories. A habit is one of the program, not of a directory. If a prefetch belongs to
+//! another root (a directory in one of its own), that root is asked.
 
 use std::collections::BTreeSet;
 

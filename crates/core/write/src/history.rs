@@ -3,7 +3,7 @@
 //! The second home asks for changes after those that it has written down, so each question says which are safe. If it has
 //! fallen too far behind, it gets the tree instead. The caller passes the time.
 //!
-//! A change of a name does not wait for the second home; `fsync` does, and so does each step that cannot be undone (landing, giving room
+//! A change of a name does not wait for the second home. `fsync` does, and so does each step that cannot be undone (landing, giving room
 //! back). If the second home is silent, the owner goes on without it until it has all changes again. Before that, the nodes that could
 //! let it take the tree over must know (`Tenure`).
 

@@ -1,6 +1,6 @@
 //! Locks of programs on files: `fcntl` ranges and `flock`, over all nodes.
 //!
-//! A holder may lock a range that it has locked already, which changes the kind of that range; the kinds of `flock` and `fcntl` do not
+//! A holder may lock a range that it has locked already, which changes the kind of that range. The kinds of `flock` and `fcntl` do not
 //! see each other. This module never waits: if a lock conflicts, the caller learns so and asks again.
 
 use std::collections::BTreeMap;

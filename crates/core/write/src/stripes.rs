@@ -1,8 +1,8 @@
 //! A large file on its way to the backing file system: by stripes, each of which one node writes.
 //!
-//! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them, so
-//! that nodes have equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails,
-//! the owner writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
+//! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them. So nodes have
+//! equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails, the owner
+//! writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

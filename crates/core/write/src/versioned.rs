@@ -1,6 +1,6 @@
 //! A map whose copies share what neither has changed since.
 //!
-//! A tree of a million files is copied in the time of a thousand: the copy can then be encoded without delaying changes of the tree.
+//! A tree of a million files is copied in the time of a thousand. The copy can then be encoded without delaying changes of the tree.
 //! A later change of an entry copies the thousandth part of the map that the entry lies in, once.
 
 use std::collections::BTreeMap;

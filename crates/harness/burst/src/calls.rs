@@ -1,9 +1,9 @@
-//! System calls of this process that are answered here: those that wait, draw random numbers or change files, and those that
-//! return values of files that no seed decides.
+//! System calls of this process that are answered here. They wait, draw random numbers, change files, or return values
+//! of files that no seed decides.
 //!
-//! A filter of the kernel (`seccomp(2)`) turns each of them into a signal to the calling thread, from the standard
-//! library, the C library or a bare instruction alike. `pass` makes its calls at one place of the program, by which the filter
-//! knows them, and lets them pass.
+//! A filter of the kernel (`seccomp(2)`) turns each of them into a signal to the calling thread. Its caller may be the
+//! standard library, the C library or a bare instruction. `pass` makes its calls at one place of the program, by which the
+//! filter knows them, and lets them pass.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;

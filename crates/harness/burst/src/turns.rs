@@ -2,12 +2,12 @@
 //!
 //! A thread has its turn until it waits: for a lock, for another thread, for a time. The next turn follows from the seed
 //! alone. When all wait, the clock goes on to the first time that one of them waits for. So the order of all events is the
-//! seed's, and the code that runs does not notice: its locks, threads and clocks are the standard library's, whose calls
+//! seed's, and the code that runs does not notice. Its locks, threads and clocks are the standard library's, whose calls
 //! end here (`calls`, `symbols`).
 //!
 //! Every thread belongs to a life, as threads belong to a process: lives are stopped, go on and end as a whole. If a life is to stop,
-//! its threads run until they wait. A thread that waits holds no lock that other lives
-//! need, since lives share only the network, and no thread waits while it holds a lock of that.
+//! its threads run until they wait. A thread that waits holds no lock that other lives need. Lives share only the network, and no
+//! thread waits while it holds a lock of that.
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};

@@ -1,9 +1,9 @@
 //! An image of one file, mounted once for all programs of a node.
 //!
-//! The mount is in the node's namespace for programs, so no one else sees it, and it ends with the job. Its file is
-//! read through the view, and served by squashfuse, which the keeper runs: the format with its five compressions is not ours
-//! to read, and the kernel's own driver wants root and a loop device. The first program mounts, under the lock under which
-//! the namespace was made. If a mount's server has died, the next program replaces the mount.
+//! The mount is in the node's namespace for programs, so no one else sees it, and it ends with the job. Its file is read
+//! through the view, and served by squashfuse, which the keeper runs. The format with its five compressions is not ours to
+//! read, and the kernel's own driver wants root and a loop device. The first program mounts, under the lock under which the
+//! namespace was made. If a mount's server has died, the next program replaces the mount.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read};

@@ -1,10 +1,9 @@
 //! The steps of a refresh, and files that turn out to be another version than they were listed as.
 //!
 //! The next open of such a file must get the new version. Objects that list the old one are dropped here. The node that served the chunk
-//! knows that the version is old. But with more than one tree other nodes serve the listing, and would serve the old one.
-//! They learn it first, by a request that takes the listing's way: each node on it drops its copy when the
-//! answer comes back, the reader of the backing file system before the others. Until then this node requests nothing about the
-//! directory.
+//! knows that the version is old. But with more than one tree other nodes serve the listing, and would serve the old one. They learn it
+//! first, by a request that takes the listing's way. Each node on it drops its copy when the answer comes back, the reader of the
+//! backing file system before the others. Until then this node requests nothing about the directory.
 
 use forebay_cache::Key;
 use forebay_dispatch::{AttemptId, HoldId, RequestId, Source};

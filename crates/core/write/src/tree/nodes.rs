@@ -159,8 +159,8 @@ impl Node {
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
     }
 
-    /// Counts its blocks again, of which it held and had written so many bytes before. A file on the backing file system may have holes: its
-    /// blocks are known from there, and writes over it may fill some of them until they have landed.
+    /// Counts its blocks again, of which it held and had written so many bytes before. A file on the backing file system may have holes, so
+    /// its blocks are known from there. Writes over it may fill some holes until they have landed.
     pub fn recount(&mut self, (held_before, written_before): (u64, u64)) {
         let Contents::File(extents) = &self.contents else { return };
         let (held, written) = extents.counted_bytes();
