@@ -223,7 +223,7 @@ mod tests {
         let (ours, theirs) = packets::pair().unwrap();
         for root in 0..NAMESPACES_KEPT as u64 + 3 {
             namespaces.keep(place(1, root), handed(None)).unwrap();
-            // The first is used all the time.
+            // The first is used throughout.
             namespaces.let_in(&ours, place(1, 0));
             let (answer, descriptors) = packets::receive::<AnswerText>(theirs.as_fd()).unwrap().unwrap();
             assert!(matches!(answer, AnswerText::Enter) && descriptors.len() == 2);

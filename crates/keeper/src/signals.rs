@@ -33,7 +33,7 @@ pub fn hear_endings() -> io::Result<()> {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on they end nothing by themselves. Call before threads are started.
+    /// From now on they end no process on their own. Call before threads are started.
     pub fn block() -> nix::Result<Self> {
         let signals = SigSet::from_iter(ENDING);
         signals.thread_block()?;

@@ -21,7 +21,7 @@ pub fn tell(message: &serde_json::Value) {
     }
 }
 
-/// How it is with whoever started the job.
+/// The state of the job's starter.
 #[derive(Debug)]
 pub enum Starter {
     /// It reads.

@@ -120,13 +120,13 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// A program waits now for all that somebody asked for ahead of it.
+    /// A program waits now for all that was prefetched for this waiter.
     pub fn promote_waiter(&mut self, waiter: W::Id) {
         self.table.by_waiter(waiter).into_iter().for_each(|id| self.promote(id));
     }
 
-    /// Takes somebody out of all requests; those that nobody is left to wait for end. Their numbers, or `None` if he
-    /// waited for none.
+    /// Takes a waiter out of all requests, and ends those without another waiter. Returns their numbers, or `None` if
+    /// it waited for none.
     pub fn withdraw(&mut self, waiter: W::Id) -> Option<Vec<RequestId>> {
         let empty = self.table.withdraw(waiter)?;
         for id in &empty {
@@ -301,7 +301,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         Some(attempt)
     }
 
-    /// An attempt has told something: whoever was asked is there.
+    /// An attempt has brought a message: its node is there.
     fn heard(&mut self, now: Time, source: Source) {
         if let Source::Peer(peer) = source {
             self.detector.on_heard(peer, now);
@@ -329,7 +329,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.finish(request, Some(id))
     }
 
-    /// A body is spoilt: whoever sends it is not asked for `key` again soon. To be told before `end_filling`.
+    /// A body is spoilt: its sender is not asked for `key` again soon. Report it before `end_filling`.
     pub fn pass_over(&mut self, now: Time, id: AttemptId, key: K) {
         if let Some(Source::Peer(peer)) = self.attempts.get(&id).map(|attempt| attempt.source) {
             self.passed_over.add(now, key, peer);

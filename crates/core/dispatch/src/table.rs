@@ -25,7 +25,7 @@ pub(crate) struct Entry<K, M, W> {
     pub key: K,
     pub message: M,
     pub priority: Priority,
-    /// When this node reads it itself if it still waits: two thirds of the time of whoever asked first.
+    /// When this node reads it itself if it still waits: two thirds of the first waiter's time.
     pub last_resort: Time,
     /// When it is given up, or the first who wait for it are.
     pub deadline: Time,
@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash, M, W: Waiter> Table<K, M, W> {
         Some(entry)
     }
 
-    /// Takes somebody out of all requests; those that nobody waits for any more, in order of their numbers.
+    /// Takes a waiter out of all requests. Returns those without another waiter, in order of their numbers.
     pub fn withdraw(&mut self, waiter: W::Id) -> Option<Vec<RequestId>> {
         let requests = self.by_waiter.remove(&waiter)?;
         let leaves = |waiting: &Waiting<W>| waiting.who.id() == Some(waiter);

@@ -88,7 +88,7 @@ impl Merge<'_> {
         for missing in &report.missing {
             let has_reported = self.below.reports.contains_key(&missing.rank);
             match missing.with_all_below {
-                // It, or somebody below it, has told this node itself.
+                // It, or a node below it, has told this node itself.
                 true if has_reported || self.above_reports.contains(&missing.rank) => self.todo.push(missing.rank),
                 false if has_reported => self.report.ready_count = self.report.ready_count.saturating_add(1),
                 _ => self.report.add_missing(*missing),

@@ -141,7 +141,7 @@ impl Readiness {
         }
     }
 
-    /// A node of a job that is up: it has nothing to report, and says so to whoever does.
+    /// A node of a job that is up: it has nothing to report, and answers reports with that.
     #[must_use]
     pub fn of_job_that_is_up(options: ReadinessOptions) -> Self {
         Self { settled: Some(Vec::new()), ..Self::new(options) }

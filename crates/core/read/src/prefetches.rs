@@ -20,7 +20,7 @@ pub(crate) struct Prefetches {
     under_way: BTreeSet<RequestId>,
     /// Requests that were asked before anybody wanted their answers.
     pub issued: u64,
-    /// Of these, those whose answers somebody wanted then.
+    /// Of these, those that were in demand then.
     pub used: u64,
 }
 
@@ -48,7 +48,7 @@ impl Prefetches {
         self.habits.on_directory_entered(dir, is_reader)
     }
 
-    /// The listing of a directory is here; whether somebody has entered it.
+    /// The listing of a directory is here. Returns whether the directory has been entered.
     pub fn note_listing(&mut self, dir: &ViewPath, listing: &Listing, is_reader: bool) -> bool {
         let is_entered = self.is_on && self.habits.is_entered(dir);
         if is_entered {

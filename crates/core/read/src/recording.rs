@@ -1,7 +1,7 @@
 //! Recording: what the programs of a node use while they start, in the order of first use.
 //!
-//! It ends by itself, after a time and with a number of bytes: what a program reads for hours is its input, and not its
-//! start-up.
+//! It ends automatically, after a time and with a number of bytes: a file that a program reads for hours is its input,
+//! and not its start-up.
 
 use std::hash::BuildHasher;
 

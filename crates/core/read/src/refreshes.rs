@@ -11,9 +11,9 @@
 //! forgotten everything that has a name; chunks may stay, because they name their version. A chunk's request is therefore
 //! never held: an open file goes on with the bytes of its version, or gets `ESTALE`.
 //!
-//! Two nodes may lead at once while they see each other badly. A node that takes the second step of one refresh takes it of
-//! every earlier one whose first step it has taken; each ends with its own third step. Where the first step of the earlier one
-//! comes too late for that, whoever leads it is told, and leads it anew.
+//! Two nodes may lead concurrently while they see each other badly. A node that takes the second step of one refresh takes it
+//! of every earlier one whose first step it has taken; each ends with its own third step. If the first step of the earlier one
+//! comes too late for that, its leader is told, and leads it anew.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use forebay_cache::Key;
 use forebay_dispatch::HoldId;
 use forebay_types::{Epoch, Time, ViewPath};
 
-/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
+/// How long a refresh may make nodes wait for its end; then they go on without it, because its leader is lost.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.

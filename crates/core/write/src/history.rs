@@ -57,7 +57,7 @@ impl Lineage {
         self.have.count += 1;
     }
 
-    /// Whether somebody who has this much has nothing else.
+    /// Whether a node with this history has no other changes.
     #[must_use]
     pub fn covers(&self, have: Have) -> bool {
         let mut lines = self.before.iter().chain([&self.have]);
@@ -219,7 +219,7 @@ impl History {
         self.wanted = self.wanted.max(count);
     }
 
-    /// Whether somebody waits for what the follower does not have.
+    /// Whether a caller waits for a change that the follower does not have.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.follower.map_or(0, |follower| follower.have.count) < self.wanted

@@ -22,7 +22,7 @@ impl Locks {
     /// Gives a range of a file to a holder on `node`, or takes it from it.
     ///
     /// # Errors
-    /// EAGAIN when somebody else has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
+    /// EAGAIN when another holder has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
     /// `identity` is of the file's contents.
     pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest, identity: u64) -> Result<(), Errno> {
         let is_over = hold::goes_on(request, identity) && self.is_void(node, file);

@@ -185,7 +185,7 @@ fn writers(weights: &Weights, stripe_bytes: u64) -> BTreeMap<u64, NodeRank> {
     heaviest(weights)
 }
 
-/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system by itself.
+/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system on its own.
 fn planned(weights: &Weights, stripe_bytes: u64, nodes: &[NodeRank]) -> Option<BTreeMap<u64, NodeRank>> {
     let number = |node: &NodeRank| nodes.binary_search(node).ok();
     // How much of a stripe a node has matters, and not where in it that lies.

@@ -145,7 +145,7 @@ impl<K: Ord + Spread + Clone, V: Clone> Versioned<K, V> {
     }
 }
 
-/// As a value of its own, for serde: whoever shares it now does not share what is read.
+/// As a value of its own, for serde: a copy that is read shares no parts.
 pub mod shared {
     use std::sync::Arc;
 

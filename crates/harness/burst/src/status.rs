@@ -23,7 +23,7 @@ pub fn answer(call: &Call) -> i64 {
     }
     match call.number {
         libc::SYS_statx => {
-            // SAFETY: whoever makes the call gives a place for that, and the kernel has written it.
+            // SAFETY: the calling code gives a place for that, and the kernel has written it.
             let found = unsafe { &mut *(e as *mut libc::statx) };
             found.stx_ino += INODE_OFFSET;
             for time in [&mut found.stx_mtime, &mut found.stx_ctime, &mut found.stx_btime] {

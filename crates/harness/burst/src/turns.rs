@@ -176,7 +176,7 @@ pub fn new_thread() -> Thread {
     })
 }
 
-/// The calling thread is this one; returns when it has its turn. `arrived` tells whoever began it that it waits for that.
+/// The calling thread is this one; returns when it has its turn. `arrived` tells its creator that it waits for that.
 pub fn enter(thread: Thread, word: &'static AtomicU32, arrived: &AtomicU32) {
     ME.set(thread);
     give_turn(arrived);
@@ -235,7 +235,7 @@ pub fn sleep_ns(time_ns: u64) {
     wait(0, Some(until));
 }
 
-/// Waits until somebody wakes who waits at an address, or until a time. Whether that has come.
+/// Waits for a wake-up at an address, or until a time. Returns whether the time has come.
 pub fn wait(on: usize, until: Option<u64>) -> bool {
     with(|state| state.threads[ME.get()].wait = Wait::For { on, until });
     pass_on();

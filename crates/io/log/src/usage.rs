@@ -121,7 +121,7 @@ impl Usage {
         }
     }
 
-    /// Segments that may be removed now; whoever takes them removes them.
+    /// Segments that may be removed now; the caller removes them.
     pub fn take_freed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.freed)
     }

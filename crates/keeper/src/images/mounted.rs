@@ -48,7 +48,7 @@ pub fn mounted(directory: &JobDirectory, node: &Node, image: &Path, placed: &Pla
     Placed::at(dir).with_context(|| format!("cannot look at the mounted image {}", image.display()))
 }
 
-/// Whether the image is mounted at `dir`, and somebody serves it. A mount that nobody serves is taken away.
+/// Whether the image is mounted at `dir`, and served. A mount without a server is taken away.
 fn is_served(dir: &Path, source: &str) -> anyhow::Result<bool> {
     let failed = || format!("cannot look for a mount at {}", dir.display());
     let found = match MountedAt::find(dir) {
@@ -88,7 +88,7 @@ fn mount(
     let options = MountOptions {
         source,
         subtype: "squashfuse".into(),
-        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse what is not everybody's.
+        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse files that are not open to all.
         default_permissions: false,
         ..MountOptions::default()
     };

@@ -133,7 +133,7 @@ fn an_idle_node_asks_its_parent_every_two_seconds() {
     assert_eq!(asked_at, expected);
 }
 
-/// It is asked whether it is there again and again, with pauses that grow: within a second as long as those last no longer.
+/// It is pinged repeatedly, with growing pauses: within a second while those last no longer.
 #[test]
 fn a_node_that_goes_on_after_some_seconds_is_used_again_within_one() {
     for away_ms in (1_800..6_000).step_by(90) {

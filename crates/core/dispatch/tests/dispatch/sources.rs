@@ -227,7 +227,7 @@ fn a_node_that_was_lost_is_asked_again_when_it_is_back() {
     assert_eq!(source, Source::Peer(ORDER[1]));
 }
 
-/// Each waits until his own deadline, whoever asked first, and an attempt that has time left goes on.
+/// Each waiter waits until its own deadline, in any order, and an attempt that has time left goes on.
 #[test]
 fn everybody_waits_until_his_own_deadline() {
     let mut dispatch = Requests::new(Line);

@@ -71,8 +71,8 @@ impl<B: Clone> ReadPath<B> {
         self.dispatch.finish_by(self.now, attempt)
     }
 
-    /// Tells an error to everybody who waited. A directory that may not be listed may still be searched, so its lookups go
-    /// on by name.
+    /// Tells an error to all waiters. A directory that may not be listed may still be searched, so its lookups go on by
+    /// name.
     pub(super) fn tell_all_failed(&mut self, finished: ReadFinished, errno: Errno) {
         if errno == Errno::ESTALE {
             self.start_over(&finished.key);
@@ -115,8 +115,8 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// The first bytes of a chunk's answer are known to come: everybody who waits gets the handle now. `bytes` is the
-    /// length announced; one that does not fit the file's size is an error of the source.
+    /// The first bytes of a chunk's answer are known to come: all waiters get the handle now. `bytes` is the length
+    /// announced; one that does not fit the file's size is an error of the source.
     ///
     /// `false` when the request has ended before: the shell may drop the body.
     pub fn handle_body_started(&mut self, now: Time, attempt: AttemptId, body: B, bytes: usize) -> bool {

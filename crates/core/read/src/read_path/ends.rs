@@ -19,7 +19,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Takes somebody out of the read that waits for him and out of all requests. Whether he waited for anything.
+    /// Takes a waiter out of its read and out of all requests. Returns whether it waited for any.
     pub(super) fn withdraw(&mut self, reader: Reader) -> bool {
         let waited = match reader {
             Reader::Kernel(ticket) => self.reads.remove(ticket),

@@ -27,7 +27,7 @@ enum Step<B> {
 }
 
 impl<B: Clone> ReadPath<B> {
-    /// Hands an answer to everybody who waited for it.
+    /// Hands an answer to all its waiters.
     pub(super) fn deliver(&mut self, finished: Option<ReadFinished>, arrived: Known, answer: PeerAnswer<B>) {
         let Some(finished) = finished else { return };
         self.on_end(finished.request);

@@ -1,4 +1,4 @@
-//! Parcels: asked for a few at a time, taken apart, and handed to whoever waits for what they bring.
+//! Parcels: requested a few at a time, taken apart, and handed to the waiters for their contents.
 
 use forebay_cache::{Key, Object};
 use forebay_dispatch::{HoldId, Waiting};

@@ -59,9 +59,9 @@ impl<B: Clone> ReadPath<B> {
         self.refreshes.end_quiet(epoch);
     }
 
-    /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
-    /// refresh that is older than one that was completed here, and for one whose first step was not taken: that is made up
-    /// for, because nobody has told the kernel.
+    /// The second step: forgets all that is known of `paths`, and lets requests for it wait until the third. `false` for a
+    /// refresh that is older than one that was completed here. Also `false` for one whose first step was not taken: that
+    /// is made up for, because the kernel has not been told.
     pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
         let next = self.refreshes.may_hold(now, epoch);

@@ -54,7 +54,7 @@ pub struct Counters {
     pub dispatch: forebay_dispatch::Counters,
     /// Requests that were asked before anybody wanted their answers.
     pub prefetch_issued: u64,
-    /// Of these, those whose answers somebody wanted then.
+    /// Of these, those that were in demand then.
     pub prefetch_used: u64,
     /// Attempts at peers that travelled in the message of another.
     pub bundled: u64,
