@@ -1,5 +1,5 @@
-//! The descriptors that a starter hands to a node on its own machine: the socket to listen on and the job's key, in one
-//! message over a pair of sockets. So no other child of the starter inherits either of them.
+//! The descriptors that a starter hands to a node on its own machine: the socket to listen on and the job's key. They
+//! travel in one message over a pair of sockets, so no other child of the starter inherits either of them.
 
 use std::fs::File;
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! The state that a keeper holds while daemons come and go: the mounts, the sockets with the connections in their queues, and the
-//! memory of what the kernel was told.
+//! The state that a keeper holds while daemons come and go: mounts, sockets with queued connections, and the memory of what the
+//! kernel was told.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

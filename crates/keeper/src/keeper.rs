@@ -5,9 +5,8 @@
 //! (docs/adr/0005-keeper.md). It has one thread, waits in one place, and never looks at the view, which could wait for
 //! the very daemon that it is about to start.
 //!
-//! Order of the ends: a signal to the keeper ends the daemon in order, the daemon's orderly end ends the keeper, and a daemon
-//! whose keeper has died unmounts and ends automatically. If daemons die repeatedly (`restarts`), the keeper gives up,
-//! unmounts and ends.
+//! A signal to the keeper ends the daemon in order, and the daemon's orderly end ends the keeper. A daemon whose keeper has
+//! died unmounts and ends automatically. If daemons die repeatedly (`restarts`), the keeper gives up, unmounts and ends.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;

@@ -146,7 +146,7 @@ impl Link {
         self.say(&ToKeeper::Ready);
     }
 
-    /// Tells whoever started the job how far it is.
+    /// Tells the job's starter how far it is.
     pub fn announce(&self, gathered: serde_json::Value) {
         self.say(&ToKeeper::Gathered(gathered));
     }

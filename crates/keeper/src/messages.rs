@@ -90,7 +90,7 @@ pub enum ToKeeper {
     Ready,
     /// It still does; said every `limits::DAEMON_WORD_INTERVAL`.
     Alive,
-    /// For whoever started the job: how far it is, as one JSON object.
+    /// For the job's starter: how far it is, as one JSON object.
     Gathered(serde_json::Value),
     /// The job is up.
     JobIsUp,

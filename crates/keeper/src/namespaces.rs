@@ -1,7 +1,7 @@
 //! The mount namespaces that a keeper holds for programs (`forebay run`), and the entrance where they ask for them.
 //!
 //! The keeper makes none: a program makes one and hands it over, later ones get it. A kept namespace keeps the view's mount
-//! busy only as long as the keeper lives, so only programs that are still in a namespace let it outlive the job. A namespace
+//! busy only as long as the keeper lives. So only programs that are still in a namespace let it outlive the job. A namespace
 //! made in a container would keep the container's files busy too; it is held only while the program that made it runs.
 
 use std::collections::VecDeque;
@@ -223,7 +223,7 @@ mod tests {
         let (ours, theirs) = packets::pair().unwrap();
         for root in 0..NAMESPACES_KEPT as u64 + 3 {
             namespaces.keep(place(1, root), handed(None)).unwrap();
-            // The first is used all the time.
+            // The first is used throughout.
             namespaces.let_in(&ours, place(1, 0));
             let (answer, descriptors) = packets::receive::<AnswerText>(theirs.as_fd()).unwrap().unwrap();
             assert!(matches!(answer, AnswerText::Enter) && descriptors.len() == 2);

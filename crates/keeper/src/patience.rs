@@ -16,7 +16,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(10);
 const DOUBT: Duration = Duration::from_secs(2);
 
 /// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. If it is still
-/// there then, a file system that does not answer holds it in the kernel, and a keeper that ends does not wait for that.
+/// there then, a file system that does not answer holds it in the kernel. A keeper that ends does not wait for that.
 pub const LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a daemon that serves may say nothing, if requests have this time limit.

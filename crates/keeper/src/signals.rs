@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Lets this process learn how its children end. Its starter may ignore `SIGCHLD`, which a program inherits: the kernel
+/// Lets this process learn how its children end. Its starter may ignore `SIGCHLD`, which a program inherits. The kernel
 /// then forgets a child when it ends, and a death looks like an orderly end. The handler does nothing, and children
 /// inherit none.
 ///
@@ -33,7 +33,7 @@ pub fn hear_endings() -> io::Result<()> {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on they end nothing by themselves. Call before threads are started.
+    /// From now on they end no process on their own. Call before threads are started.
     pub fn block() -> nix::Result<Self> {
         let signals = SigSet::from_iter(ENDING);
         signals.thread_block()?;

@@ -1,8 +1,8 @@
 //! The job's starter, as a keeper sees it: the reader of its standard output, who leaves when the job is up.
 //!
-//! A `forebay up` that is killed cannot take back its start. If the reader is gone, and the job's record on this
-//! host says that the start has not ended and `up` does not run any more, the job is abandoned, and the node ends. On
-//! other hosts there is no record, and the node goes on.
+//! A `forebay up` that is killed cannot take back its start. If the reader is gone, the keeper looks at the job's
+//! record on this host. If the start has not ended and `up` does not run any more, the node ends. On other hosts there
+//! is no record, and the node goes on.
 
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -21,7 +21,7 @@ pub fn tell(message: &serde_json::Value) {
     }
 }
 
-/// How it is with whoever started the job.
+/// The state of the job's starter.
 #[derive(Debug)]
 pub enum Starter {
     /// It reads.

@@ -8,7 +8,7 @@
 //! What is planned is scored by a model of flows that share links fairly (`flow`); `portfolio` tries every strategy and
 //! keeps the best, so a plan is never worse, by the model, than any strategy alone.
 //!
-//! # What to call when
+//! # Order of calls
 //! Describe the case (`CaseDescription`), check it (`Case::new`), then `plan_best`, or `plan` for one strategy, or
 //! `plan_all` to compare. With the `Plan`, rank and aggregator both find what goes from one to the other in a round by
 //! `Aggregator::part`, each from the extents of the rank.

@@ -2,7 +2,7 @@
 //!
 //! Does no I/O and never looks into the bytes of a chunk: a chunk is a handle of the caller's type, shared by cloning.
 //!
-//! # What to call when
+//! # Order of calls
 //! `insert` an answer that is whole and true for the job, with the bytes that a chunk's handle stands for. It may be dropped
 //! at once, so a caller that needs it keeps a clone. `get` what a request asks for: it counts, and the counts say what is worth
 //! keeping; `peek` for any other reason. `remove` and `remove_where` when it is no longer true, `pin` after `insert` where a user wants it

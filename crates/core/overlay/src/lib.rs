@@ -8,7 +8,7 @@
 //! A node that cannot be reached is bypassed: `Tree::failover_order` says whom a node asks instead. Each node decides for itself;
 //! nobody is elected and nobody is told.
 //!
-//! # What to call when
+//! # Order of calls
 //! Nothing here has state that changes. At the start each node makes the same `Forest` from the job's `Shape`. For a key it
 //! finds the tree (`Forest::tree_of`, by class and number); of that tree `failover_order` says whom to ask, best first,
 //! without saying who is there: whoever calls leaves out those whom he suspects. A node that finds nobody left may read

@@ -4,7 +4,7 @@
 //! Nothing here is ever needed: each part decides only what is asked for, how much, and in which order. The read path tells
 //! them what programs do and issues the requests.
 //!
-//! # What to call when
+//! # Order of calls
 //! - `Habits`: `on_directory_entered`, `on_listing_arrived` and `on_file_wanted` as these happen, `on_used` for whatever is
 //!   wanted; then `next_candidate` as long as there is room, and `on_issued` for each that is asked for.
 //! - `ReadAhead`, one for each open file: `on_read` after a read says which chunks to prefetch; `put_off` where there was no

@@ -8,7 +8,7 @@
 //! on its rows alone, states merge along a fixed tree (`Partials`), and sums are double-doubles about the mean: so an
 //! answer has the same bits however the file was cut, by however many nodes, in whatever order they answered.
 //!
-//! # What to call when
+//! # Order of calls
 //! `Probe` with the beginning of a file, until it knows the `Schema`; `Selection::new` for the columns. For each block, in
 //! any order and by any number of `Pass`es: read it; whether it begins within quotes follows from `turns_quoting` of all
 //! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the

@@ -12,7 +12,7 @@
 //! under way or waiting, one background operation may be under way. After a fixed number of others that began before it, one begins,
 //! so that a full store empties beside a program that never stops reading.
 //!
-//! # What to call when
+//! # Order of calls
 //! No threads and no time. `submit` an operation; while `begin` gives one, carry it out and `end` it. After `submit`,
 //! `promote` and `end` something new may begin; `ready_count` says how many at most. What need not wait begins by `begin_at_once`
 //! without having been submitted.

@@ -31,7 +31,7 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// A lock that somebody has.
+/// A lock that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldLock {
     /// On which node.

@@ -44,7 +44,7 @@ pub enum Class {
 /// refused, so that nobody can talk a node into less.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Level {
-    /// No key: whoever reaches the port and knows the job's name is let in.
+    /// No key: a peer that reaches the port and knows the job's name is let in.
     Off,
     /// Both sides prove that they hold the job's key; heads and messages are authenticated, bodies are not.
     Auth,

@@ -56,7 +56,7 @@ pub enum ReadMessage {
         /// A path on it.
         path: ViewPath,
     },
-    /// A file has turned out to be no longer of this generation: whoever is asked forgets what says so, after all who are
+    /// A file has turned out to be no longer of this generation. The asked node forgets the old one, after all that are
     /// asked in turn have. Answer: `Entries` with one record.
     Recheck {
         /// The file.

@@ -1,8 +1,7 @@
 //! A request as it travels: one envelope for every path, with a path's own message inside.
 //!
-//! The envelope carries the values that every node treats alike: how long the asking node still waits, the priority, and up to
-//! which refresh the asking node has forgotten. The request proper is a message of one path; another path adds a message of
-//! its own and one line here.
+//! The envelope carries the values that every node treats alike: the time that the asking node still waits, the priority, and
+//! its last refresh. The request proper is a message of one path; another path adds a message of its own and one line here.
 
 use forebay_types::{Epoch, Priority};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The messages of nodes about a burst tree: to its owner, and to nodes that have bytes of it in a log.
 //!
 //! An answer is `Body`. Where an operation or a question can be refused, the body is a `Result` with the error that the program
-//! sees: `Failed` means that the outcome is unknown, and that the request is to be repeated.
+//! sees. `Failed` means that the outcome is unknown, and that the request is to be repeated.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

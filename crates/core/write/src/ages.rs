@@ -1,7 +1,7 @@
 //! Contents of a tree that have not changed for some time.
 //!
-//! Positions in a log only grow. So all contents older than a time lie at or below the last position that the tree knew at that time,
-//! by node: no state is kept per file. The caller passes the time.
+//! Positions in a log only grow. So all contents older than a time lie at or below the last position that the tree knew then, by
+//! node. No state is kept per file. The caller passes the time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The extents of a file, and where each lies.
 //!
-//! A file is a base, which is the file of the backing file system as far as it still counts, and the ranges written over it.
-//! These do not overlap, and each has its place in a log. Holes read as zeros. A later write replaces an earlier one in its range;
-//! bytes that are no longer reachable are given to the caller, since they take room in a log.
+//! A file is a base and the ranges written over it. The base is the file of the backing file system as far as it still counts.
+//! Ranges do not overlap, and each has its place in a log. Holes read as zeros. A later write replaces an earlier one in its
+//! range. Bytes that are no longer reachable are given to the caller, since they take room in a log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -3,7 +3,7 @@
 //! The second home asks for changes after those that it has written down, so each question says which are safe. If it has
 //! fallen too far behind, it gets the tree instead. The caller passes the time.
 //!
-//! A change of a name does not wait for the second home; `fsync` does, and so does each step that cannot be undone (landing, giving room
+//! A change of a name does not wait for the second home. `fsync` does, and so does each step that cannot be undone (landing, giving room
 //! back). If the second home is silent, the owner goes on without it until it has all changes again. Before that, the nodes that could
 //! let it take the tree over must know (`Tenure`).
 
@@ -57,7 +57,7 @@ impl Lineage {
         self.have.count += 1;
     }
 
-    /// Whether somebody who has this much has nothing else.
+    /// Whether a node with this history has no other changes.
     #[must_use]
     pub fn covers(&self, have: Have) -> bool {
         let mut lines = self.before.iter().chain([&self.have]);
@@ -219,7 +219,7 @@ impl History {
         self.wanted = self.wanted.max(count);
     }
 
-    /// Whether somebody waits for what the follower does not have.
+    /// Whether a caller waits for a change that the follower does not have.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.follower.map_or(0, |follower| follower.have.count) < self.wanted

@@ -7,10 +7,10 @@
 //! A file may have a name elsewhere, too. Nodes that write it there have shared locks on the same range (`refusal`), which end in the
 //! same way: nobody holds it meanwhile.
 //!
-//! A hold that others end, since its node is given up, lapses: the node may be back, with what its programs have written meanwhile. It goes
-//! on with a lapsed hold as long as nobody else has had the file. Once somebody has, the hold is void, and what the node had not
-//! committed is refused (`REFUSED`), until it holds the file anew. Both are locks of their own, beyond the range of holds, so that the
-//! tree keeps them and nobody is in the way of them.
+//! A hold that others end, since its node is given up, lapses: the node may be back, with writes of its programs. It goes on with a lapsed
+//! hold as long as no other node has had the file. Once one has, the hold is void. Uncommitted writes of the first node are then refused
+//! (`REFUSED`), until it holds the file anew. Both are locks of their own, beyond the range of holds, so that the tree keeps them and they
+//! conflict with no other lock.
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write::{FileState, HeldLock, LockKind, LockRequest};

@@ -292,7 +292,7 @@ impl Known {
         }
     }
 
-    /// A file that this node has made, unless somebody has changed it since.
+    /// Keeps a file that this node has made, unless it was changed since.
     fn keep_new(&mut self, now: Time, asked: Asked, state: &FileState, is_directory: bool) {
         self.told_state(now, asked, *state);
         if is_directory && self.is_news(now, asked, state.file) {

@@ -118,8 +118,7 @@ impl Leases {
         nodes
     }
 
-    /// When a node that does not answer has forgotten by itself what it was to forget: what it has asked for meanwhile makes it
-    /// go on.
+    /// When the leases of a node that does not answer end. Later leases of the same files count too.
     #[must_use]
     pub fn ends(&self, told: &Told) -> Time {
         let of_files = told.files.iter().filter_map(|file| self.by_file.get(file)).flatten();

@@ -1,6 +1,6 @@
 //! Locks of programs on files: `fcntl` ranges and `flock`, over all nodes.
 //!
-//! A holder may lock a range that it has locked already, which changes the kind of that range; the kinds of `flock` and `fcntl` do not
+//! A holder may lock a range that it has locked already, which changes the kind of that range. The kinds of `flock` and `fcntl` do not
 //! see each other. This module never waits: if a lock conflicts, the caller learns so and asks again.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl Locks {
     /// Gives a range of a file to a holder on `node`, or takes it from it.
     ///
     /// # Errors
-    /// EAGAIN when somebody else has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
+    /// EAGAIN when another holder has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
     /// `identity` is of the file's contents.
     pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest, identity: u64) -> Result<(), Errno> {
         let is_over = hold::goes_on(request, identity) && self.is_void(node, file);

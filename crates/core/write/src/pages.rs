@@ -2,10 +2,10 @@
 //!
 //! Pages come from readings, and each reading is of some version of its file. If all are of the file's own version, the kernel may go on
 //! with its pages, and believe attributes that are leased. If it gets another size or another time of change, it drops a file's pages
-//! itself. If it gets attributes while a notification drops pages, it ignores them: a file that has grown would seem as short as before.
-//! So a notification comes before a change has returned, or when no other way is left.
-//! The kernel sees no change if its last attributes are not those of its pages: with uncommitted writes of this node's programs, or from the
-//! answer to a change of attributes, for which it drops no pages.
+//! itself. If it gets attributes while a notification drops pages, it ignores them: a file that has grown would seem as short as before. So
+//! a notification comes before a change has returned, or when no other way is left. The kernel sees no change if its last attributes are
+//! not those of its pages. They may count uncommitted writes of this node's programs, or come from the answer to a change of attributes,
+//! for which it drops no pages.
 
 use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;

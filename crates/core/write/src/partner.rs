@@ -1,5 +1,5 @@
-//! A node's log on another node, its partner: the records still to be copied, as the writing node knows them (`Uncopied`), and the
-//! copies, as the partner does (`Copies`).
+//! A node's log on another node, its partner. `Uncopied` has the records still to be copied, at the writing node, and `Copies` the
+//! copies, at the partner.
 //!
 //! The partner asks for the next records, appends them to its own log and asks for more, which confirms the ones before.
 //! Records that it does not confirm are handed again. The caller passes the time.

@@ -34,7 +34,7 @@ struct OfLine {
 
 impl Results {
     /// The result of `id`; `None` when it has not been carried out. If its node has said that it does not ask for it any more, the
-    /// answer is EALREADY: the operation was answered, and its result is forgotten.
+    /// answer is EALREADY: its result is forgotten.
     #[must_use]
     pub fn of(&self, id: OperationId) -> Option<Result<Done, Errno>> {
         if id.session == NEVER_AGAIN {

@@ -1,8 +1,8 @@
 //! A large file on its way to the backing file system: by stripes, each of which one node writes.
 //!
-//! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them, so
-//! that nodes have equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails,
-//! the owner writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
+//! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them. So nodes have
+//! equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails, the owner
+//! writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -185,7 +185,7 @@ fn writers(weights: &Weights, stripe_bytes: u64) -> BTreeMap<u64, NodeRank> {
     heaviest(weights)
 }
 
-/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system by itself.
+/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system on its own.
 fn planned(weights: &Weights, stripe_bytes: u64, nodes: &[NodeRank]) -> Option<BTreeMap<u64, NodeRank>> {
     let number = |node: &NodeRank| nodes.binary_search(node).ok();
     // How much of a stripe a node has matters, and not where in it that lies.

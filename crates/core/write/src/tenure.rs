@@ -1,13 +1,13 @@
 //! The right to own the tree, and its end.
 //!
-//! Every node of the council (`council`) grants the owner a tenure of `TENURE`, repeatedly. The owner changes nothing and lands
-//! nothing unless a majority has granted it a tenure that has not ended. When the owner has been silent for so long, the tree's second home
-//! bids for the next epoch; a node votes for it once the tenure that it granted last is over. So there is never more than one
-//! owner, and an owner sees by its own clock when its tenure has ended. Half of the council is a majority if it has
-//! the council's first node, so that a job of two nodes goes on without the second.
+//! Every node of the council (`council`) grants the owner a tenure of `TENURE`, repeatedly. The owner changes nothing and lands nothing
+//! unless a majority has granted it a tenure that has not ended. When the owner has been silent for so long, the tree's second home bids
+//! for the next epoch. A node votes for it once the tenure that it granted last is over. So there is never more than one owner, and an
+//! owner sees by its own clock when its tenure has ended. Half of the council is a majority if it has the council's first node: a job of
+//! two nodes goes on without the second.
 //!
-//! A second home that has fallen behind must not own the tree. The owner says in each renewal whether it waits for its second home;
-//! it goes on without it only when a majority knows (`Tenure::may_go_on_alone`), and no node votes for it then.
+//! A second home that has fallen behind must not own the tree. The owner says in each renewal whether it waits for its second home.
+//! It goes on without it only when a majority knows (`Tenure::may_go_on_alone`), and no node votes for it then.
 //!
 //! The caller passes the time, which must advance while the machine sleeps.
 

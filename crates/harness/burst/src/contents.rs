@@ -61,7 +61,7 @@ fn found(bytes: &[u8], at: Option<u64>) -> Slot {
     if is_right { Slot::Written(file, number) } else { Slot::Torn }
 }
 
-/// The bytes of a file of the backing file system, read as whoever looks at it from outside: at once.
+/// The bytes of a file of the backing file system, read from outside, without turns.
 pub fn read(path: &Path) -> Vec<u8> {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return vec![] };
     let open = [libc::AT_FDCWD as u64, name.as_ptr() as u64, (libc::O_RDONLY | libc::O_CLOEXEC) as u64, 0, 0];

@@ -167,7 +167,7 @@ impl Mount {
         self.ask(opcode::FSYNC, node, &[FsyncIn { fh: handle, ..FsyncIn::default() }.as_bytes()]).map(drop)
     }
 
-    /// Closes what is open. Whether what was written is everybody's now.
+    /// Closes a handle. Returns whether its writes are visible to all nodes now.
     pub fn close(&self, node: u64, handle: u64, flags: i32) -> Result<(), Errno> {
         let flushed = self.ask(opcode::FLUSH, node, &[FlushIn { fh: handle, ..FlushIn::default() }.as_bytes()]);
         let asked = ReleaseIn { fh: handle, flags: flags as u32, ..ReleaseIn::default() };

@@ -2,7 +2,7 @@
 //!
 //! Each program has a directory and files of its own, so that their contents are a series of states, one for each request.
 //! A reader finds one of them, from the last that must be visible there to the newest. A loss of power or of a node may
-//! take a program back to an earlier one, but not behind the last that `fsync` has returned for.
+//! take a program back to an earlier one, but not behind its last `fsync`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -131,9 +131,9 @@ impl Oracle {
         now_ns < self.excused_until_ns
     }
 
-    /// Takes programs back to the states that `fsync` has promised: the power was cut, or their node is lost; with no other copy of their
-    /// bytes, even those may be lost. Writes over the last synced state may be known and gone. If two logs have parts of a file, each
-    /// may have lost its end.
+    /// Takes programs back to the states that `fsync` has promised: the power was cut, or their node is lost. With no other copy of their
+    /// bytes, even those may be lost. Writes over the last synced state may be known and gone. If two logs have parts of a file, each may
+    /// have lost its end.
     pub fn fall_back(&mut self, programs: &[usize], is_copied: bool, is_of_two_logs: bool) {
         for file in self.files.values_mut().filter(|file| programs.contains(&file.program)) {
             file.committed = file.durable;
@@ -171,8 +171,8 @@ impl FileModel {
 
     /// The newest state after the last promised one, if it is as found or becomes so by later writes.
     ///
-    /// Unsynced records may be lost of one log and not of another: the owner's, which has lengths and commits, and that of the
-    /// writing node, which has its writes.
+    /// Unsynced records may be lost of one log and not of another. The owner's has lengths and commits; that of the writing
+    /// node has its writes.
     pub fn find_left(&self, found: &Contents) -> Option<usize> {
         self.find(self.durable, found).or_else(|| {
             let is_left = |from: &usize| self.is_of_two_logs && self.with_later_writes(*from, found) == *found;

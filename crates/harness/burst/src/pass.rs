@@ -52,9 +52,8 @@ unsafe extern "C" {
     fn forebay_passed_call();
 }
 
-/// Where the kernel goes on after calls that pass: no other call is made there. A call's arguments would not tell it from others:
-/// a function of the C library that makes calls gives the kernel more than its caller gave, left in registers by earlier
-/// calls.
+/// Where the kernel goes on after calls that pass: no other call is made there. A call's arguments would not tell it from others.
+/// A function of the C library gives the kernel more than its caller gave, left in registers by earlier calls.
 pub fn place() -> u64 {
     forebay_passed_call as *const () as u64
 }

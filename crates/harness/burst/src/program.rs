@@ -1,4 +1,4 @@
-//! Programs on a burst mount: they write files of their own, look at those of others, race and append; and after a loss
+//! Programs on a burst mount: they write files of their own, look at those of others, race and append. After a loss
 //! they look which state is left.
 
 use std::collections::BTreeMap;

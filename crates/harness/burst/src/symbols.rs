@@ -61,7 +61,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
     let now = turns::look_at_clock();
     turns::may_give_way(16);
     let since = if clock == libc::CLOCK_REALTIME { EPOCH_S } else { 0 };
-    // SAFETY: whoever calls gives a place for a time.
+    // SAFETY: the calling code gives a place for a time.
     unsafe { *time = libc::timespec { tv_sec: (since + now / NS_PER_S) as i64, tv_nsec: (now % NS_PER_S) as i64 } };
     0
 }

@@ -2,12 +2,12 @@
 //!
 //! A thread has its turn until it waits: for a lock, for another thread, for a time. The next turn follows from the seed
 //! alone. When all wait, the clock goes on to the first time that one of them waits for. So the order of all events is the
-//! seed's, and the code that runs does not notice: its locks, threads and clocks are the standard library's, whose calls
+//! seed's, and the code that runs does not notice. Its locks, threads and clocks are the standard library's, whose calls
 //! end here (`calls`, `symbols`).
 //!
 //! Every thread belongs to a life, as threads belong to a process: lives are stopped, go on and end as a whole. If a life is to stop,
-//! its threads run until they wait. A thread that waits holds no lock that other lives
-//! need, since lives share only the network, and no thread waits while it holds a lock of that.
+//! its threads run until they wait. A thread that waits holds no lock that other lives need. Lives share only the network, and no
+//! thread waits while it holds a lock of that.
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -176,7 +176,7 @@ pub fn new_thread() -> Thread {
     })
 }
 
-/// The calling thread is this one; returns when it has its turn. `arrived` tells whoever began it that it waits for that.
+/// The calling thread is this one; returns when it has its turn. `arrived` tells its creator that it waits for that.
 pub fn enter(thread: Thread, word: &'static AtomicU32, arrived: &AtomicU32) {
     ME.set(thread);
     give_turn(arrived);
@@ -235,7 +235,7 @@ pub fn sleep_ns(time_ns: u64) {
     wait(0, Some(until));
 }
 
-/// Waits until somebody wakes who waits at an address, or until a time. Whether that has come.
+/// Waits for a wake-up at an address, or until a time. Returns whether the time has come.
 pub fn wait(on: usize, until: Option<u64>) -> bool {
     with(|state| state.threads[ME.get()].wait = Wait::For { on, until });
     pass_on();

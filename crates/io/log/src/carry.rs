@@ -20,7 +20,7 @@ const PART_BYTES: usize = 1 << 20;
 /// short before, the same store is at `to` already.
 ///
 /// # Errors
-/// `Busy` when somebody uses it, `OtherLog` when another store is at `to`, and what cannot be read, written or removed; then it is still
+/// `Busy` when it is in use, `OtherLog` when another store is at `to`, and what cannot be read, written or removed; then it is still
 /// here.
 pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
     let here = Directory::open(from, true)?;

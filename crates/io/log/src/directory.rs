@@ -201,7 +201,7 @@ impl Drop for Directory {
     }
 }
 
-/// Opens a file of the store. Root waits for whoever opens it in a job's epilogue, so a pipe or a device is neither waited for nor read.
+/// Opens a file of the store. In a job's epilogue root waits for the process that opens it, so a pipe or a device is neither waited for nor read.
 fn open_regular(directory: &OwnedFd, name: &str, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);

@@ -1,13 +1,13 @@
 //! Recovery: the records of a store after its daemon, or its node, has died.
 //!
-//! Every head says up to which record the log was on stable storage when it was made, so the last head tells from where on
+//! Every head says up to which record the log was on stable storage when it was made. So the last head tells from where on
 //! records may be missing. Records before that are there; their contents are verified when they are read. From there on
-//! every record's contents are verified now. After the death of a daemon no record is lost: a torn record had
-//! no writer left who could have said that it is complete, and those behind it count. After the loss of power any page may
-//! be missing: the log ends with the first record that is, so no record is there without all those before it.
+//! every record's contents are verified now. After the death of a daemon no record is lost. A torn record had no writer
+//! left who could have said that it is complete, and those behind it count. After the loss of power any page may be
+//! missing. The log ends with the first record that is, so no record is there without all those before it.
 //!
-//! Records that are not yielded become pads or are cut off (`repair`), and yielded records are on stable storage before the log
-//! goes on: the next recovery finds the same. The log goes on in a new segment; a place is never written twice.
+//! Records that are not yielded become pads or are cut off (`repair`). Yielded records are on stable storage before the log
+//! goes on, so the next recovery finds the same. The log goes on in a new segment; a place is never written twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Finds the records of one segment.
 //!
-//! A sealed segment is known by its index. Any other is walked from head to head; where no record begins, a writer died
-//! before it had written one, and the next record is looked for behind that. A head counts only with its
+//! A sealed segment is known by its index. Any other is walked from head to head. If no record begins at a place, a
+//! writer died before it had written one, and the next record is looked for behind that. A head counts only with its
 //! checksum, its log and its place.
 
 use std::fs::File;

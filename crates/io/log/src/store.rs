@@ -101,7 +101,7 @@ impl Store {
             let mut head = StoreHead { nodes: owner.nodes, ..read_own_head(&directory, owner)? };
             let is_same_boot = head.boot == owner.boot;
             if contents.segments.is_empty() {
-                // Its first one never got a name, or somebody has removed them: none of their numbers is given again.
+                // Its first one never got a name, or they were removed: none of their numbers is given again.
                 if contents.has_checkpoint {
                     let problem = "the segments that it belongs to are missing";
                     return Err(StoreError::Broken { path: path.to_owned(), file: CHECKPOINT, problem });

@@ -1,6 +1,6 @@
 //! The end of a log that grows: places for writers, and the records that are complete.
 //!
-//! A reservation is made under the log's lock and touches no file; it says which bytes go where, and is carried out by the
+//! A reservation is made under the log's lock and touches no file. It says which bytes go where, and is carried out by the
 //! thread that made it, concurrently with others. A record is complete when its writer says so; a commit is for a beginning
 //! of the log in which all records are complete.
 

@@ -1,8 +1,8 @@
 //! Live bytes by segment, and the segments that may be freed.
 //!
-//! Accounting only: no file is touched here. A segment is freed when it is sealed, none of its data are live, a checkpoint
-//! stands for its notes, and each record that made its data dead is durable: a crash must not restore a state that
-//! needs them. A few live bytes keep a whole segment; they are not moved together.
+//! Accounting only: no file is touched here. A segment is freed when it is sealed, none of its data are live and a
+//! checkpoint stands for its notes. Each record that made its data dead must be durable too: a crash must not restore a
+//! state that needs them. A few live bytes keep a whole segment; they are not moved together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,7 @@ impl Usage {
         }
     }
 
-    /// Segments that may be removed now; whoever takes them removes them.
+    /// Segments that may be removed now; the caller removes them.
     pub fn take_freed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.freed)
     }

@@ -1,6 +1,6 @@
 //! Where the tier shows an image, and what kind of image it is.
 //!
-//! An image is looked for in the view first, and then at its own path, where the view may lie as well: not all that is exported
+//! An image is looked for in the view first, and then at its own path, where the view may lie as well. Not all that is exported
 //! is covered (`own_paths`), and not every container sees the view. The image found must be the view's, by its device; it is
 //! never read past the tier.
 

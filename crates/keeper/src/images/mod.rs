@@ -1,10 +1,10 @@
 //! Programs whose root is an image that lies below an export (`forebay run --image`).
 //!
 //! A program first enters the namespace of its node in which the exports are at their own paths (`own_paths`). All programs of a
-//! node are in its user namespace, so ranks may read each other's memory, whatever image they run in. There an image of one
-//! file is mounted, once for the node (`mounted`). Then each program makes a mount namespace of its own, which is cheap and
-//! has no page cache of its own, and in it a root: the image as the tier shows it, with the host's paths that belong into every
-//! container over it (`root`). Namespace and root end with the program.
+//! node are in its user namespace, so ranks may read each other's memory, whatever image they run in. There an image of one file
+//! is mounted, once for the node (`mounted`). Then each program makes a mount namespace of its own, which is cheap and has no
+//! page cache of its own. In it the program makes a root: the image as the tier shows it, under the host's paths that every
+//! container has (`root`). Namespace and root end with the program.
 
 mod accounts;
 mod bind;

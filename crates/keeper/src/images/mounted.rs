@@ -1,9 +1,9 @@
 //! An image of one file, mounted once for all programs of a node.
 //!
-//! The mount is in the node's namespace for programs, so no one else sees it, and it ends with the job. Its file is
-//! read through the view, and served by squashfuse, which the keeper runs: the format with its five compressions is not ours
-//! to read, and the kernel's own driver wants root and a loop device. The first program mounts, under the lock under which
-//! the namespace was made. If a mount's server has died, the next program replaces the mount.
+//! The mount is in the node's namespace for programs, so no one else sees it, and it ends with the job. Its file is read
+//! through the view, and served by squashfuse, which the keeper runs. The format with its five compressions is not ours to
+//! read, and the kernel's own driver wants root and a loop device. The first program mounts, under the lock under which the
+//! namespace was made. If a mount's server has died, the next program replaces the mount.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read};
@@ -48,7 +48,7 @@ pub fn mounted(directory: &JobDirectory, node: &Node, image: &Path, placed: &Pla
     Placed::at(dir).with_context(|| format!("cannot look at the mounted image {}", image.display()))
 }
 
-/// Whether the image is mounted at `dir`, and somebody serves it. A mount that nobody serves is taken away.
+/// Whether the image is mounted at `dir`, and served. A mount without a server is taken away.
 fn is_served(dir: &Path, source: &str) -> anyhow::Result<bool> {
     let failed = || format!("cannot look for a mount at {}", dir.display());
     let found = match MountedAt::find(dir) {
@@ -88,7 +88,7 @@ fn mount(
     let options = MountOptions {
         source,
         subtype: "squashfuse".into(),
-        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse what is not everybody's.
+        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse files that are not open to all.
         default_permissions: false,
         ..MountOptions::default()
     };

@@ -119,9 +119,9 @@ impl Root {
 
     /// Mounts at `place`, which was found at `path`.
     ///
-    /// Of several that enter a new image at once some find that the place has gone meanwhile (ENOENT; seen on Linux 6.18, 2 of 2 runs of
-    /// 16 ranks). A cause that fits, which was not traced: a name on FUSE gets its age after others can find it (`fuse_lookup`, `d_time`,
-    /// since Linux 6.16), and whoever finds it in between drops it as too old. It is found again by its path.
+    /// If several enter a new image at once, some find that the place has gone meanwhile (ENOENT; seen on Linux 6.18, 2 of 2 runs of 16
+    /// ranks). A cause that fits, which was not traced: a name on FUSE gets its age after others can find it (`fuse_lookup`, `d_time`,
+    /// since Linux 6.16), and a lookup in between drops it as too old. It is found again by its path.
     fn put_at(&self, tree: &OwnedFd, place: OwnedFd, path: &Path) -> Result<(), Errno> {
         let first = put(tree, &place);
         let again = |done, _| match done {

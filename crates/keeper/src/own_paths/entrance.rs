@@ -1,9 +1,9 @@
 //! The protocol of programs and a keeper at the entrance: a socket in the job's directory that takes requests.
 //!
-//! A request is one datagram with the descriptor that its answer goes to, so that the keeper waits for no program and
-//! keeps no state of any: it reads the requests, answers if there is room, and is done. If a keeper dies, the
-//! requests are lost, and the programs see the end of the answer. The kernel vouches for the program's user
-//! (`SO_PEERCRED` of the descriptor for the answer).
+//! A request is one datagram with the descriptor that its answer goes to. So the keeper waits for no program and keeps
+//! no state of any: it reads the requests, answers if there is room, and is done. If a keeper dies, the requests are
+//! lost, and the programs see the end of the answer. The kernel vouches for the program's user (`SO_PEERCRED` of the
+//! descriptor for the answer).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;

@@ -10,7 +10,7 @@ use super::namespaces::make;
 use super::place::Node;
 use crate::packets::send;
 
-/// Hands a copy of the mount of `node`'s view, mounted nowhere, to whoever waits behind `answer`. It ends in another namespace.
+/// Hands a copy of the mount of `node`'s view, mounted nowhere, to the program behind `answer`. It ends in another namespace.
 ///
 /// # Errors
 /// When there is no way to copy the mount, or nobody to take it.

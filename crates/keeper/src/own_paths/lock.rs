@@ -1,7 +1,7 @@
 //! One program at a time makes what all programs of a node share: their namespace, the mount of an image.
 //!
-//! A program that waits long is told for which process: the first program may hang at a file system that does not answer, and all others
-//! behind it. This check needs no thread, because a process with threads may not make or enter a user namespace.
+//! A program that waits long prints the process that it waits for. The first program may hang at a file system that does not answer, and
+//! all others behind it. No thread checks this, because a process with threads may not make or enter a user namespace.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -124,7 +124,7 @@ impl Tree {
         Ok(Done::File(self.state(file)?))
     }
 
-    /// A file lends no rights any more when somebody else than root has changed its contents.
+    /// A file lends no rights any more when a user other than root has changed its contents.
     pub(super) fn end_lent_rights(&mut self, caller: &Caller, file: FileId) -> Result<(), Errno> {
         let step = self.landing.end();
         let node = self.node_mut(file)?;
@@ -146,7 +146,7 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// Lets contents that have changed land, unless somebody has the file open and may go on.
+    /// Lets contents that have changed land, unless a program has the file open and may go on.
     pub(super) fn publish_if_closed(&mut self, file: FileId) {
         let is_due = self.nodes.get(&file).is_some_and(|node| node.is_dirty && node.open_on.is_empty());
         if is_due && let Some(node) = self.nodes.get_mut(&file) {

@@ -1,9 +1,9 @@
 //! Contents that leave the stores before their file is published: because the stores fill, or by age.
 //!
 //! A file that programs have open cannot be published yet. Its committed contents are written to its draft on the backing file system,
-//! or to the file itself if that is there already, and are read there from then on: so a file may be larger than a store.
-//! Contents that are only old are written there too, and stay in the logs, where reads are faster, until the logs fill. A draft stays in
-//! the directory that it was made in, wherever the file is moved, until that directory is removed.
+//! or to the file itself if that is there already. They are read there from then on, so a file may be larger than a store. Contents that
+//! are only old are written there too, and stay in the logs, where reads are faster, until the logs fill. A draft stays in the directory
+//! that it was made in, wherever the file is moved, until that directory is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

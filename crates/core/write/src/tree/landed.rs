@@ -61,7 +61,7 @@ impl Tree {
             // Without a name it does not appear anew: others have taken its old name, or the contents.
             Action::Publish { file, .. } => !self.is_settled(*file) || self.landing.is_kept(*file),
             Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } => !self.is_settled(*file),
-            // The kind of the removed file is not known any more.
+            // A removed file's attributes are not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
         }

@@ -40,9 +40,9 @@ pub struct Node {
     pub may_be_named: bool,
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
-    /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
+    /// Whether the file of the backing file system with its unwritten ranges was removed from outside.
     pub is_base_gone: bool,
-    /// How much of it is as somebody else has left it there, bytes.
+    /// How much of it is as others have left it there, bytes.
     pub bytes_of_others: u64,
     /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
     pub is_as_met: bool,
@@ -152,15 +152,15 @@ impl Node {
         }
     }
 
-    /// Whether it is more than what the backing file system has: somebody has it open, or something of it is still to land.
+    /// Whether it is more than what the backing file system has: it is open, or a change of it is still to land.
     pub fn is_active(&self) -> bool {
         let is_written = matches!(&self.contents, Contents::File(extents) if !extents.is_empty());
         let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_base_gone;
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
     }
 
-    /// Counts its blocks again, of which it held and had written so many bytes before. A file on the backing file system may have holes: its
-    /// blocks are known from there, and writes over it may fill some of them until they have landed.
+    /// Counts its blocks again, of which it held and had written so many bytes before. A file on the backing file system may have holes, so
+    /// its blocks are known from there. Writes over it may fill some holes until they have landed.
     pub fn recount(&mut self, (held_before, written_before): (u64, u64)) {
         let Contents::File(extents) = &self.contents else { return };
         let (held, written) = extents.counted_bytes();

@@ -20,7 +20,7 @@ type Ranges = Vec<(u64, u64)>;
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Its contents have changed, and somebody may go on changing them.
+    /// Its contents have changed, and a program may go on changing them.
     Open,
     /// A node that does not answer has some of it.
     Lost,
@@ -194,7 +194,7 @@ impl Tree {
         self.steps_to_land() > 0 || self.nodes.active().any(|(_, node)| node.is_dirty)
     }
 
-    /// Files whose contents have changed and that somebody has open, so that they wait.
+    /// Files whose contents have changed and that are open, so that they wait.
     #[must_use]
     pub fn open_and_changed(&self) -> Vec<FileId> {
         let mut files: Vec<FileId> =

@@ -50,7 +50,7 @@ impl Table {
         Some(node)
     }
 
-    /// The same for whoever only notes that it is open, or is not.
+    /// The same for a caller that only notes that it is open, or is not.
     pub fn of_opener(&mut self, file: &FileId) -> Option<&mut Node> {
         let node = self.files.get_mut(file)?;
         self.changed.push(*file);
@@ -82,7 +82,7 @@ impl Table {
         all.filter_map(|file| Some((file, self.files.get(file)?))).filter(|(_, node)| node.is_active())
     }
 
-    /// An operation is over. One that was refused has changed nothing: whoever follows the tree has not heard of it.
+    /// An operation is over. If it was refused, the tree is unchanged: its followers have not heard of it.
     pub fn settle(&mut self, is_refused: bool) {
         for file in std::mem::take(&mut self.was_as_met) {
             if let Some(node) = self.files.get_mut(&file) {

@@ -340,14 +340,14 @@ fn a_node_knows_what_it_has_made() {
     assert_eq!(known(&world, &made), Found::Unknown, "it is not told of changes any more");
 }
 
-/// Tells everybody that a change of node `changer` makes `files` old. Whom, and how many files; 0 means all.
+/// Tells all nodes that a change of node `changer` makes `files` old. Returns the nodes, and how many files; 0 means all.
 fn tell(leases: &mut Leases, changer: u32, files: &[FileId]) -> Vec<(u32, usize)> {
     let told = leases.to_tell(Time::default(), NodeRank(changer), files);
     told.iter().for_each(|told| leases.forgotten(told));
     told.iter().map(|told| (told.node.0, told.files.len())).collect()
 }
 
-/// The owner's next daemon has everybody forget everything, once.
+/// The owner's next daemon has all nodes forget everything, once.
 #[test]
 fn whoever_was_told_by_a_daemon_before_is_told() {
     let mut leases = Leases::unknown(Time::default(), [1, 2].map(|node| (NodeRank(node), BELIEVED_HELD)));

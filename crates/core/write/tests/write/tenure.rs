@@ -1,5 +1,5 @@
-//! Whatever is lost between the nodes of a council, whoever begins anew and however fast clocks go: no two nodes own the tree at the
-//! same time, and none owns it without what was promised before.
+//! No two nodes own the tree at the same time, and none owns it without earlier promises. This holds whatever is lost between the
+//! nodes of a council, whichever begins anew and however fast clocks go.
 use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};

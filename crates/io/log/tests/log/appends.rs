@@ -52,7 +52,7 @@ fn the_next_log_finds_all_in_order() {
     }
 }
 
-/// A program copies the log into a file of the tier, and so into the log: none of the copies is taken for a record, even where
+/// A program copies the log into a file of the tier, and so into the log. None of the copies is taken for a record, even where
 /// a torn record makes the recovery look for the next one among them.
 #[test]
 fn a_copy_of_the_log_within_the_log_is_no_record() {

@@ -78,7 +78,7 @@ fn a_store_says_whose_it_is() {
     assert_eq!(whose(&path).unwrap(), Some(Owner { nodes: 5, ..owner(2) }));
 }
 
-/// Root waits for whoever opens a store in a job's epilogue.
+/// In a job's epilogue root waits for the process that opens a store.
 #[test]
 fn pipes_in_a_store_are_not_waited_for_and_huge_files_not_read() {
     let directory = directory();

@@ -331,7 +331,7 @@ fn mode_bits_decide_who_may_what() {
     asked.ask(&alice, set(3, AttributeChanges { is_through_descriptor: true, ..cut })).unwrap();
 }
 
-/// Without the group's execute bit the set-group-id bit stays, unless somebody from outside the group writes.
+/// Without the group's execute bit the set-group-id bit stays, unless a user from outside the group writes.
 #[test]
 fn who_is_not_of_the_group_takes_its_rights_away() {
     let mut asked = Asked::new();
