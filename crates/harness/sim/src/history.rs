@@ -55,7 +55,7 @@ impl Versions {
         other.0.iter().filter(|(path, _)| is_named(path)).for_each(|(path, version)| self.raise_one(path, *version));
     }
 
-    /// A path is not behind a version.
+    /// Raises a path to a version.
     pub fn raise_one(&mut self, path: &ViewPath, version: usize) {
         if version > self.of(path) {
             self.0.insert(path.clone(), version);
