@@ -1,10 +1,10 @@
 //! Costs of this machine for the scale model: processor time of a message, a request, a parcel, and of starting a program and
 //! a daemon.
 //!
-//! Most is measured on two nodes, one of which asks the file system and one of which asks the other: once without a profile, by
-//! one replay after the other, and once with one, by the bytes that have come to the second node when it is filled. The cost of a small chunk of a
-//! parcel is measured with small files. A message between nodes and the program's part in one of the kernel cost more
-//! in a storm, where bodies are forwarded while they arrive and no node finds warm caches: these two are fitted to the processor
+//! Most is measured on two nodes, one of which asks the file system and one of which asks the other. Without a profile, one replay
+//! follows the other; with one, the measure is the bytes that have come to the second node when it is filled. The cost of a small
+//! chunk of a parcel is measured with small files. A message between nodes and the program's part in one of the kernel cost more
+//! in a storm, where bodies are forwarded while they arrive and no node finds warm caches. These two are fitted to the processor
 //! time of the storm of four nodes without a profile. The only wall time that goes in is that of `up` of one node.
 
 use std::thread;

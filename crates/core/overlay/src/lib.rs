@@ -10,8 +10,8 @@
 //!
 //! # Usage
 //! The crate has no mutable state. At the start each node makes the same `Forest` from the job's `Shape`. For a key it
-//! finds the tree (`Forest::tree_of`, by class and number); of that tree `failover_order` says whom to ask, best first,
-//! without saying who is there: the caller leaves out those that it suspects. A node that finds none left may read
+//! finds the tree (`Forest::tree_of`, by class and number). That tree's `failover_order` lists the nodes to ask, best first;
+//! the caller leaves out those that it suspects. A node that finds none left may read
 //! for others where `may_be_root` says so. Operations on the job itself use `Forest::first`.
 
 mod blocks;

@@ -2,8 +2,8 @@
 //!
 //! A prediction may be wrong, and an end may become slow while it works. Measured progress bounds the cost of that. An end that
 //! is behind the other end's predicted time gets help at a time when the other end still finishes the rest almost as early
-//! as if it had been chosen: with a share `p` of the bytes made after `t` seconds, help comes as soon as `t > p T`, where
-//! `T` is the other end's time for all. Then `t + (1 - p) T` is about `T`, whatever the slow end does from there on.
+//! as if it had been chosen. `p` is the share of the bytes made after `t` seconds, and `T` the other end's time for all. Help
+//! comes as soon as `t > p T`. Then `t + (1 - p) T` is about `T`, whatever the slow end does from there on.
 
 /// Of the other end's time, what is waited before anything is concluded: less tells little, and a decision that is
 /// corrected then costs so much at most.

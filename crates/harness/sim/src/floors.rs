@@ -1,6 +1,6 @@
 //! A node's floor: the versions that it may not be behind.
 //!
-//! The floor of a path is its state at the last refresh that holds at the node; with revalidation, its state so long ago; and
+//! The floor of a path is the latest of its state at the last refresh that holds at the node, with revalidation its state so long ago, and
 //! the state that the node itself has shown, where it has one source for it. A node whose parent was lost or that keeps little may be told by
 //! another source, and directories travel at their own times (docs/semantics.md): there the last of these promises nothing.
 

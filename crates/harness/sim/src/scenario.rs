@@ -176,7 +176,7 @@ fn too_many_reads(job: &Job, faults: &[(Time, Fault)], options: &Options) -> Vec
         if readers.len() > readers_max {
             wrong.push(format!("{} nodes read {object}, {readers_max} might: {readers:?}", readers.len()));
         }
-        // Requests that were given up because of a fault are sent again, a leaf leaves chunks to its kernel, and names that nodes revalidate are kept
+        // Requests that were given up because of a fault are sent again. A leaf leaves chunks to its kernel. Names that nodes revalidate are kept
         // for a time only.
         let is_kept = |node: NodeIndex| match object.starts_with("Chunk") {
             true => !tree.is_leaf(NodeRank(node as u32)),

@@ -2,8 +2,8 @@
 //!
 //! A starter is a command that covers one or more ranks and relays their lines: a daemon itself, a remote shell, an
 //! `srun`. All are started before any is waited for. That the nodes are ready is heard from one of them, which has it
-//! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: what
-//! others had to say at the same time is collected, and everything that runs is stopped; or the job goes on without the
+//! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: other
+//! reports of the same time are collected, and everything that runs is stopped. Or the job goes on without the
 //! failed nodes, once all others are ready. The caller cleans up files that a daemon leaves on a disk.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Files and directories that nobody else could have prepared: only such are used.
 //!
 //! A profile makes every node of a job read, and a pack stands for the contents of programs, so both must be this user's
-//! own: a regular file of his, not a symbolic link, that nobody else may write to. The checks are of the open
+//! own. Each is a regular file of his, not a symbolic link, that nobody else may write to. The checks are of the open
 //! descriptor, never the name.
 
 use std::fs::File;

@@ -21,7 +21,7 @@ use crate::inode_numbers::Salt;
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Times a directory that changes meanwhile is listed. A program that writes into a directory all the time must not keep its
-/// readers from it; a set of files that is renamed into place is seen whole.
+/// readers from it. A set of files that is renamed into place is seen whole.
 const ATTEMPTS: usize = 3;
 
 /// Lists `directory`, with attributes up to `entries_full` entries.

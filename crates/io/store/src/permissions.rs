@@ -1,7 +1,7 @@
 //! The mode that the view shows of a file or directory: with it the kernel decides who may do what, and it asks nobody else.
 //!
-//! A mode does not say everything: an access control list (ACL) may let somebody in whom the mode keeps out, and the other way
-//! round, and a group that this user namespace has no number for is nobody's. The mode that the kernel gets must hold all the same.
+//! A mode does not say everything. An access control list (ACL) may let a user in whom the mode keeps out, and the other way
+//! round. A group without a number in this user namespace has no members. The mode that the kernel gets must hold all the same.
 //! - Where only the job's user enters, the bits of all others are his: access that the backing file system grants him beyond the mode
 //!   is added to them. It is asked only about access that the mode does not grant him, and the group's bits, which bound an ACL, do.
 //! - Where others enter, only the mode can speak for them. A file with an ACL is closed to all but its owner.

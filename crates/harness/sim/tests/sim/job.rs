@@ -131,7 +131,7 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
     }
 }
 
-/// Objects that one node has used cost the others nothing, whether they follow or run beside it; and most of its own are prefetched
+/// Objects that one node has used cost the others nothing, whether they follow or run beside it. Most of its own are prefetched
 /// before they are needed, so that it does not wait for the backing file system each time. Nodes that run beside each
 /// other ask for bundles, whose ten files are read at once, for one wait.
 #[test]
@@ -162,8 +162,8 @@ fn the_first_nodes_accesses_lead_the_others() {
     assert!(waited > 0 && first.wrong().is_empty() && together.wrong().is_empty());
 }
 
-/// The chunks of a large file come another way than its listing. A node that finds that it has changed tells those that would
-/// report the old version again, so that the next program that opens it finds it as it is.
+/// The chunks of a large file come another way than its listing. A node that finds it changed tells those that would
+/// report the old version again. So the next program that opens the file finds it as it is.
 #[test]
 fn a_large_file_that_has_changed_is_told_once_at_each_node() {
     let model = Model::new(5);
