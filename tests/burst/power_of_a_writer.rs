@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::bed::{Bed, arguments};
 
-/// Files that `fsync` returned for are there. A file that was only closed is shared, and not safe: it is named as lost when the node is back, is
-/// `EIO` at once, does not land, and holds nothing back.
+/// Files that `fsync` returned for are there. A file that was only closed is shared, and not safe. When the node is back, it is named as lost, is
+/// `EIO` immediately, does not land, and holds no other file back.
 #[test]
 fn what_was_only_closed_is_lost_and_named_and_all_else_lands() {
     require!(Fuse, Root, LoopDevices, Command("mkfs.ext4"));

@@ -1,7 +1,7 @@
 //! Real daemons on nodes with networks, mounts and host names of their own, over a real network file system.
 //!
 //! The nodes are namespaces of this machine, the backing file system is GlusterFS with a server in a namespace too
-//! (`crates/harness/testkit/testbed/pfs-testbed.sh`). The checks are those that one machine cannot make: that every node sees the same,
+//! (`crates/harness/testkit/testbed/pfs-testbed.sh`). The checks need several nodes: that every node sees the same,
 //! that the server is asked once a job and not once a node, and what a server in trouble does to the readers.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
