@@ -129,6 +129,23 @@ fn an_owner_that_was_cut_off_is_none_any_more() {
     bed.job.down();
 }
 
+/// A node that decides nothing about the owner has asked the one that stands still, which refuses nothing.
+#[test]
+fn a_node_without_a_vote_goes_on_while_the_owner_stands_still() {
+    require!(Fuse, Root);
+    let bed = Bed::with(6, &["--drain", "end"]);
+    wait_for_second_home(&bed);
+    let stopped: Vec<Pid> = [bed.job.keeper(0), bed.job.daemon(0).unwrap()]
+        .into_iter()
+        .map(|pid| Pid::from_raw(pid as i32).unwrap())
+        .collect();
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+    let _ = bed.shell_on(5, "mkdir made").good();
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    bed.drain();
+    bed.job.down();
+}
+
 /// Data that only the lost owner has hold no other file back, and no program waits for them: they are named immediately.
 #[test]
 fn what_the_lost_owner_alone_has_is_lost_and_all_else_lands() {

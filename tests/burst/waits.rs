@@ -129,7 +129,11 @@ fn lookups_that_wait_for_a_silent_node_stop_nothing_else() {
                 asked += 1;
                 std::thread::sleep(PACE);
             }
-            assert_eq!(over.load(Ordering::SeqCst), 0, "{asked} of other nodes' requests waited as long as the lookups");
+            assert_eq!(
+                over.load(Ordering::SeqCst),
+                0,
+                "{asked} of other nodes' requests waited as long as the lookups"
+            );
         });
     });
     assert_eq!(over.load(Ordering::SeqCst), LOOKUPS);

@@ -1,6 +1,7 @@
 //! The driver of a node: its paths' cores, with all that carries their decisions out over an `Environment`, the overlay's
 //! endpoint and the kernel's session. Daemons run it on their machines, and simulated jobs in virtual time.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, OnceLock};
 
@@ -53,9 +54,9 @@ impl Driver {
     ///
     /// # Errors
     /// What is wrong with the store or the directory of the backing file system.
-    pub fn open_burst(&self, mount: &Path, made_at_ms: u64) -> anyhow::Result<()> {
+    pub fn open_burst(&self, mount: &Path, made_at_ms: u64, beliefs: Option<OwnedFd>) -> anyhow::Result<()> {
         if let Some(options) = &self.node.options.burst {
-            let opened = write::open(&self.node, &self.read.backing.threads, options, mount, made_at_ms);
+            let opened = write::open(&self.node, &self.read.backing.threads, options, mount, (made_at_ms, beliefs));
             let opened = opened.context("the burst tier")?;
             let _ = self.write.set(Arc::new(opened));
         }

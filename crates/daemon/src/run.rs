@@ -1,5 +1,6 @@
 //! The life of a daemon: it prepares, takes over what its keeper holds, serves, and ends.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,12 +60,12 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     let Some(handoff) = link.stand_by()? else {
         return Ok(ExitReason::End);
     };
-    let Handoff { view, burst, private, peers, control, inodes } = handoff;
+    let Handoff { view, burst, private, peers, control, inodes, beliefs } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
-    open_store(&driver, burst.as_ref())?;
+    open_store(&driver, burst.as_ref(), beliefs)?;
     let job = driver.job(starting.clone());
     let service = Driver::service(&job);
     let endpoint =
@@ -113,8 +114,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 }
 
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
-fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()> {
-    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms))
+fn open_store(driver: &Driver, burst: Option<&HandedMount>, beliefs: OwnedFd) -> anyhow::Result<()> {
+    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms, Some(beliefs)))
 }
 
 /// The first daemon of a node is ready when what an earlier job left in the node's store is everybody's.

@@ -19,6 +19,9 @@ use crate::view_mount::{self, ViewMount};
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
 const INODES_BYTES: usize = 1 << 20;
 
+/// The memory of the end of the kernel's leases, bytes.
+const BELIEFS_BYTES: usize = 8;
+
 /// The state that outlives each daemon.
 #[derive(Debug)]
 pub struct Held {
@@ -28,6 +31,7 @@ pub struct Held {
     peers: TcpListener,
     control: UnixListener,
     inodes: OwnedFd,
+    beliefs: OwnedFd,
 }
 
 impl Held {
@@ -42,9 +46,10 @@ impl Held {
         };
         let control = listen_for_commands(options)?;
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
+        let beliefs = create_shared_memory("forebay-beliefs", BELIEFS_BYTES).context("no memory for leases")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
         let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
-        let mut held = Self { view, burst: None, private: None, peers, control, inodes };
+        let mut held = Self { view, burst: None, private: None, peers, control, inodes, beliefs };
         match held.take_burst(options) {
             Ok(()) => Ok(held),
             Err(error) => {
@@ -91,7 +96,10 @@ impl Held {
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mounts =
             std::iter::once(&self.view).chain(&self.burst).chain(&self.private).flat_map(HeldMount::descriptors);
-        [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()].into_iter().chain(mounts).collect()
+        [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd(), self.beliefs.as_fd()]
+            .into_iter()
+            .chain(mounts)
+            .collect()
     }
 
     /// Takes the mounts away, if nobody has.

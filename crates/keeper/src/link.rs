@@ -52,6 +52,8 @@ pub struct Handoff {
     pub control: UnixListener,
     /// The inodes that the kernel knows of the view.
     pub inodes: OwnedFd,
+    /// The end of the leases that the kernel has on the burst mount: eight bytes, for daemons alone to write and read.
+    pub beliefs: OwnedFd,
 }
 
 /// A mount that a daemon is to serve.
@@ -134,11 +136,11 @@ impl Link {
         };
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().context(TOO_FEW);
-        let (peers, control, inodes) = (next()?, next()?, next()?);
+        let (peers, control, inodes, beliefs) = (next()?, next()?, next()?, next()?);
         let view = HandedMount::take(begin.view, &mut descriptors)?;
         let burst = begin.burst.map(|burst| HandedMount::take(burst, &mut descriptors)).transpose()?;
         let private = begin.private.map(|private| HandedMount::take(private, &mut descriptors)).transpose()?;
-        Ok(Some(Handoff { view, burst, private, peers: peers.into(), control: control.into(), inodes }))
+        Ok(Some(Handoff { view, burst, private, peers: peers.into(), control: control.into(), inodes, beliefs }))
     }
 
     /// Says that the view answers.

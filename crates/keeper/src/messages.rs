@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 8;
+pub const LAYOUT: u32 = 9;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -33,7 +33,7 @@ pub enum ToDaemon {
         job_is_up: bool,
     },
     /// Serve from now on. With it, in this order: the listener for peers, that of the control socket, the ledger of the
-    /// inodes; then for each mount the FUSE connection, and the memory of requests in flight if it is kept.
+    /// inodes, the end of the kernel's leases; then for each mount the FUSE connection, and the memory of requests in flight if it is kept.
     Begin(Box<Begin>),
     /// Take no more requests, answer what is in flight, and end; another daemon goes on.
     HandOver,

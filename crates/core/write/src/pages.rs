@@ -111,10 +111,10 @@ impl Version {
 }
 
 impl Pages {
-    /// Those of a kernel that had a daemon before this one.
+    /// Those of a kernel that had a daemon before this one, whose leases end at `believed_until` at the latest.
     #[must_use]
-    pub fn unknown(now: Time) -> Self {
-        Self { others_believed_until: Some(now.after(BELIEVED)), ..Self::default() }
+    pub fn unknown(believed_until: Time) -> Self {
+        Self { others_believed_until: Some(believed_until), ..Self::default() }
     }
 
     /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; it was told what is

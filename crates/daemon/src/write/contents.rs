@@ -15,7 +15,8 @@ use forebay_write::is_gone;
 
 use super::files::Files;
 use super::local::Local;
-use super::remote::{Nodes, PATIENCE, copy};
+use super::peers::copy;
+use super::remote::{Nodes, PATIENCE};
 use super::tree::calling::On;
 use super::tree::owner::Owner;
 use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_paths};

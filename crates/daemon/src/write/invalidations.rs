@@ -6,8 +6,9 @@ use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::write_message::WriteMessage;
 use forebay_write::Told;
 
+use super::peers::decoded;
 use super::peers::{Waiting, all};
-use super::remote::{AGAIN_AFTER, Nodes, To, decoded};
+use super::remote::{AGAIN_AFTER, Nodes, To};
 
 impl Nodes {
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.

@@ -24,6 +24,7 @@
 //! other over the job's connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
+mod beliefs;
 mod calls;
 mod commits;
 mod committed;
@@ -50,6 +51,8 @@ mod programs;
 mod recovery;
 mod refused;
 mod remote;
+#[cfg(test)]
+mod remote_tests;
 mod report;
 mod salvage;
 mod settling;

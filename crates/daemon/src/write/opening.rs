@@ -1,6 +1,7 @@
 //! A node of a job that runs opens its part of the burst tier.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::{Context, ensure};
 use forebay_log::{Owner as StoreOwner, boot_identity};
 use forebay_write::{Tree, council, partners, second_home};
 
+use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
 use super::network::Network;
 use super::notes::Note;
@@ -23,7 +25,7 @@ use crate::shared::node::Node;
 const DAEMONS_BITS: u32 = 20;
 
 /// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
-/// before it. It takes turns at the backing file system with `threads`.
+/// before it; `beliefs` has the end of its kernel's leases. It takes turns at the backing file system with `threads`.
 ///
 /// # Errors
 /// What is wrong with the store or the directory of the backing file system.
@@ -32,7 +34,7 @@ pub fn open(
     threads: &Arc<dyn BackingThreads>,
     options: &BurstOptions,
     mount: &Path,
-    made_at_ms: u64,
+    (made_at_ms, beliefs): (u64, Option<OwnedFd>),
 ) -> anyhow::Result<WriteParts> {
     let store_owner = StoreOwner {
         job: node.options.job.clone(),
@@ -63,6 +65,7 @@ pub fn open(
         drain: options.drain,
         ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
+        beliefs: Beliefs::new(beliefs),
         daemon,
         deadline: node.options.deadline,
         second_home: second_home(&council, opened.owns.node),

@@ -13,6 +13,7 @@ use forebay_wire::write::FileState;
 use forebay_write::{BELIEVED, Dropping, Pages, Shown, Telling};
 use tokio::sync::oneshot;
 
+use super::beliefs::Beliefs;
 use super::kernel_words::node_of;
 
 /// How much earlier than its lease a belief of the kernel ends, which counts from when it reads the answer.
@@ -23,6 +24,7 @@ pub struct PageCache {
     pages: Mutex<Pages>,
     began: Instant,
     notifier: OnceLock<Notifier>,
+    beliefs: Beliefs,
     /// Whether the kernel may believe what a daemon before this one has told.
     has_earlier: bool,
 }
@@ -40,10 +42,11 @@ pub struct ToTell {
 }
 
 impl PageCache {
-    pub fn new(is_first_daemon: bool) -> Arc<Self> {
-        let pages = if is_first_daemon { Pages::default() } else { Pages::unknown(Time::default()) };
+    pub fn new(is_first_daemon: bool, beliefs: Beliefs) -> Arc<Self> {
+        let unknown = || Pages::unknown(Time::default().after(beliefs.left()));
+        let pages = if is_first_daemon { Pages::default() } else { unknown() };
         let (began, notifier) = (Instant::now(), OnceLock::new());
-        Arc::new(Self { pages: Mutex::new(pages), began, notifier, has_earlier: !is_first_daemon })
+        Arc::new(Self { pages: Mutex::new(pages), began, notifier, beliefs, has_earlier: !is_first_daemon })
     }
 
     /// Whether a daemon before this one has served the mount: what programs had open then, this one has not seen opened.
@@ -85,7 +88,11 @@ impl PageCache {
             _ => Telling::Once,
         };
         match telling {
-            Telling::Leased if pages.forgotten() == told.forgotten && told.lease > EARLIER => {
+            Telling::Leased
+                if pages.forgotten() == told.forgotten
+                    && told.lease > EARLIER
+                    && self.beliefs.note(told.lease - EARLIER) =>
+            {
                 pages.believe(told.state.file);
                 reply.attributes(&told.attributes, told.lease - EARLIER);
             }

@@ -12,6 +12,7 @@ use forebay_wire::write::Operation;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
 
+use super::beliefs::Beliefs;
 use super::commits::Commits;
 use super::contents::Reader;
 use super::drain::drain_words;
@@ -111,6 +112,8 @@ pub struct Beginning {
     pub ends_at: Option<Duration>,
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
+    /// The end of the leases that its kernel has.
+    pub beliefs: Beliefs,
     /// How many daemons there were before on this mount.
     pub daemon: u64,
     /// How long a program may wait.
@@ -131,9 +134,9 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, made_at_ms, daemon, second_home, private, .. } = beginning;
+        let Beginning { drain, made_at_ms, beliefs, daemon, second_home, private, .. } = beginning;
         let OpenedStore { local, tree, owner_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
-        let cache = PageCache::new(daemon == 0);
+        let cache = PageCache::new(daemon == 0, beliefs);
         let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
         let life = Life { is_first, owner_before, history, has_second, cache: Arc::clone(&cache), budget_bytes };
         let council = Council::new(&local, &nodes, begin_next);
@@ -396,7 +399,8 @@ impl WriteParts {
             }
         }
         if self.nodes.has_partners()
-            && let Some(errno) = lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
+            && let Some(errno) =
+                lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }

@@ -1,13 +1,16 @@
 //! How nodes of the burst tier reach each other, whatever is between them.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_types::NodeRank;
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
+use forebay_wire::message::{Checked, decode};
 use forebay_wire::write_message::WriteMessage;
+use serde::de::DeserializeOwned;
 
 use crate::environment::{Operation, since_boot};
 
@@ -72,4 +75,29 @@ pub async fn all(mut waiting: Vec<Waiting<'_, ()>>) {
         if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+/// Fills `into` with `parts`, which are as long together.
+pub fn copy(parts: &[Bytes], mut into: &mut [u8]) {
+    for part in parts {
+        let (here, after) = into.split_at_mut(part.len());
+        here.copy_from_slice(part);
+        into = after;
+    }
+}
+
+/// A body that is not a file's contents.
+pub fn whole(body: &[Bytes]) -> Cow<'_, [u8]> {
+    match body {
+        [body] => Cow::Borrowed(body),
+        parts => Cow::Owned(parts.concat()),
+    }
+}
+
+/// An answer that is a value.
+pub fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> Result<T, Errno> {
+    match outcome {
+        Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
+        _ => Err(Errno::EPROTO),
+    }
 }

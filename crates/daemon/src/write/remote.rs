@@ -4,7 +4,6 @@
 //! already: a change has a name, by which the owner knows it again. The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
 //! what this node has handed over (`hand_over`).
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +19,7 @@ use forebay_write::Unconfirmed;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::peers::{Called, Calls, Unanswered};
+use super::peers::{Called, Calls, Unanswered, Waiting, copy, decoded, whole};
 
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -67,6 +66,8 @@ pub struct Nodes {
     council: Vec<NodeRank>,
     /// Held by whoever tells the owner what was left over.
     settling: Mutex<()>,
+    /// Held by a call that looks for another owner.
+    looking: tokio::sync::Mutex<()>,
     partners: Partners,
     is_alone: bool,
     began: Duration,
@@ -104,6 +105,7 @@ impl Nodes {
             owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: VecDeque::new() }),
             council,
             settling: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
             partners,
             is_alone,
             began,
@@ -282,6 +284,24 @@ impl Nodes {
         }
     }
 
+    /// The end of a call to the owner. A host that is gone refuses nothing: meanwhile others are asked who owns the tree, by one call at a time.
+    /// Where another node does, calls to the one before end (`forsake`).
+    async fn or_other_owner<T>(&self, mut called: Waiting<'_, T>) -> T {
+        loop {
+            tokio::select! {
+                biased;
+                called = &mut called => return called,
+                () = self.calls.pause(LOOK_AFTER) => {}
+            }
+            let Ok(_alone) = self.looking.try_lock() else { continue };
+            tokio::select! {
+                biased;
+                called = &mut called => return called,
+                () = self.look_for_owner() => {}
+            }
+        }
+    }
+
     /// Whether all is over.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
@@ -426,7 +446,12 @@ impl Nodes {
     }
 
     /// What is answered, and who owned the tree then.
-    pub(super) async fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
+    pub(super) async fn call(
+        &self,
+        to: To,
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Result<(Owns, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -437,7 +462,9 @@ impl Nodes {
                 To::Node(node) => node,
                 To::Owner => owns.node,
             };
-            let (failed, is_final) = match self.calls.call(to, message, left.min(CALL_DEADLINE)).await {
+            let called = self.calls.call(to, message, left.min(CALL_DEADLINE));
+            let called = if is_to_owner { self.or_other_owner(called).await } else { called.await };
+            let (failed, is_final) = match called {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
                 // An owner before this one may not have known what there is by now.
                 Ok(_) if is_to_owner && self.owns() != owns => continue,
@@ -459,29 +486,5 @@ impl Nodes {
             self.calls.pause(AGAIN_AFTER).await;
         }
         Err(Errno::EIO)
-    }
-}
-
-/// Fills `into` with `parts`, which are as long together.
-pub fn copy(parts: &[Bytes], mut into: &mut [u8]) {
-    for part in parts {
-        let (here, after) = into.split_at_mut(part.len());
-        here.copy_from_slice(part);
-        into = after;
-    }
-}
-
-/// A body that is not a file's contents.
-fn whole(body: &[Bytes]) -> Cow<'_, [u8]> {
-    match body {
-        [body] => Cow::Borrowed(body),
-        parts => Cow::Owned(parts.concat()),
-    }
-}
-
-pub(super) fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> Result<T, Errno> {
-    match outcome {
-        Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
-        _ => Err(Errno::EPROTO),
     }
 }

@@ -20,6 +20,7 @@ use forebay_types::NodeRank;
 use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 
+use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
 use super::drain::progress::Progress;
 use super::parts::{Beginning, WriteParts};
@@ -254,6 +255,7 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         drain: DrainPolicy::Auto,
         ends_at: None,
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
+        beliefs: Beliefs::new(None),
         daemon: 0,
         deadline: DEADLINE,
         second_home: None,

@@ -135,7 +135,7 @@ impl Node {
         note(|| format!("node {}: its daemon {turns} begins", self.rank));
         let kept = Kept { restarts, replaced, job_is_up: true, ..Kept::default() };
         let driver = Driver::new(self.options(kept), Arc::new(Machine { life: life.clone() }))?;
-        driver.open_burst(Path::new("/burst"), made_at_ms)?;
+        driver.open_burst(Path::new("/burst"), made_at_ms, None)?;
         let service = Driver::service(&driver.job(None));
         let pool = driver.node.pool.clone();
         let options = EndpointOptions::new("sim", NodeRank(self.rank as u32), vec![], pool, Security::Off);

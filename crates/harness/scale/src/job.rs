@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{Answered, Effect, Options, ReadPath};
 use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{Answered, Effect, Options, ReadPath};
 use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::{ReadMessage, Request};
 

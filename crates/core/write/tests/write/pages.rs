@@ -96,7 +96,7 @@ fn what_is_forgotten_is_dropped_once() {
 
 #[test]
 fn what_is_not_known_may_have_pages_after_another_daemon_and_when_there_were_too_many() {
-    let mut pages = Pages::unknown(NOW);
+    let mut pages = Pages::unknown(NOW.after(BELIEVED));
     assert!(!pages.are_current(&file(1, 1)));
     assert_eq!(pages.others_believed_until(), NOW.after(BELIEVED));
     assert_eq!(pages.forget(NOW, &[id(1)]).len(), 1, "it may believe what the daemon before has told");

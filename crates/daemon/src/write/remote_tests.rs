@@ -1,0 +1,65 @@
+//! Calls to the owner of the tree, by nodes that are none.
+
+use std::time::Duration;
+
+use forebay_types::NodeRank;
+use forebay_wire::Outcome;
+use forebay_wire::message::encode;
+use forebay_wire::write_message::{Owns, WriteMessage};
+use tokio::sync::watch;
+
+use super::peers::{Called, Calls, Unanswered, Waiting};
+use super::remote::{Nodes, PATIENCE, Partners, To};
+use crate::environment::Operation;
+
+/// Node 0, the owner, is silent and refuses nothing; node 1 knows that node 2 owns the tree by now.
+struct SilentOwner {
+    forsaken: watch::Sender<Option<NodeRank>>,
+}
+
+impl Calls for SilentOwner {
+    fn own(&self) -> NodeRank {
+        NodeRank(3)
+    }
+
+    fn others(&self) -> Vec<NodeRank> {
+        [0, 1, 2].map(NodeRank).into()
+    }
+
+    fn call<'a>(&'a self, to: NodeRank, _: &'a WriteMessage, _: Duration) -> Waiting<'a, Result<Called, Unanswered>> {
+        let mut forsaken = self.forsaken.subscribe();
+        Box::pin(async move {
+            if to == NodeRank(0) {
+                let _ = forsaken.wait_for(|node| *node == Some(to)).await;
+                return Err(Unanswered::Yet("it is no owner any more".to_owned()));
+            }
+            Ok((Outcome::Body, vec![encode(&Owns { epoch: 1, node: NodeRank(2) }).into()]))
+        })
+    }
+
+    fn pause(&self, time: Duration) -> Waiting<'static, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn block(&self, operation: Operation) {
+        operation();
+    }
+
+    fn wait_for(&self, _: Waiting<'_, ()>) {
+        unreachable!("the test waits by a task");
+    }
+
+    fn forsake(&self, node: NodeRank) {
+        let _ = self.forsaken.send(Some(node));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_a_silent_owner_ends_when_another_node_owns_the_tree() {
+    let calls = SilentOwner { forsaken: watch::Sender::new(None) };
+    let nodes = Nodes::new(calls, Owns::default(), [0, 1, 2].map(NodeRank).into(), Partners::None);
+    let began = tokio::time::Instant::now();
+    let (owns, _) = nodes.call(To::Owner, &WriteMessage::Pending, PATIENCE).await.unwrap();
+    assert_eq!(owns.node, NodeRank(2));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
