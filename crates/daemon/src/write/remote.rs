@@ -426,7 +426,12 @@ impl Nodes {
     }
 
     /// What is answered, and who owned the tree then.
-    pub(super) async fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
+    pub(super) async fn call(
+        &self,
+        to: To,
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Result<(Owns, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {

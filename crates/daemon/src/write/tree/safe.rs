@@ -163,9 +163,9 @@ impl Safe {
         self.wanted.notify_all();
         while let Some(count) = count {
             let followed = self.followed.notified();
-            let is_safe = self.history().is_none_or(|mut history| {
-                history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone())
-            });
+            let is_safe = self
+                .history()
+                .is_none_or(|mut history| history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()));
             if is_safe {
                 break;
             } else if self.nodes.is_ending() || !self.council.is_held() {
