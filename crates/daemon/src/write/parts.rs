@@ -396,7 +396,8 @@ impl WriteParts {
             }
         }
         if self.nodes.has_partners()
-            && let Some(errno) = lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
+            && let Some(errno) =
+                lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }
