@@ -1,15 +1,18 @@
 //! A program that waits for another node keeps no other program waiting.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
 
 use crate::bed::Bed;
+use crate::full::small_store_with;
 
 /// Longer than a node waits until it asks for the room of its store, several times.
 const ROUNDS: Duration = Duration::from_millis(2500);
@@ -140,6 +143,28 @@ fn lookups_that_wait_for_a_silent_node_stop_nothing_else() {
     bed.job.down();
 }
 
+/// The threads of each daemon are few when nothing has been asked for some seconds, also after many requests have waited.
+#[test]
+fn a_daemon_at_rest_has_few_threads() {
+    require!(Fuse, Root);
+    const NODES: u32 = 4;
+    const THREADS_MAX: u64 = 24;
+    let bed = Bed::of(NODES);
+    for node in 0..NODES {
+        let _ = bed.shell_on(node, "for i in $(seq 20); do (echo x > $$-$i; cat $$-$i; rm $$-$i) & done; wait").good();
+    }
+    let threads = || -> Vec<u64> {
+        let status: serde_json::Value =
+            serde_json::from_slice(&bed.command(&["status", "--json"]).good().stdout).unwrap();
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().map(|node| node["threads"].as_u64().unwrap()).collect()
+    };
+    wait_until("daemons rest", ROUNDS * 10, || threads().iter().all(|threads| *threads <= THREADS_MAX));
+    assert_eq!(threads().len(), NODES as usize);
+    assert!(threads().iter().all(|threads| *threads > 10), "all are counted");
+    bed.job.down();
+}
+
 /// Writes to an open file, and looks at it, while others wait.
 const CALLS: u64 = 50;
 
@@ -150,6 +175,157 @@ const CALLS_WAIT: Duration = Duration::from_secs(8);
 fn sleeps(thread: rustix::thread::Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero())).unwrap();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['S', 'D']))
+}
+
+/// Whether calls on an open file end while others wait.
+fn calls_end_in_time<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    open: &'scope File,
+    call: impl Fn(&File, u64) + Send + 'scope,
+) -> bool {
+    let (over, is_over) = mpsc::channel();
+    scope.spawn(move || {
+        (0..CALLS).for_each(|number| call(open, number));
+        // The test may have failed.
+        let _ = over.send(());
+    });
+    is_over.recv_timeout(CALLS_WAIT).is_ok()
+}
+
+fn write_block(open: &File, number: u64) {
+    open.write_all_at(&[7; 4096], number * 4096).unwrap();
+}
+
+fn read_and_look(open: &File, _: u64) {
+    open.read_exact_at(&mut [0; 4096], 0).unwrap();
+    assert!(open.metadata().unwrap().len() >= 4096);
+}
+
+/// A file of a node, with a block that is committed.
+fn open_file(bed: &Bed, node: u32) -> File {
+    let path = bed.mount_of(node).join("open");
+    let open = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    open.write_all_at(&[7; 4096], 0).unwrap();
+    open.sync_all().unwrap();
+    open.read_exact_at(&mut [0; 4096], 0).unwrap();
+    open
+}
+
+/// A node stands still that has written files which programs of another node read: more reads than the mount's session has readers.
+#[test]
+fn reads_of_a_silent_nodes_bytes_stop_nothing_else() {
+    require!(Fuse, Root);
+    const READS: usize = 20;
+    const SILENT: u32 = 2;
+    let bed = Bed::with(SILENT + 1, &["--drain", "manual"]);
+    let name = |node: u32, number: usize| bed.mount_of(node).join(format!("there-{number}"));
+    (0..READS).for_each(|number| fs::write(name(SILENT, number), [7; 100_000]).unwrap());
+    let open = open_file(&bed, 1);
+    let there: Vec<File> = (0..READS).map(|number| File::open(name(1, number)).unwrap()).collect();
+    let over = AtomicUsize::new(0);
+    let (reading, readers) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let in_time = bed.while_it_stands_still(SILENT as usize, || {
+            for there in &there {
+                let (reading, over) = (reading.clone(), &over);
+                scope.spawn(move || {
+                    reading.send(rustix::thread::gettid()).unwrap();
+                    let mut bytes = vec![0; 100_000];
+                    there.read_exact_at(&mut bytes, 0).unwrap();
+                    assert!(bytes.iter().all(|byte| *byte == 7));
+                    over.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            for reader in readers.iter().take(READS) {
+                wait_until("a read waits", CALLS_WAIT, || sleeps(reader));
+            }
+            let write_and_read = |open: &File, number| {
+                write_block(open, number);
+                read_and_look(open, number);
+            };
+            (calls_end_in_time(scope, &open, write_and_read), over.load(Ordering::SeqCst))
+        });
+        assert_eq!(in_time, (true, 0), "calls end while all of {READS} reads wait");
+    });
+    assert_eq!(over.into_inner(), READS);
+    drop(open);
+    bed.drain();
+    bed.job.down();
+}
+
+/// The owner stands still while programs of another node write so much to files of theirs that it has to be told.
+#[test]
+fn writes_that_wait_for_their_commit_stop_no_other_write() {
+    require!(Fuse, Root);
+    const FILES: usize = 12;
+    /// A node commits so many at once.
+    const WRITES: u64 = 2048;
+    let bed = Bed::of(2);
+    let made = |number| File::create(bed.mount_of(1).join(format!("file-{number}"))).unwrap();
+    let (open, files): (_, Vec<File>) = (open_file(&bed, 1), (0..FILES).map(made).collect());
+    let (written, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let in_time = bed.while_it_stands_still(0, || {
+            for file in &files {
+                let (written, over) = (&written, &over);
+                scope.spawn(move || {
+                    for write in 0..WRITES {
+                        file.write_all_at(b"x", write * 2).unwrap();
+                        written.fetch_add(1, Ordering::SeqCst);
+                    }
+                    over.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            let all = FILES * (WRITES as usize - 1);
+            wait_until("all but the last are written", ROUNDS * 10, || written.load(Ordering::SeqCst) >= all);
+            (calls_end_in_time(scope, &open, write_block), over.load(Ordering::SeqCst))
+        });
+        assert_eq!(in_time, (true, 0), "calls end while {FILES} writes wait");
+    });
+    assert_eq!(over.into_inner(), FILES);
+    drop((open, files));
+    bed.job.down();
+}
+
+/// Programs fill a store that gives no room back before one of its files is closed.
+#[test]
+fn writes_that_wait_for_room_stop_no_read() {
+    require!(Fuse, Root);
+    const WRITERS: usize = 20;
+    /// Of each writer: together more than the large file leaves room for, and less than there is room for without it.
+    const BLOCKS: u64 = 6;
+    let bed = small_store_with("256MiB", 1, &["--drain", "close"]);
+    let made = |number| File::create(bed.mount().join(format!("file-{number}"))).unwrap();
+    // It has two of the store's segments to itself.
+    let large = File::create(bed.mount().join("large")).unwrap();
+    (0..130).for_each(|block| large.write_all_at(&[5; 1 << 20], block << 20).unwrap());
+    let (open, files): (_, Vec<File>) = (open_file(&bed, 0), (0..WRITERS).map(made).collect());
+    let over = AtomicUsize::new(0);
+    let (writing, writers) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for file in &files {
+            let (writing, over) = (writing.clone(), &over);
+            scope.spawn(move || {
+                for block in 0..BLOCKS {
+                    writing.send(rustix::thread::gettid()).unwrap();
+                    file.write_all_at(&[5; 1 << 20], block << 20).unwrap();
+                }
+                over.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let mut last = BTreeSet::new();
+        // Until nobody begins a write any more.
+        while let Ok(writer) = writers.recv_timeout(PACE * 50) {
+            last.insert(writer.as_raw_nonzero());
+        }
+        let in_time = calls_end_in_time(scope, &open, read_and_look);
+        let waiting = last.len() - over.load(Ordering::SeqCst);
+        assert!(in_time && waiting > 8, "reads end while {waiting} writes wait");
+        drop(large);
+    });
+    assert_eq!(over.into_inner(), WRITERS);
+    drop((open, files));
+    bed.job.down();
 }
 
 /// The owner stands still while programs of another node open files: fewer than the mount's session has readers, and far more.

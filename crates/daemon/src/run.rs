@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
 use crate::job::{control, metrics};
+use crate::limits::BLOCKING_THREADS;
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
@@ -28,10 +29,6 @@ const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
-/// what is stale and the view is taken away also while the backing file system hangs.
-pub const BLOCKING_THREADS: usize = 32;
 
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///

@@ -65,6 +65,9 @@ pub struct ReadyNode {
     parents: Vec<u32>,
     bypassed: Vec<u32>,
     memory_bytes: u64,
+    /// Of the daemon.
+    #[serde(default)]
+    threads: u64,
     budget_bytes: u64,
     allowed_bytes: u64,
     /// Bytes of these that are held beside the caches.
@@ -227,6 +230,7 @@ impl ReadyNode {
             parents: parents(node),
             bypassed: suspects.iter().map(|rank| rank.0).collect(),
             memory_bytes: resident_bytes(),
+            threads: own_status("Threads:"),
             budget_bytes: options.budget_bytes,
             allowed_bytes,
             aside_bytes,
@@ -326,12 +330,17 @@ fn prefill(read: &ReadParts) -> PrefillStatus {
 
 /// Memory of this process that is in RAM, bytes (`VmRSS` of proc(5)); 0 where it cannot be read.
 fn resident_bytes() -> u64 {
+    own_status("VmRSS:") * 1024
+}
+
+/// A number that proc(5) has of this process; 0 where it cannot be read.
+fn own_status(field: &str) -> u64 {
     let status = std::fs::read("/proc/self/status").unwrap_or_default();
     // The program's name, which is in it, need not be text.
     let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let number = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
+    number.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -346,7 +355,7 @@ mod tests {
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \
-              prefill rank replaced restarts state uptime_ms view
+              prefill rank replaced restarts state threads uptime_ms view
         unreachable: host rank state why
         totals: backing cache kernel memory_bytes overlay prefill
         cache: attributes bytes chunks inodes listings negative_hits

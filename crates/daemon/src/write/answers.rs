@@ -9,8 +9,8 @@ use forebay_transport::Replier;
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
-use forebay_wire::write::{Caller, Change};
-use forebay_wire::write_message::{Changed, LogPart, Owns, Question, Stripe, Told, WriteMessage};
+use forebay_wire::write::{Caller, Change, Done};
+use forebay_wire::write_message::{Changed, Have, LogPart, Owns, Question, Stripe, Told, WriteMessage};
 use forebay_write::second_home;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
 use super::tree::calling::On;
 use super::tree::knowing::Needs;
-use super::tree::owner::Owner;
+use super::tree::owner::{Applied, Owner};
 use super::tree::questions::Asker;
 use super::waiting_requests::Admitted;
 use crate::shared::node::Node;
@@ -151,7 +151,7 @@ impl WriteParts {
             Err(Needs::Nothing(errno)) => Err(errno),
             begun => {
                 return Ok(Box::pin(async move {
-                    let outcome = owner.end_change(from, is_lost, change, begun).await;
+                    let outcome = end_change(&owner, from, is_lost, (change, begun)).await;
                     drop(admitted);
                     match outcome {
                         Ok(outcome) => self.if_held(told(&owner.changed_by(outcome))),
@@ -229,6 +229,30 @@ impl WriteParts {
         }
         Ok(bytes)
     }
+}
+
+/// Ends a change that was begun for a node, which was lost or not: with what it came to, of which all nodes know then.
+///
+/// # Errors
+/// EAGAIN where this node may not own the tree any more, EIO where the daemon ends: the node asks again. The inner one is the program's.
+async fn end_change(
+    owner: &Owner,
+    from: NodeRank,
+    is_lost: bool,
+    (change, begun): (Change, Result<Applied, Needs>),
+) -> Result<Result<(Done, Option<Have>), Errno>, Errno> {
+    if is_lost {
+        owner.hear(from).await?;
+    }
+    let applied = match begun {
+        Ok(applied) => applied,
+        Err(needs) => match owner.apply_by_task(change, needs).await? {
+            Ok(applied) => applied,
+            Err(errno) => return Ok(Err(errno)),
+        },
+    };
+    owner.tell_of(&applied).await?;
+    Ok(Ok(applied.outcome()))
 }
 
 /// Whether a node may say that it owns the tree from now on: it says so of itself, and is one of those among which owners are chosen.

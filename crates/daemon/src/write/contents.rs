@@ -58,6 +58,20 @@ impl Reader {
         }
     }
 
+    /// Whether a read is answered by this node alone, and not from the backing file system.
+    pub fn is_here(&self, files: &Files, file: FileId, offset: u64, len: usize) -> bool {
+        let range = offset..offset.saturating_add(len as u64);
+        let pending = files.pending(file, range.clone());
+        let Some(committed) = self.tree.known_contents(file, range.clone()) else { return false };
+        let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
+        let pieces = pending.over(&committed.pieces, range.start..end);
+        pieces.iter().all(|piece| match piece.source {
+            Source::Hole => true,
+            Source::Backing => false,
+            Source::Log(extent) => extent.node == self.local.rank,
+        })
+    }
+
     fn try_to_read(
         &self,
         files: &Files,

@@ -285,6 +285,16 @@ impl OpenFile {
         *self.is_copied.get_or_init(ask)
     }
 
+    /// Whether that is known.
+    pub fn knows_copied(&self) -> bool {
+        self.is_copied.get().is_some()
+    }
+
+    /// Whether one of so many writes commits what is pending.
+    pub fn is_about_to_commit(&self, writes: usize) -> bool {
+        self.state().written.len() + writes >= COMMIT_EXTENTS_MAX
+    }
+
     /// Since when something is pending, if anything is.
     pub fn pending_since(&self) -> Option<Timestamp> {
         self.state().pending_since

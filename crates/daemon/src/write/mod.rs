@@ -21,7 +21,8 @@
 //! (`holds`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the owner (`joining`). Nodes reach each
-//! other over the job's connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
+//! other over the job's connections (`network`), and what they ask occupies no thread while it waits (`waiting_requests`, `group_commit`,
+//! `tree::calling`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
 mod beliefs;

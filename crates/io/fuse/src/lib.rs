@@ -29,6 +29,7 @@ mod device;
 mod directory;
 mod entry;
 mod fusermount;
+mod handler;
 mod handshake;
 mod init;
 mod kept_requests;
@@ -50,6 +51,7 @@ pub use counts::MessageCounts;
 pub use device::ProcessKernel;
 pub use directory::DirectoryBuffer;
 pub use entry::Entry;
+pub use handler::Handler;
 pub use handshake::agree;
 pub use init::Negotiated;
 pub use kept_requests::KeptRequests;
@@ -59,8 +61,9 @@ pub use notify::Notifier;
 pub use options::{Access, MountOptions, SessionOptions};
 pub use reply::Reply;
 pub use request::{Forgets, Malformed, Operation, Request, decode};
-pub use session::{Handler, Session};
+pub use session::Session;
 pub use shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
+pub use spare::is_spare_thread;
 
 /// The node number of a mount's root.
 pub const ROOT_NODE: u64 = 1;

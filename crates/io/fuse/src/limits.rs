@@ -19,8 +19,11 @@ pub const KERNEL_READERS_FREE: usize = 2;
 /// pages. More requests than this queue.
 pub const SPARE_THREADS_MAX: usize = 256;
 
-/// Bytes of the requests that wait in place of readers, queued or not: `SPARE_THREADS_MAX` appends of 256 KiB.
-pub const SPARE_BYTES_MAX: usize = 64 << 20;
+/// The largest writes that wait in place of readers: as many processes of one node as write at the same time into a full store.
+pub const SPARE_WRITES_MAX: usize = 128;
+
+/// Bytes of the requests that wait in place of readers, queued or not.
+pub const SPARE_BYTES_MAX: usize = SPARE_WRITES_MAX * WRITE_BYTES_MAX as usize;
 
 /// How far the kernel may read ahead of a program on a view, bytes: one chunk, the largest read it makes.
 pub const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;

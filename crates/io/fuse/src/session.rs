@@ -21,8 +21,10 @@ use forebay_types::Errno;
 
 use crate::abi::open_flag;
 use crate::buffer::Buffer;
+use crate::change::Change;
 use crate::counts::MessageCounts;
 use crate::device::{Device, Kernel, ProcessKernel, Received};
+use crate::handler::Handler;
 use crate::handshake::agree;
 use crate::init::Negotiated;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
@@ -39,30 +41,6 @@ const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How often a session that is handed over looks whether all is answered.
 const DRAIN_POLL: Duration = Duration::from_millis(1);
-
-/// Answers requests.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers `request` by `reply`, now or later. Called by several readers at once; while it runs, its reader takes
-    /// no other request.
-    fn handle(&self, request: Request<'_>, reply: Reply);
-
-    /// Whether `handle` may wait for what other requests of this mount must not wait for. Asked only while few readers are free.
-    fn may_wait(&self, _request: &Request<'_>) -> bool {
-        false
-    }
-
-    /// Another thread is about to handle `request`, maybe after requests that came later. Called by its reader, before that takes the next
-    /// one; the outcome is dropped when `request` has been handled.
-    fn hand_over(&self, _request: &Request<'_>) -> Box<dyn Send> {
-        Box::new(())
-    }
-}
-
-impl<F: Fn(Request<'_>, Reply) + Send + Sync + 'static> Handler for F {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
-        self(request, reply);
-    }
-}
 
 /// A running session. Dropping it stops it; it does not unmount.
 pub struct Session {
@@ -403,6 +381,15 @@ impl Shared {
                 };
                 if let Err(mut handed) = self.spares.take(Box::new(handed), was_interrupted) {
                     handed.handle();
+                }
+            }
+            // The one request that is interrupted while its handler has it: it may wait before it can be.
+            None if matches!(request.operation, Operation::Change(Change::SetLockWaiting(_))) => {
+                let unique = request.unique;
+                self.spares.note_begin(unique);
+                handler.handle(request, reply);
+                if self.spares.note_end(unique) {
+                    self.interrupt(unique, handler);
                 }
             }
             None => handler.handle(request, reply),

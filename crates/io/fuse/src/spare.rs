@@ -8,6 +8,7 @@
 //! An INTERRUPT may be read while its request is still queued, or before its handler can be interrupted. So the
 //! handler is told of it once more when it has been given the request.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -17,6 +18,16 @@ use crate::limits;
 
 /// How long a thread waits for another request before it ends: longer than the pauses of programs that ask steadily.
 const IDLE: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static IS_SPARE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the present thread is one of a session's spare threads, which leaves the readers to other requests while it waits.
+#[must_use]
+pub fn is_spare_thread() -> bool {
+    IS_SPARE.get()
+}
 
 /// A request that one thread gives to another.
 pub(crate) trait Handed: Send {
@@ -50,7 +61,7 @@ struct State {
     queue: VecDeque<Box<dyn Handed>>,
     /// Bytes of the requests that are queued or being handled.
     bytes: usize,
-    /// These requests, and whether an INTERRUPT came for them.
+    /// These requests, those that readers have noted, and whether an INTERRUPT came for them.
     under_way: BTreeMap<u64, bool>,
     threads: Vec<ThreadId>,
     /// Threads that wait for a request.
@@ -111,6 +122,16 @@ impl Spares {
         }
     }
 
+    /// A reader is about to handle a request itself.
+    pub(crate) fn note_begin(&self, unique: u64) {
+        self.state().under_way.insert(unique, false);
+    }
+
+    /// It has handled it. Whether an INTERRUPT came for it.
+    pub(crate) fn note_end(&self, unique: u64) -> bool {
+        self.state().under_way.remove(&unique).unwrap_or(false)
+    }
+
     /// Takes no more requests, and gives back those that are queued. Idle threads end.
     pub(crate) fn close(&self) {
         let queue = {
@@ -136,6 +157,7 @@ impl Spares {
     }
 
     fn handle_until_idle(&self) {
+        IS_SPARE.set(true);
         while let Some(mut handed) = self.next() {
             handed.handle();
             let is_interrupted = self.state().note_end(&*handed);

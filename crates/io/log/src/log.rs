@@ -238,6 +238,17 @@ impl Log {
         self.shared.lock().usage.live_by_segment()
     }
 
+    /// Whether data of so many bytes are appended without waiting, in records that are much shorter than a segment.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let state = self.shared.lock();
+        match state.ready.len().checked_sub(limits::NOTE_SEGMENTS) {
+            None => false,
+            Some(0) => state.tail.room_bytes() >= bytes,
+            Some(_) => true,
+        }
+    }
+
     /// How full the store is.
     #[must_use]
     pub fn space(&self) -> Space {

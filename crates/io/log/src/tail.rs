@@ -80,6 +80,12 @@ impl Tail {
         fits.then(|| self.place(kind, contents_bytes, contents_checksum, bytes, durable))
     }
 
+    /// About how much the segment has room for.
+    pub fn room_bytes(&self) -> u64 {
+        let index_bytes = HEAD + self.heads.len() as u32 + HEAD + INDEX_TAIL;
+        u64::from(self.segment_bytes).saturating_sub(u64::from(self.used) + u64::from(index_bytes))
+    }
+
     fn place(&mut self, kind: RecordKind, contents: u32, checksum: u32, bytes: u32, durable: Sequence) -> Place {
         let position = LogPosition { segment: self.segment.number, offset: self.used };
         let sequence = self.take_sequence();

@@ -102,7 +102,7 @@ impl Handler for Kernel {
     }
 
     fn may_wait(&self, request: &Request<'_>) -> bool {
-        may_wait(&self.reader, request)
+        may_wait((&self.reader, &self.files, &self.prefixes), request)
     }
 
     fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {

@@ -50,6 +50,11 @@ impl Prefixes {
         self.paths.is_empty()
     }
 
+    /// Whether the owner has not been asked yet where they are.
+    pub fn are_unknown(&self) -> bool {
+        !self.are_none() && self.ways.get().is_none()
+    }
+
     /// Where they are; those that are missing are made.
     ///
     /// # Errors

@@ -109,9 +109,12 @@ impl Handler for PrivateKernel {
     }
 
     fn may_wait(&self, request: &Request<'_>) -> bool {
+        let mut plain = as_plain(request);
         // Appends are writes as others here: the file is this node's.
-        let is_write = matches!(request.operation, Op::Change(Asked::Write { .. }));
-        !is_write && self.kernel.may_wait(&as_plain(request))
+        if let Op::Change(Asked::Write { flags, .. }) = &mut plain.operation {
+            *flags &= !O_APPEND;
+        }
+        self.kernel.may_wait(&plain)
     }
 
     fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {

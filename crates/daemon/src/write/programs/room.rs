@@ -1,17 +1,23 @@
 //! Writers that wait for room in the store, which the landing gives back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use forebay_fuse::is_spare_thread;
+use forebay_fuse::limits::SPARE_WRITES_MAX;
 use forebay_keeper::limits::BURST_READERS;
 use forebay_types::Errno;
 
 use crate::options::DrainPolicy;
 use crate::write::local::Local;
 
-/// Threads that may wait at once: others answer what must be answered so that something lands.
-const WAITING_MAX: usize = BURST_READERS - 2;
+/// Writers that may wait at the same time: fewer than the mount's spare threads and their bytes suffice for, which answer what must be answered so
+/// that something lands.
+const WAITING_MAX: usize = SPARE_WRITES_MAX * 3 / 4;
+
+/// Of them, those that wait on readers of the mount, for the same reason.
+const READERS_WAITING_MAX: usize = BURST_READERS - 2;
 
 /// How often a writer looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -21,13 +27,14 @@ pub struct Room {
     local: Arc<Local>,
     /// How long nothing may be given back before a writer is told that there is no room.
     patience: Duration,
+    readers_waiting: AtomicUsize,
 }
 
 impl Room {
     /// Writers wait for `deadline` at most, where anything is given back by itself.
     pub fn new(local: &Arc<Local>, drain: DrainPolicy, deadline: Duration) -> Self {
         let patience = if drain.waits_for_drain() { Duration::ZERO } else { deadline };
-        Self { local: Arc::clone(local), patience }
+        Self { local: Arc::clone(local), patience, readers_waiting: AtomicUsize::new(0) }
     }
 
     /// Does `append` as soon as there is room for it. May block.
@@ -39,9 +46,13 @@ impl Room {
         if !matches!(outcome, Err(Errno::ENOSPC)) {
             return outcome;
         }
+        let is_reader = usize::from(!is_spare_thread());
+        let readers = self.readers_waiting.fetch_add(is_reader, Ordering::Relaxed) + is_reader;
         let before = self.local.waiting.fetch_add(1, Ordering::Relaxed);
-        let outcome = if before < WAITING_MAX { self.look_for(append) } else { outcome };
+        let may_wait = before < WAITING_MAX && (is_reader == 0 || readers <= READERS_WAITING_MAX);
+        let outcome = if may_wait { self.look_for(append) } else { outcome };
         self.local.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.readers_waiting.fetch_sub(is_reader, Ordering::Relaxed);
         outcome
     }
 

@@ -1,15 +1,22 @@
-//! Requests that may wait for another node. While they wait, the session's last readers serve the others (`forebay_fuse::Handler`).
+//! Requests that may wait for another node, for the backing file system, or for room. While they wait, the session's last readers serve the
+//! others (`forebay_fuse::Handler`).
 //!
-//! Reads and writes of bytes are not among them. They wait for others only if they meet a limit, and carry too much to be copied.
+//! Reads of what is in this node's log, and writes that fit and that need no commit, are not among them.
 
 use std::sync::Arc;
 
+use forebay_fuse::limits::WRITE_BYTES_MAX;
 use forebay_fuse::{Change as Asked, Operation as Op, Request};
+use forebay_keeper::limits::BURST_READERS;
 
 use super::locks::{Closing, Locking};
+use super::prefixes::Prefixes;
 use super::requests::{Number, UnderWay};
+use crate::options::Copied;
 use crate::write::contents::Reader;
+use crate::write::files::{Files, OpenFile};
 use crate::write::kernel_words::{O_APPEND, file_of};
+use crate::write::local::Local;
 use crate::write::tree::fits::SURE_FILE_BYTES;
 
 /// A request that may be carried out after later ones.
@@ -20,17 +27,35 @@ struct Late {
     _closing: Option<Closing>,
 }
 
-/// Whether a request may wait for another node.
-pub fn may_wait(reader: &Reader, request: &Request<'_>) -> bool {
+/// Bytes that all readers of a mount may append before one of them looks whether there is room.
+const ROOM_BYTES_MIN: u64 = BURST_READERS as u64 * WRITE_BYTES_MAX as u64;
+
+/// Whether a request may wait.
+pub fn may_wait((reader, files, prefixes): (&Reader, &Files, &Prefixes), request: &Request<'_>) -> bool {
+    let file = file_of(request.node);
     match &request.operation {
-        Op::Read { .. } | Op::Opendir { .. } | Op::Releasedir { .. } => false,
+        Op::Opendir { .. } | Op::Releasedir { .. } => false,
         Op::Forget { .. } | Op::BatchForget(_) | Op::Interrupt { .. } | Op::Other(_) => false,
-        Op::Getattr { .. } => !reader.tree.knows(file_of(request.node)),
-        Op::Change(Asked::Write { offset, data, flags, .. }) => {
-            flags & O_APPEND != 0 || offset.saturating_add(data.len() as u64) > SURE_FILE_BYTES
+        Op::Getattr { .. } => !reader.tree.knows(file),
+        Op::Read { offset, size, .. } => !reader.is_here(files, file, *offset, *size as usize),
+        Op::Change(Asked::Write { offset, data, flags, ends_lent_rights, .. }) => {
+            let end = offset.saturating_add(data.len() as u64);
+            flags & O_APPEND != 0
+                || end > SURE_FILE_BYTES
+                || prefixes.are_unknown()
+                || write_may_wait(&reader.local, &files.entry(file), *ends_lent_rights)
         }
         _ => true,
     }
+}
+
+/// Whether a write within a file may wait: for room, for the commit that it makes, or for what the owner alone knows.
+fn write_may_wait(local: &Local, open: &OpenFile, ends_lent_rights: bool) -> bool {
+    let asks_copied = local.copying.as_ref().is_some_and(|copying| matches!(copying.rule, Copied::Below(_)));
+    open.is_about_to_commit(BURST_READERS)
+        || ends_lent_rights && open.lends_rights()
+        || asks_copied && !open.knows_copied()
+        || !local.log.has_room(ROOM_BYTES_MIN)
 }
 
 /// What others know of a request before it is carried out.

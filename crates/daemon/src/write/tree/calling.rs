@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use forebay_types::Errno;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::owner::Owner;
-use crate::run::BLOCKING_THREADS;
+use crate::limits::BLOCKING_THREADS;
 
 /// Threads of the pool that wait for the backing file system at the same time.
 const BACKING_THREADS_MAX: usize = BLOCKING_THREADS / 2;
@@ -32,41 +31,12 @@ impl Default for BackingPart {
     }
 }
 
-impl Owner {
-    /// The result of a call.
+impl BackingPart {
+    /// One of its threads.
     ///
     /// # Errors
-    /// EIO where the daemon ends.
-    pub(super) async fn call<T: Send + 'static>(
-        &self,
-        on: On,
-        call: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Errno> {
-        if on == On::ThisThread {
-            return Ok(call(self));
-        }
-        let owner = self.own.upgrade().ok_or(Errno::EIO)?;
-        self.nodes.block(move || call(&owner)).await.ok_or(Errno::EIO)
-    }
-
-    /// The same with a call on the backing file system.
-    ///
-    /// # Errors
-    /// As `call`.
-    pub async fn call_backing<T: Send + 'static>(
-        &self,
-        on: On,
-        call: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Errno> {
-        if on == On::ThisThread {
-            return Ok(call(self));
-        }
-        let part = Arc::clone(&self.backing_part.0).acquire_owned().await.map_err(|_| Errno::EIO)?;
-        let call = move |owner: &Self| {
-            let called = call(owner);
-            drop(part);
-            called
-        };
-        self.call(on, call).await
+    /// EIO where there are none any more.
+    pub async fn take(&self) -> Result<OwnedSemaphorePermit, Errno> {
+        Arc::clone(&self.0).acquire_owned().await.map_err(|_| Errno::EIO)
     }
 }

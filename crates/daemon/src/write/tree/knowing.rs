@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use forebay_store::LandedEntry;
-use forebay_types::{Errno, FileId, NodeRank};
-use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, Operation};
+use forebay_types::{Errno, FileId, OperationId, Timestamp};
+use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation};
 use forebay_wire::write_message::Have;
 use forebay_write::Refusal;
 
@@ -44,6 +44,56 @@ impl From<Errno> for Needs {
 }
 
 impl Owner {
+    /// Carries a change out and writes it down. May block.
+    ///
+    /// # Errors
+    /// What the program is told; EIO while this node may not own the tree any more.
+    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+        self.carry_out_at(change).map(|(done, _)| done)
+    }
+
+    /// The same, with the tree's history afterwards, if it has a second home.
+    fn carry_out_at(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
+        self.hold_tree()?;
+        self.carry_out_once(change)
+    }
+
+    fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
+        let applied = self.apply_on_thread(change)?;
+        let outcome = applied.outcome();
+        self.wait_to_tell_of(applied)?;
+        Ok(outcome)
+    }
+
+    /// A change of the daemon's own.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own(&self, operation: Operation) -> Result<Done, Errno> {
+        self.carry_out_own_for(&Caller::default(), operation)
+    }
+
+    /// The same with the rights of `caller`.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
+        self.carry_out_own_at(caller, operation, self.local.now())
+    }
+
+    /// The same as of a time.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
+        self.carry_out(&self.own_change(caller, operation, now))
+    }
+
+    pub(super) fn own_change(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Change {
+        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
+        Change { id, oldest: 0, caller: caller.clone(), now, operation }
+    }
+
     /// As `apply`, once it is known whether the change could land (`is_tried`).
     ///
     /// # Errors
@@ -55,34 +105,11 @@ impl Owner {
         Ok(self.apply(change)?)
     }
 
-    /// Ends what `apply_knowing` has begun, for another node that was lost or not: with what the change came to, of which all nodes know then.
-    /// By a task.
+    /// As `apply_knowing`, once the tree knows what it needs. By a task.
     ///
     /// # Errors
-    /// EAGAIN where this node may not own the tree any more, EIO where the daemon ends: the node asks again. The inner one is the program's.
-    pub async fn end_change(
-        &self,
-        from: NodeRank,
-        is_lost: bool,
-        change: Change,
-        begun: Result<Applied, Needs>,
-    ) -> Result<Result<(Done, Option<Have>), Errno>, Errno> {
-        if is_lost {
-            self.hear(from).await?;
-        }
-        let applied = match begun {
-            Ok(applied) => applied,
-            Err(needs) => match self.apply_by_task(change, needs).await? {
-                Ok(applied) => applied,
-                Err(errno) => return Ok(Err(errno)),
-            },
-        };
-        self.tell_of(&applied).await?;
-        Ok(Ok(applied.outcome()))
-    }
-
-    /// As `apply_knowing`, once the tree knows what it needs. By a task.
-    async fn apply_by_task(&self, change: Change, mut needs: Needs) -> Result<Result<Applied, Errno>, Errno> {
+    /// EAGAIN where this node may not own the tree any more, EIO where the daemon ends. The inner one is the program's.
+    pub async fn apply_by_task(&self, change: Change, mut needs: Needs) -> Result<Result<Applied, Errno>, Errno> {
         let (change, mut is_tried) = (Arc::new(change), false);
         loop {
             if let Needs::Nothing(errno) = needs {
@@ -225,6 +252,45 @@ impl Owner {
             }
         }
         (None, tries)
+    }
+}
+
+impl Owner {
+    /// The result of a call.
+    ///
+    /// # Errors
+    /// EIO where the daemon ends.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        on: On,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        if on == On::ThisThread {
+            return Ok(call(self));
+        }
+        let owner = self.own.upgrade().ok_or(Errno::EIO)?;
+        self.nodes.block(move || call(&owner)).await.ok_or(Errno::EIO)
+    }
+
+    /// The same with a call on the backing file system.
+    ///
+    /// # Errors
+    /// As `call`.
+    pub async fn call_backing<T: Send + 'static>(
+        &self,
+        on: On,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        if on == On::ThisThread {
+            return Ok(call(self));
+        }
+        let part = self.backing_part.take().await?;
+        let call = move |owner: &Self| {
+            let called = call(owner);
+            drop(part);
+            called
+        };
+        self.call(on, call).await
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_store::Held;
-use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
-use forebay_wire::write::{Caller, Change, Done, NEVER_AGAIN, Operation, Place};
+use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
+use forebay_wire::write::{Change, Done, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
@@ -156,56 +156,6 @@ impl Owner {
             Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
             Err(errno) => Changed { outcome: Err(errno), have: None, safe },
         }
-    }
-
-    /// Carries a change out and writes it down. May block.
-    ///
-    /// # Errors
-    /// What the program is told; EIO while this node may not own the tree any more.
-    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
-        self.carry_out_at(change).map(|(done, _)| done)
-    }
-
-    /// The same, with the tree's history afterwards, if it has a second home.
-    fn carry_out_at(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
-        self.council.hold()?;
-        self.carry_out_once(change)
-    }
-
-    fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
-        let applied = self.apply_on_thread(change)?;
-        let outcome = applied.outcome();
-        self.wait_to_tell_of(applied)?;
-        Ok(outcome)
-    }
-
-    /// A change of the daemon's own.
-    ///
-    /// # Errors
-    /// As `carry_out`.
-    pub fn carry_out_own(&self, operation: Operation) -> Result<Done, Errno> {
-        self.carry_out_own_for(&Caller::default(), operation)
-    }
-
-    /// The same with the rights of `caller`.
-    ///
-    /// # Errors
-    /// As `carry_out`.
-    pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
-        self.carry_out_own_at(caller, operation, self.local.now())
-    }
-
-    /// The same as of a time.
-    ///
-    /// # Errors
-    /// As `carry_out`.
-    pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
-        self.carry_out(&self.own_change(caller, operation, now))
-    }
-
-    pub(super) fn own_change(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Change {
-        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        Change { id, oldest: 0, caller: caller.clone(), now, operation }
     }
 
     /// Waits until this node may change the tree.

@@ -1,10 +1,11 @@
 //! What the owner of the burst tree is asked, by its own node's programs and by other nodes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
-use forebay_wire::write_message::{Entries, Question, Told};
+use forebay_wire::write_message::{Contents, Entries, Question, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Refusal, Tree};
 
@@ -130,6 +131,13 @@ impl Owner {
             Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable | Question::Needed { .. } => return Err(Needs::Task),
         })
+    }
+
+    /// Where the bytes of a range are, for this node.
+    pub fn known_contents(&self, file: FileId, range: Range<u64>) -> Option<Contents> {
+        let tree = self.tree();
+        let pieces = tree.pieces_for(self.local.rank, file, range).ok()?;
+        contents(&tree, file, pieces).ok()
     }
 
     fn listing(&self, tree: &Tree, asker: Asker, directory: FileId) -> Result<Entries, Refusal> {

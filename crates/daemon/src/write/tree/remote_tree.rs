@@ -124,8 +124,7 @@ impl RemoteTree {
 
     /// See `TreeLink`.
     pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
-        let known = self.known().contents(self.now(), file, &range);
-        if let Some(contents) = known {
+        if let Some(contents) = self.known_contents(file, &range) {
             return Ok(contents);
         }
         // Who reads in order reads on.
@@ -139,6 +138,11 @@ impl RemoteTree {
         self.known().told_contents(self.now(), asked, asked_for, &contents);
         contents.pieces = contents.pieces.iter().filter_map(|piece| piece.part(range.clone())).collect();
         Ok(contents)
+    }
+
+    /// See `TreeLink`.
+    pub fn known_contents(&self, file: FileId, range: &Range<u64>) -> Option<Contents> {
+        self.known().contents(self.now(), file, range)
     }
 
     /// Bytes of a file are not where the owner has told.

@@ -133,6 +133,15 @@ impl TreeLink {
         }
     }
 
+    /// The same where it is known without another node.
+    pub fn known_contents(&self, file: FileId, range: Range<u64>) -> Option<Contents> {
+        match self {
+            Self::Here(owner) if owner.council.is_held() => owner.known_contents(file, range),
+            Self::Here(_) => None,
+            Self::There(remote) => remote.known_contents(file, &range),
+        }
+    }
+
     /// The first piece of a file that may be what is sought.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::thread;
 
 use forebay_fuse::abi::opcode;
 use forebay_fuse::limits::SPARE_THREADS_MAX;
-use forebay_fuse::{Handler, Operation, Reply, Request, Session, SessionOptions};
+use forebay_fuse::{Change, Handler, Operation, Reply, Request, Session, SessionOptions};
 use forebay_types::Errno;
 
 use crate::fixture::{alone, eventually};
@@ -35,6 +35,11 @@ impl Slow {
 impl Handler for Slow {
     fn handle(&self, request: Request<'_>, reply: Reply) {
         match request.operation {
+            Operation::Change(Change::SetLockWaiting(_)) => {
+                self.under_way.fetch_add(1, Ordering::SeqCst);
+                drop(self.changed.wait_while(self.may_end.lock().unwrap(), |may_end| !*may_end).unwrap());
+                self.unanswered.lock().unwrap().push((request.unique, reply));
+            }
             Operation::Lookup { name } => {
                 self.under_way.fetch_add(1, Ordering::SeqCst);
                 drop(self.changed.wait_while(self.may_end.lock().unwrap(), |may_end| !*may_end).unwrap());
@@ -129,6 +134,24 @@ fn an_interrupt_that_comes_before_its_request_is_handled_is_not_lost() {
     let mut replies: Vec<_> = (0..=READERS).map(|_| kernel.reply().0).map(|head| (head.unique, head.error)).collect();
     replies.sort_unstable();
     assert_eq!(replies[0], (2, -Errno::EINTR.number()));
+    drop(kernel);
+    session.wait();
+}
+
+#[test]
+fn an_interrupt_of_a_lock_that_a_reader_is_handling_is_not_lost() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    kernel.request(opcode::SETLKW, 2, &[0; 48]);
+    eventually("it is being handled", || slow.under_way.load(Ordering::SeqCst) == 1);
+    kernel.request(opcode::INTERRUPT, 4, &2u64.to_ne_bytes());
+    kernel.request(opcode::STATFS, 6, &[]);
+    assert_eq!(kernel.reply().0.unique, 6);
+    eventually("the interrupt is read", || session.message_counts().of("interrupt") == 1);
+    assert_eq!(slow.handed_over.load(Ordering::SeqCst), 0);
+    slow.let_all_end();
+    let head = kernel.reply().0;
+    assert_eq!((head.unique, head.error), (2, -Errno::EINTR.number()));
     drop(kernel);
     session.wait();
 }

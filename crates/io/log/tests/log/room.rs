@@ -69,6 +69,17 @@ fn data_stop_before_notes_and_go_on_after_a_release() {
     assert!(segments(&path) <= 6);
 }
 
+#[test]
+fn a_log_that_has_room_takes_data_and_a_full_one_has_none() {
+    let directory = directory();
+    let log = open(&store(&directory), 6);
+    while log.has_room(2 * BYTES as u64) {
+        log.append_data(FILE, 0, &contents(1, BYTES)).unwrap();
+    }
+    let _ = fill(&log);
+    assert!(!log.has_room(BYTES as u64));
+}
+
 /// Notes that have come to the segment that is kept back for them keep it: data beside them would leave the next without room.
 #[test]
 fn data_do_not_follow_notes_into_their_segment() {
