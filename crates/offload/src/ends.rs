@@ -76,6 +76,9 @@ pub enum Place {
     Split,
 }
 
+/// Finds the nodes that hold a file; None if no node does.
+pub type MakersOf<'a> = &'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>;
+
 /// Makes the states of files.
 pub struct Collector<'a> {
     /// What is collected, and how this host reads.
@@ -87,7 +90,7 @@ pub struct Collector<'a> {
     /// Whether files are to be read again, for a column.
     pub rereads: bool,
     /// Finds the nodes that hold a file; None without a job.
-    pub makers_of: Option<&'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>>,
+    pub makers_of: Option<MakersOf<'a>>,
     /// Hears of nodes that were lost, file by file.
     pub note: &'a dyn Fn(&Made),
     /// Who has read so far.

@@ -20,7 +20,7 @@ mod speeds;
 
 pub use column::{Answered, Destination, Reread, Written};
 pub use dealing::{Dealing, HostPart, Made};
-pub use ends::{Collector, Makings, Place};
+pub use ends::{Collector, MakersOf, Makings, Place};
 pub use makers::Makers;
 pub use messages::{
     AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, HOLDERS_TIMEOUT, Holder, Holds, bytes_of,
