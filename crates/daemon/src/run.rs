@@ -11,6 +11,7 @@ use forebay_keeper::{
 };
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
+use forebay_types::threads::BLOCKING_THREADS;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
@@ -27,10 +28,6 @@ const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
-/// what is stale and the view is taken away also while the backing file system hangs.
-const BLOCKING_THREADS: usize = 32;
 
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///

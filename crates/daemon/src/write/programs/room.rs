@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use forebay_keeper::limits::BURST_READERS;
 use forebay_types::Errno;
+use forebay_types::threads::WAITING_FOR_ROOM_MAX;
 
 use crate::options::DrainPolicy;
 use crate::write::local::Local;
-
-/// Threads that may wait at once: others answer what must be answered so that something lands.
-const WAITING_MAX: usize = BURST_READERS - 2;
 
 /// How often a writer looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -40,7 +37,7 @@ impl Room {
             return outcome;
         }
         let before = self.local.waiting.fetch_add(1, Ordering::Relaxed);
-        let outcome = if before < WAITING_MAX { self.look_for(append) } else { outcome };
+        let outcome = if before < WAITING_FOR_ROOM_MAX { self.look_for(append) } else { outcome };
         self.local.waiting.fetch_sub(1, Ordering::Relaxed);
         outcome
     }
