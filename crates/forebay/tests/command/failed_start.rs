@@ -156,9 +156,8 @@ fn an_interrupt_stops_everything() {
 fn a_start_without_its_first_node_leaves_no_store() {
     let Some(place) = Place::with_views() else { return };
     let ports = free_ports(3);
-    let hangs =
-        format!("case $* in *' down '*) exit 0;; *' node '*) [ $host != absent ] || exec sleep 60;; esac\nexec \"$@\"");
-    let shell = remote_shell_that(&place, &hangs);
+    let hangs = "case $* in *' down '*) exit 0;; *' node '*) [ $host != absent ] || exec sleep 60;; esac\nexec \"$@\"";
+    let shell = remote_shell_that(&place, hangs);
     let nodes = format!("absent:{},127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1], ports[2]);
     fs::create_dir(place.path("backing")).unwrap();
     let (burst, store) = (format!("/ckpt={}", place.path("backing").display()), place.path("store"));
