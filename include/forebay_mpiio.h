@@ -44,8 +44,8 @@ int forebay_mpiio_read(forebay_mpiio *file, MPI_Offset offset, void *bytes, MPI_
 /* Brings what was written into the file, then reads. Collective. */
 int forebay_mpiio_flush(forebay_mpiio *file);
 
-/* What was planned and done so far, as JSON; the same that `forebay mpiio --explain FILE` shows when the file is closed.
- * Returns the bytes that all of it needs with its NUL; what has no room is cut. */
+/* The plan and the work so far, as JSON; the same that `forebay mpiio --explain FILE` shows when the file is closed.
+ * Returns the bytes that all of it needs with its NUL; the rest without room is cut. */
 size_t forebay_mpiio_explain(forebay_mpiio *file, char *text, size_t room);
 
 /* Flushes and closes. Collective. The file is gone, also after an error. */

@@ -14,7 +14,7 @@ use forebay_testkit::{Place, run};
 
 use crate::cpu;
 
-/// What of `status --json` is used here.
+/// The part of `status --json` that is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Status {
     /// One entry a node, by rank.
@@ -40,7 +40,7 @@ pub struct NodeStatus {
     pub parents: Vec<serde_json::Value>,
     /// Requests of the kernel.
     pub kernel: KernelStatus,
-    /// What came ahead.
+    /// Prefill.
     pub prefill: PrefillStatus,
     /// Messages between nodes.
     pub overlay: BTreeMap<String, u64>,
@@ -56,17 +56,17 @@ pub struct BurstStatus {
     pub mount: PathBuf,
 }
 
-/// What the kernel asked of one node.
+/// Requests of the kernel to one node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct KernelStatus {
     /// Messages by kind.
     pub messages: BTreeMap<String, u64>,
-    /// What it was given of files, bytes.
+    /// Bytes of files that it was given.
     pub bytes_read: u64,
 }
 
-/// What came ahead to one node.
+/// Prefill at one node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PrefillStatus {
@@ -144,7 +144,7 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
-        // What a measurement finds must not depend on the ones before it.
+        // Results of a measurement must not depend on the ones before it.
         command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
@@ -176,7 +176,7 @@ pub struct Job {
     told: Told,
 }
 
-/// What of `up --json` is used here.
+/// The part of `up --json` that is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Told {
@@ -229,7 +229,7 @@ impl Job {
         self.ready
     }
 
-    /// What `forebay up` told of the start.
+    /// The report of `forebay up` on the start.
     #[must_use]
     pub fn told(&self) -> &Told {
         &self.told

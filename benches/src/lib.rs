@@ -1,4 +1,4 @@
-//! What the demo and the measurements share beside the test kit: measured jobs and programs, storms of processes, cores
+//! Shared parts of the demo and the measurements beside the test kit: measured jobs and programs, storms of processes, cores
 //! over a network in memory, requests and times of MPI programs, whether the machine was quiet, and tables.
 
 pub mod cpu;

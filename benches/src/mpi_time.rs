@@ -15,7 +15,7 @@ const RANKS_PER_NODE: usize = 2;
 /// Pairs of runs; which of the two goes first alternates.
 const RUNS: usize = 10;
 
-/// What a rank writes.
+/// The writes of a rank.
 struct Shape {
     /// In the names of figures.
     name: &'static str,
@@ -27,7 +27,7 @@ struct Shape {
     bar: Option<f64>,
 }
 
-/// 8 MiB in each shape. What is small are the calls; one large call is the case in which nothing can be held back for others.
+/// 8 MiB in each shape. They differ in the size of calls; a single large call is the case in which no bytes can be held back for others.
 const SHAPES: [Shape; 3] = [
     Shape { name: "small_calls", record_bytes: 1024, records: 4, calls: 256, bar: Some(2.0) },
     Shape { name: "medium_calls", record_bytes: 1024, records: 64, calls: 16, bar: None },

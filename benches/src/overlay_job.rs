@@ -1,7 +1,7 @@
 //! A whole job within this process: real cores over the real transport, with nothing around them but a backing file
 //! system of one file and readers that ask for it.
 //!
-//! What the daemon does with the kernel, the keeper and the exports is left out, so that the figure is the overlay's:
+//! The daemon's work with the kernel, the keeper and the exports is left out, so that the figure is the overlay's:
 //! who asks whom, cut-through, and what the links carry.
 
 use std::collections::HashMap;
@@ -188,7 +188,7 @@ impl Node {
                 }
             }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
-            // Nobody is lost here, nothing changes, and no file is small.
+            // No node is lost here, no file changes, and none is small.
             Effect::FetchBundle { .. }
             | Effect::Promote { .. }
             | Effect::Cancel { .. }

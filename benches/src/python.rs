@@ -16,7 +16,7 @@ use forebay_testkit::run;
 /// The import, as a user would type it.
 pub const IMPORT: &str = "import sklearn.ensemble, pandas, scipy.stats, matplotlib.pyplot";
 
-/// What one replay printed.
+/// The output of one replay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Replayed {
     /// Wall time of the operations.
@@ -31,7 +31,7 @@ pub struct Replayed {
     pub bytes: u64,
 }
 
-/// What of the tree the replay touches.
+/// The part of the tree that the replay touches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Touched {
     /// Distinct files read.
@@ -82,7 +82,7 @@ impl Python {
         vec![
             "env".into(),
             path,
-            // Whoever runs as root could write byte code next to the sources, and the second run would differ.
+            // As root, Python could write byte code next to the sources, and the second run would differ.
             "PYTHONDONTWRITEBYTECODE=1".into(),
             // Matplotlib would look for a display and keep a cache of fonts in the home directory.
             "MPLBACKEND=agg".into(),

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
-/// What the kernel counted during a run, over the processors that this process may use.
+/// The kernel's counters of a run, over the processors that this process may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Observed {
     /// How long it was watched.
@@ -214,10 +214,10 @@ impl Drop for Gauge {
 /// A run that was made until the machine was quiet, or as often as it may be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured<T> {
-    /// What the quietest run gave.
+    /// The result of the quietest run.
     #[serde(flatten)]
     pub value: T,
-    /// What was observed during it.
+    /// The machine during it.
     pub machine: Observed,
     /// Whether it may be compared.
     pub verdict: Verdict,

@@ -13,13 +13,13 @@ use crate::cpu;
 use forebay_testkit::run::Group;
 use forebay_testkit::stop;
 
-/// What came of a storm.
+/// The result of a storm.
 pub struct Storm {
     /// From the start signal to the end of the slowest program.
     pub wall: Duration,
     /// User and system time of all the programs together.
     pub cpu: Duration,
-    /// What each program printed, in the order they were given.
+    /// The output of each program, in the order in which they were given.
     pub outputs: Vec<String>,
 }
 

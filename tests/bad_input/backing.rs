@@ -165,7 +165,7 @@ fn a_directory_that_is_gone_when_it_is_listed() {
         let source = sandbox.source();
         let directory = source.join("gone");
         fs::create_dir(&directory).unwrap();
-        // What is asked for early could have been listed before.
+        // A prefetch could have listed the directory before.
         let job = Job::up_local(sandbox, nodes, &source, &["--fanout", "2", "--prefetch", "false"]);
         let view = job.path(job.nodes() - 1, &directory);
         assert!(fs::metadata(&view).unwrap().is_dir());

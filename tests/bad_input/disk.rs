@@ -9,7 +9,7 @@ use forebay_tests::{Job, Sandbox, compare, require, tree};
 
 const EIO: Option<i32> = Some(5);
 
-/// What a program is told of a path, the second time as well as the first, by the backing file system and by the view.
+/// The answers that a program gets for a path, the second time as well as the first, from the backing file system and from the view.
 #[track_caller]
 fn fails_alike<T>(source: &Path, view: &Path, ask: impl Fn(&Path) -> io::Result<T>) {
     for _ in 0..2 {
@@ -30,7 +30,7 @@ fn errors_are_passed_on_as_they_are_and_not_kept() {
         });
         disk.break_down();
         let root = disk.root();
-        // What is asked for early could have been read before the disk breaks again.
+        // A prefetch could have read the file before the disk breaks again.
         let job = Job::up_local(Sandbox::new(), nodes, &root, &["--fanout", "2", "--prefetch", "false"]);
         let view = job.path(job.nodes() - 1, &root);
         fails_alike(&root, &view, |root| fs::read_dir(root)?.collect::<io::Result<Vec<_>>>());

@@ -103,7 +103,7 @@ fn a_user_mounts_by_fusermount_where_there_is_no_other() {
     assert!(sandbox.left().is_empty(), "{:?}", sandbox.left());
 }
 
-/// fusermount looks there whose a mount is. What it says is part of the error, and `down` does the rest when it can.
+/// The table tells fusermount who owns a mount. Its message is part of the error, and `down` does the rest when it can.
 #[test]
 fn no_table_of_mounts_for_fusermount() {
     require!(Root, FuseForUsers, Command("unshare"), Command("setpriv"), Command("fusermount3"));
@@ -161,7 +161,7 @@ fn doctor_names_what_is_missing() {
     assert!(done.text().contains("/dev/fuse"), "{}", done.text());
 }
 
-/// What a daemon does with its memory for requests is tried, not guessed: here it may make no file that large.
+/// The doctor tries to create the file that holds a daemon's requests, as a daemon would: here no file may be that large.
 #[test]
 fn doctor_tries_to_keep_requests() {
     require!(Fuse);

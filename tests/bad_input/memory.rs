@@ -50,7 +50,7 @@ fn the_default_budget_is_part_of_what_the_control_group_allows() {
 /// The budget of the nodes below.
 const BUDGET: u64 = 64 * MIB;
 
-/// What a daemon and the others of its group need beside the budget, in a build with debug assertions too.
+/// The memory that a daemon and the others of its group need beside the budget, in a build with debug assertions too.
 const BESIDE: u64 = 96 * MIB;
 
 /// The exports give 100 MB a second.

@@ -10,7 +10,7 @@ use forebay_tests::{Job, Sandbox, require, tree};
 /// How long a daemon may keep a pending handshake.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a daemon may grow by, whatever lengths it is told.
+/// The growth of a daemon's memory that is allowed, whatever lengths it is told.
 const GROWTH_BYTES_MAX: u64 = 32 << 20;
 
 /// The address that the daemon `pid` listens on, from the kernel's table of sockets.

@@ -190,7 +190,7 @@ fn down_cleans_up_when_one_of_several_has_crashed() {
         let _ = job.command("down", &[]);
         let left = job.sandbox.left();
         assert!(left.is_empty(), "after the death of {victim}: {left:#?}");
-        // What is gone is not there to be taken down again: the second `down` says so, and nothing else.
+        // A second `down` finds no job to take down: it says so, and prints no more.
         let again = job.command("down", &[]).good();
         crate::says(&again.text(), &["nothing to end", &job.sandbox.name]);
         job.forget();

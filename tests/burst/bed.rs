@@ -76,12 +76,12 @@ impl Bed {
         Self { job: Job::up(sandbox, &arguments) }
     }
 
-    /// What programs write to.
+    /// The first node's mount, which programs write to.
     pub fn mount(&self) -> PathBuf {
         self.mount_of(0)
     }
 
-    /// What programs of a node write to.
+    /// A node's mount, which programs write to.
     pub fn mount_of(&self, node: u32) -> PathBuf {
         self.job.sandbox.base().join(format!("mounts/{node}")).join(DIR.trim_start_matches('/'))
     }
@@ -123,14 +123,14 @@ impl Bed {
         let _ = self.command(&["drain", "--wait", "--timeout", "60s"]).good();
     }
 
-    /// What `landed --json` says of a file.
+    /// The state of a file as `landed --json` reports it.
     #[track_caller]
     pub fn landed(&self, name: &str) -> Value {
         let told = self.command(&["landed", "--json", &format!("{DIR}/{name}")]);
         serde_json::from_slice::<Value>(&told.stdout).unwrap_or_else(|_| panic!("{}", told.stderr))["files"][0].clone()
     }
 
-    /// What is in a directory: names, kinds, modes, links, contents.
+    /// The entries of a directory: names, kinds, modes, links, contents.
     #[track_caller]
     pub fn listing(directory: &Path) -> String {
         let script = "find . -mindepth 1 ! -type d -printf '%P %y %m %n %s %l\\n' | sort; \

@@ -22,7 +22,7 @@ impl Calls {
         Self { input: child.stdin.take(), child, output }
     }
 
-    /// What an expression is, or the name of the error that it comes to.
+    /// The value of an expression, or the name of the error that it raises.
     #[track_caller]
     pub fn says(&mut self, expression: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{expression}").unwrap();

@@ -1,4 +1,4 @@
-//! Programs that write checkpoints, unmodified and on all nodes at once, with files of their own and shared ones. What lands is what the same
+//! Programs that write checkpoints, unmodified and on all nodes at once, with files of their own and shared ones. The files that land equal those that the same
 //! programs write elsewhere, byte by byte.
 
 use std::fs;

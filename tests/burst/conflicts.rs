@@ -18,7 +18,7 @@ pub fn drain(bed: &Bed) -> Finished {
     bed.command(&["drain", "--wait", "--timeout", "20s"])
 }
 
-/// What is at a name on the backing file system.
+/// The contents at a name on the backing file system.
 pub fn there(bed: &Bed, name: &str) -> Option<String> {
     fs::read_to_string(bed.backing().join(name)).ok()
 }
@@ -214,7 +214,7 @@ fn names_are_exchanged_with_what_others_have_left() {
     bed.job.down();
 }
 
-/// What somebody has put in the place of a file that is removed from the tree before that lands is not removed.
+/// A file that others have put in the place of one that is removed from the tree before the removal lands is not removed.
 #[test]
 fn what_others_put_in_the_place_of_a_file_that_goes_stays() {
     require!(Fuse, Root);
@@ -229,7 +229,7 @@ fn what_others_put_in_the_place_of_a_file_that_goes_stays() {
     bed.job.down();
 }
 
-/// Who may write to a directory sees the names of drafts there.
+/// Users who may write to a directory see the names of drafts there.
 #[test]
 fn a_directory_at_the_name_of_a_draft_that_is_to_go_stays_and_holds_nothing_back() {
     require!(Fuse, Root);

@@ -85,7 +85,7 @@ fn what_a_dying_daemon_has_made_goes_with_its_name() {
     bed.job.down();
 }
 
-/// What has landed and lost its name is on the backing file system alone, as long as programs have it open.
+/// A file that has landed and lost its name is on the backing file system alone, as long as programs have it open.
 #[test]
 fn an_open_file_without_a_name_outlives_the_daemon_that_removed_it() {
     require!(Fuse, Root);
@@ -149,7 +149,7 @@ fn a_directory_that_is_read_stays_the_same_through_a_death() {
     bed.job.down();
 }
 
-/// What a daemon has committed is not shown by the next one over what has happened since.
+/// The next daemon never shows data that its predecessor committed over later changes.
 #[test]
 fn what_was_committed_before_a_death_does_not_come_back() {
     require!(Fuse, Root);

@@ -30,7 +30,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Programs of both nodes write until they are refused. What they could write has landed, since `down` says so.
+/// Programs of both nodes write until they are refused. All that they could write has landed, since `down` says so.
 #[test]
 fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
     require!(Fuse, Root);
@@ -65,7 +65,7 @@ fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
     bed.job.forget();
 }
 
-/// What a program says first.
+/// The first line of a program's output.
 fn first_line(program: &mut Child) -> String {
     let mut said = String::new();
     BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -78,7 +78,7 @@ fn let_end(mut program: Child) {
     wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
 }
 
-/// What a program has stored through a map, and nobody has synced, was written before the end: it lands.
+/// Data that a program has stored through a map and not synced were written before the end: they land.
 #[test]
 fn what_programs_have_changed_in_maps_lands() {
     require!(Fuse, Root);
@@ -107,7 +107,7 @@ fn what_programs_have_changed_in_maps_lands() {
     bed.job.forget();
 }
 
-/// Nobody can wait for what the kernel has of a file that the job's own user may not open: a drain says so.
+/// A drain cannot wait for data in the kernel of a file that the job's own user may not open: it says so.
 #[test]
 fn a_drain_says_that_a_kernel_may_have_more() {
     require!(Fuse, Root, Command("setpriv"));
@@ -134,7 +134,7 @@ fn a_drain_says_that_a_kernel_may_have_more() {
     bed.job.down();
 }
 
-/// Nobody closes it any more.
+/// After `down`, no program closes the file any more.
 #[test]
 fn nothing_is_left_of_a_file_that_is_open_and_has_no_name() {
     require!(Fuse, Root);
@@ -155,7 +155,7 @@ fn nothing_is_left_of_a_file_that_is_open_and_has_no_name() {
     }
 }
 
-/// What is kept is named, with its ranges.
+/// Files that are kept are printed, with their ranges.
 #[test]
 fn what_has_not_landed_is_named_with_its_ranges() {
     require!(Fuse, Root);

@@ -142,7 +142,7 @@ fn programs_of_all_nodes_see_nothing_of_daemons_deaths() {
     bed.job.down();
 }
 
-/// What programs had written and not closed when their job ended lands with the next job of the same name.
+/// Files that programs had written and not closed when their job ended land with the next job of the same name.
 #[test]
 fn stores_that_are_left_are_taken_up_by_the_next_job() {
     require!(Fuse, Root);

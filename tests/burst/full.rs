@@ -178,7 +178,7 @@ fn an_open_file_may_be_larger_than_the_store() {
     bed.job.down();
 }
 
-/// What the policy keeps in the store stays there until somebody drains, and a full store says so at once.
+/// Files that the policy keeps in the store stay there until a drain is asked for, and writes to a full store fail immediately.
 #[test]
 fn a_policy_keeps_what_is_written_until_somebody_drains() {
     require!(Fuse, Root);
@@ -223,7 +223,7 @@ pub fn small_store_with(capacity: &str, nodes: u32, more: &[&str]) -> Bed {
     Bed::up_with(sandbox, &words)
 }
 
-/// What programs leave as it is in open files is on its way before they close them, and is not seen there; with `--drain close` it is not.
+/// Parts of open files that programs leave unchanged are sent before the close, into drafts; with `--drain close` they are not.
 #[test]
 fn what_is_old_is_sent_before_its_file_is_closed() {
     require!(Fuse, Root);
@@ -261,7 +261,7 @@ fn what_is_old_is_sent_before_its_file_is_closed() {
     assert_eq!(bed.landed("f1")["state"], "dirty");
     assert_eq!(fs::read(bed.backing().join("there")).unwrap(), b"there", "others see it");
     assert!(drafts(&close).is_empty(), "--drain close");
-    // What is there only is read there.
+    // Files that are only there are read there.
     let _ = bed.shell_on(0, "cmp f0 copy0; cmp f1 copy1; cp f1 copied").good();
     for writer in &mut writers {
         drop(writer.stdin.take());

@@ -14,10 +14,10 @@ use crate::calls::Calls;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What data begins and ends at: every local file system has blocks that divide it.
+/// The unit of offsets at which data begin and end: every local file system has blocks that divide it.
 const BLOCK: u64 = 64 << 10;
 
-/// Where data begins and ends, in blocks. What is in no data is zeros.
+/// Where data begins and ends, in blocks. Bytes outside of data are zeros.
 fn data_of(path: &Path) -> Vec<(u64, u64)> {
     let file = File::open(path).unwrap();
     let (mut at, mut runs) = (0, vec![]);
@@ -82,7 +82,7 @@ fn holes_are_those_that_nobody_has_written_to() {
         check("full", &[(0, 3)]);
         bed.drain();
     }
-    // What has landed is a base.
+    // Landed files are a base.
     write(&here(1, "made"), &[4, 11]);
     check("made", &[(1, 6), (8, 9), (11, 12)]);
     grow(&here(0, "made"), 2);

@@ -165,7 +165,7 @@ fn attributes_of_what_others_have_changed_stay() {
     bed.job.down();
 }
 
-/// Somebody's file of the same length, time and inode number is somebody's: it was made at another time.
+/// A file of another user with the same length, time and inode number is his: it was made at another time.
 #[test]
 fn an_inode_number_that_others_have_got_again_is_theirs() {
     require!(Fuse, Root);
@@ -365,7 +365,7 @@ fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {
     bed.job.down();
 }
 
-/// What the job's file has only there is copied as everything that lands is written.
+/// Parts of the job's file that are only there are copied at the drain's rate, as all writes that land.
 #[test]
 fn a_copy_of_what_others_have_changed_keeps_to_the_rate() {
     require!(Fuse, Root);
@@ -404,6 +404,6 @@ fn a_file_stays_as_it_was_where_a_node_with_new_bytes_is_lost() {
     let said = drain(&bed);
     assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
     assert!(there(&bed, "file").unwrap() == old, "it is changed in part");
-    // Nothing is left that cannot land.
+    // No file is left that cannot land.
     let _ = bed.shell("rm file").good();
 }

@@ -1,4 +1,4 @@
-//! What nodes answer by themselves, and that nobody sees by that what is over.
+//! Answers that nodes give without asking the owner, and that they never show an old state.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What limits a drain: a rate, and the end of the job's time.
+//! Limits of a drain: a rate, and the end of the job's time.
 
 use std::fs;
 use std::time::{Duration, Instant};

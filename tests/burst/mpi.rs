@@ -1,5 +1,5 @@
-//! MPI programs whose ranks run on several nodes: MPI-IO by each MPI of the machine, HDF5 and PnetCDF, unmodified. What lands is
-//! what the same programs write elsewhere, byte by byte.
+//! MPI programs whose ranks run on several nodes: MPI-IO by each MPI of the machine, HDF5 and PnetCDF, unmodified. The files that land equal
+//! those that the same programs write elsewhere, byte by byte.
 //!
 //! ROMIO reads and writes back what lies between (data sieving), under locks and without a commit.
 
@@ -19,7 +19,7 @@ const RANKS: usize = 4;
 
 const SIEVING: &str = "romio_ds_write enable\nromio_ds_read enable\n";
 
-/// What a rank does first: the mount of its node becomes `place`, which all ranks call the same.
+/// The first lines of each rank's program: the mount of its node becomes `place`, which all ranks call the same.
 const ON_ITS_NODE: &str = r#"
 node=$((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-none}} % $2))
 mount --bind "$(printf "$1" $node)" "$3"

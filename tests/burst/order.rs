@@ -12,7 +12,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use crate::bed::Bed;
 
-/// What appears in a directory, as the kernel tells it.
+/// A watch on a directory, by which the kernel reports new entries.
 struct Watch(OwnedFd);
 
 impl Watch {

@@ -1,4 +1,4 @@
-//! What a node could not tell the owner of the tree, it tells it later.
+//! Messages that a node could not send to the owner of the tree are sent later.
 
 use std::fs;
 use std::time::Duration;

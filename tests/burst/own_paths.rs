@@ -11,7 +11,7 @@ fn scripts_find_it_at_its_directory_and_where_it_lands() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
     let base = sandbox.base().to_owned();
-    // What it lands in lies in an export, as home and scratch do.
+    // The backing directory lies in an export, as home and scratch do.
     for dir in ["source/scratch/ckpt", "ckpt", "source/soft"] {
         fs::create_dir_all(base.join(dir)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What nodes read again comes from their kernels' page caches, and nobody finds a page that is over.
+//! Repeated reads of nodes come from their kernels' page caches, and no program finds an outdated page.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -36,8 +36,8 @@ fn no_node_finds_a_page_that_another_one_has_replaced() {
     bed.job.down();
 }
 
-/// Each node writes its own part of a file, which stays open, and looks at the others' parts. What the kernel is told of the file
-/// is with what is pending, so another node's change looks like nothing.
+/// Each node writes its own part of a file, which stays open, and looks at the others' parts. The attributes that the kernel gets
+/// include pending writes, so another node's change looks like nothing.
 #[test]
 fn no_node_finds_an_old_page_while_its_own_programs_are_writing() {
     require!(Fuse, Root);

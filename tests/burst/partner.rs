@@ -1,4 +1,4 @@
-//! What a node's partner copies outlives the node.
+//! Data that a node's partner copies outlive the node.
 
 use std::fs;
 use std::process::Command;
@@ -101,7 +101,7 @@ fn only_named_directories_are_copied() {
     assert_eq!(burst(&bed, 2, "committed_bytes"), Some(0), "nothing of it is copied");
     let _ = bed.shell_on(1, "head -c 200000 /dev/urandom > kept/d/a; echo y > x/y/b; sync kept/d/a x/y/b").good();
     assert_eq!(burst(&bed, 2, "committed_bytes"), Some(200_002));
-    // What was written elsewhere and came is copied as far as it is written there.
+    // Data written elsewhere that came to a node are copied as far as they are written there.
     let _ = bed
         .shell_on(1, "head -c 100000 /dev/zero > c; mv c kept/c; sync kept/c; echo more >> kept/c; sync kept/c")
         .good();

@@ -19,7 +19,7 @@ use crate::salvage::salvage;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What loses what was not flushed.
+/// The disk that loses writes that were not flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Under {
     Store,
@@ -69,7 +69,7 @@ fn cut(seed: u64) -> String {
         .unwrap();
     places.wait_for_the_end(&disk, seed);
     if under == Under::Backing {
-        // What runs does not notice: it has everything written down that comes until the machine is gone.
+        // The program does not notice: all that it writes until the machine is gone is recorded.
         let length = || fs::metadata(&places.said).unwrap().len();
         let before = length();
         wait_until("the program goes on", PATIENCE, || length() > before + 200);
@@ -95,7 +95,7 @@ fn cut(seed: u64) -> String {
     let is_ours = |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(b".forebay");
     assert_eq!(fs::read_dir(&places.backing).unwrap().flatten().filter(is_ours).count(), 0, "a draft is left");
     bed.job.down();
-    // What is mounted here goes after what lies on it.
+    // The mounts here are removed after those that lie on them.
     drop(disk);
     text
 }
@@ -107,7 +107,7 @@ struct Places {
     /// Where a disk under `backing` is mounted.
     mounted: PathBuf,
     backing: PathBuf,
-    /// What the program says.
+    /// The program's output.
     said: PathBuf,
 }
 
@@ -163,7 +163,7 @@ impl Places {
         }
     }
 
-    /// Whether a directory has what was safe. What the check says.
+    /// Checks that a directory has all data that were safe. Returns the check's output.
     #[track_caller]
     fn check(&self, directory: &Path) -> String {
         run(Command::new("python3").arg(file_of_tests("burst/held.py")).arg(directory).arg(&self.said)).good().text()

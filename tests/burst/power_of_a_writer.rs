@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::bed::{Bed, arguments};
 
-/// What `fsync` returned for is there. What was only closed is everybody's, and not safe: it is named as lost when the node is back, is
-/// `EIO` at once, does not land, and holds nothing back.
+/// Files that `fsync` returned for are there. A file that was only closed is shared, and not safe. When the node is back, it is named as lost, is
+/// `EIO` immediately, does not land, and holds no other file back.
 #[test]
 fn what_was_only_closed_is_lost_and_named_and_all_else_lands() {
     require!(Fuse, Root, LoopDevices, Command("mkfs.ext4"));
@@ -51,7 +51,7 @@ fn cut() {
             assert!(read.stderr.contains("Input/output error"), "{name} on node {node}: {}", read.stderr);
         }
     }
-    // What is written over what is lost makes a file whole.
+    // New data written over lost ones make a file whole.
     let _ = bed.shell_on(0, "yes new | head -c 5000 > again").good();
     assert_not_landed(&bed, &backing, &["after", "again", "kept"]);
     let landed = |name| bed.landed(name);
@@ -70,12 +70,12 @@ fn cut() {
         (5000, &read("kept")[..], 403_104)
     );
     bed.job.kill_all();
-    // What is mounted in the sandbox goes before it.
+    // The mounts in the sandbox are removed before it.
     drop(disk);
     drop(bed);
 }
 
-/// What cannot land is named, and all else has landed.
+/// Files that cannot land are named, and all others have landed.
 fn assert_not_landed(bed: &Bed, backing: &Path, landed: &[&str]) {
     let drained = bed.command(&["drain", "--wait", "--timeout", "60s"]);
     let told = drained.text() + &drained.stderr;

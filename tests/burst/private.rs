@@ -14,7 +14,7 @@ use crate::promise::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What programs are told of a file that another node has.
+/// The error that programs get for a file that another node has.
 const BUSY: &str = "Device or resource busy";
 
 /// A job with `--private DIR/p`.
@@ -183,7 +183,7 @@ fn on_the_burst_mount_a_prefix_can_be_read() {
     assert_eq!(plain.says("cat p/z; ls p"), "z\nz\n");
     assert_eq!(one.says("printf zz >> z"), "");
     assert_eq!(plain.says("cat p/z"), "z\nzz");
-    // Who reads there keeps the file on its node, whose programs write to it all the same.
+    // A reader keeps the file on its node, whose programs write to it all the same.
     assert_eq!(plain.says("exec 7< p/z"), "");
     assert_eq!(two.says("printf + >> z; printf + >> z; cat z; echo"), "z\nzz++\n");
     assert_eq!(two.says("exec 8< z; printf x >> z && truncate -s 6 z && cat <&8; echo; exec 8<&-"), "z\nzz++\n");
@@ -221,7 +221,7 @@ fn a_daemon_dies_while_the_kernel_has_what_was_written() {
     }
 }
 
-/// What programs that have not closed their files have written, lands when somebody drains.
+/// Data that programs have written to files that they have not closed land at a drain.
 #[test]
 fn a_drain_lands_what_the_kernel_has() {
     require!(Fuse, Root);
@@ -330,7 +330,7 @@ fn a_hard_link_from_elsewhere_is_written_on_one_mount_at_a_time() {
     bed.job.down();
 }
 
-/// What is wrong with a prefix is no matter of other files.
+/// A broken prefix does not affect other files.
 #[test]
 fn a_prefix_that_is_a_file_in_the_tree_spoils_only_its_own_name() {
     require!(Fuse, Root);
@@ -387,7 +387,7 @@ fn a_file_that_another_node_changes_all_the_time_can_be_opened() {
     assert_eq!(two.says(": > a; (i=0; until [ -e done ]; do echo $i >> a; i=$((i + 1)); done) > /dev/null & :"), "");
     let said = one.says("n=0; while [ $n -lt 1000 ]; do sh -c ': < a' 2>&1; n=$((n + 1)); done; touch done");
     assert_eq!(said, "");
-    // What the other node has open is read as it is then.
+    // A file that the other node has open is read as it is then.
     assert_eq!(two.says("wait; exec 7> a; echo one >&7; sync a"), "");
     assert_eq!(one.says("exec 8< a; head -n 1 <&8"), "one\n");
     assert_eq!(two.says("echo two >&7; sync a"), "");

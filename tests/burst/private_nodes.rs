@@ -26,7 +26,7 @@ fn open(name: &str) -> String {
 }
 
 /// The node that owns the tree stands still, and is not the owner any more when it goes on. Whatever others have changed meanwhile is not
-/// written over: of `closed` and `sent` they have closed it, and have `held` open. What nobody took is written as ever.
+/// written over: of `closed` and `sent` they have closed it, and have `held` open. Files that no other node took are written as ever.
 #[test]
 fn what_a_node_wrote_that_was_given_up_does_not_lie_over_what_others_wrote() {
     require!(Fuse, Root, Command("python3"));
@@ -48,7 +48,7 @@ fn what_a_node_wrote_that_was_given_up_does_not_lie_over_what_others_wrote() {
     stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
     wait_until_another_owns(&bed);
     for name in ["closed", "sent", "held"] {
-        // What was there before is on the node that does not answer.
+        // The file's old data are on the node that does not answer.
         let said = there
             .says(&format!("[{}, os.truncate({name}, 0), os.write({name}, b'theirs'), os.fsync({name})]", open(name)));
         assert!(said.ends_with("6, None]"), "{name}: {said}");
@@ -86,7 +86,7 @@ fn what_a_node_wrote_that_was_given_up_does_not_lie_over_what_others_wrote() {
     bed.job.down();
 }
 
-/// What a lost node has closed is everybody's, and is read and lands where it has a partner, or is named; what it has open stays its.
+/// Files that a lost node has closed are shared. They are read and land where it has a partner, or are named; its open files stay its own.
 #[test]
 fn what_a_lost_node_wrote_is_with_its_partner_or_named() {
     require!(Fuse, Root, Command("python3"));

@@ -1,4 +1,4 @@
-//! What programs do with files below `--private`, beside writing and closing them: maps, kills, full stores, other users.
+//! Calls on files below `--private` beside writing and closing: maps, kills, full stores, other users.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -182,7 +182,7 @@ fn a_full_store_is_told_by_fsync_and_close() {
     );
     assert_eq!(program.says("os.system('true')"), "0", "which closes a descriptor of the same file");
     assert_eq!(program.says("os.close(f)"), "ENOSPC");
-    // Who begins anew is not told of it.
+    // A program that begins anew does not get the error.
     assert_eq!(program.says("(f := os.open('large', os.O_RDWR)) > 0"), "True");
     let written = program.says("sum(os.write(f, bytes(1 << 20)) for _ in range(300))");
     assert!(written == "ENOSPC" || written == (300 << 20).to_string(), "{written}");
@@ -297,7 +297,7 @@ fn renames_and_links_in_and_out_are_told_to_copy() {
     bed.job.down();
 }
 
-/// What programs have open and the kernels have gathered of it lands with `down`.
+/// Data in open files that kernels have gathered land with `down`.
 #[test]
 fn the_end_of_the_job_lands_what_the_kernels_have() {
     require!(Fuse, Root, Command("python3"));

@@ -9,7 +9,7 @@ use forebay_tests::require;
 
 use crate::bed::Bed;
 
-/// What a shell says when a command is over.
+/// The line that a shell prints when a command is over.
 const OVER: &str = "--over--";
 
 /// A shell on a node.
@@ -27,7 +27,7 @@ impl Shell {
         Self { child, input, output }
     }
 
-    /// What a command says.
+    /// The output of a command.
     pub fn says(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}\necho {OVER}").unwrap();
         let mut said = String::new();

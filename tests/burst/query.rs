@@ -36,7 +36,7 @@ fn bed() -> Bed {
     Bed::with(4, &["--drain", "manual"])
 }
 
-/// What `--json` says but for what differs between runs, who made it, and how much of it the nodes sent each other.
+/// The output of `--json` without the fields that differ between runs, the nodes that made it, and the bytes that nodes sent each other.
 #[track_caller]
 fn asked(bed: &Bed, path: &Path, more: &[&str]) -> (Value, Value, u64) {
     let sent = || bed.job.status()["totals"]["overlay"]["bytes_sent"].as_u64().unwrap();

@@ -8,7 +8,7 @@ use forebay_tests::{Job, Sandbox, require};
 
 use crate::bed::{DIR, arguments};
 
-/// What `up` says with one of the arguments changed.
+/// The output of `up` with one of the arguments changed.
 #[track_caller]
 fn refused(sandbox: &Sandbox, change: impl Fn(&mut Vec<String>)) -> String {
     let mut words = arguments(sandbox, 1);

@@ -38,7 +38,7 @@ fn rights_that_others_give_stay_theirs() {
     set_mode(&bed.backing().join("d"), 0o711);
     bed.drain();
     assert_eq!((there(&bed, "file").as_deref(), rights(&file)), (Some("base\nours\n"), (0o600, 12345)));
-    // What the job has made, or has set the mode of, is the job's until it has landed once.
+    // Files that the job has made, or has set the mode of, are the job's until they have landed once.
     let own = bed.backing().join("own");
     assert_eq!(rights(&own), (0o644, 0));
     set_mode(&own, 0o640);

@@ -71,7 +71,7 @@ for path in ['met', 'd', 'd/new']: print(sorted((name, os.getxattr(path, name)) 
     assert_eq!(shown, expected);
 }
 
-/// What only a store has that is elsewhere does not land, and nothing waits for it; when it is there, all lands.
+/// Data that only a missing store has do not land, and no other file waits for them. Once the store is there, all lands.
 #[test]
 fn a_store_that_is_elsewhere_is_named() {
     require!(Fuse, Root);
@@ -169,7 +169,7 @@ fn what_a_lost_node_has_is_named_and_the_rest_lands() {
     assert_eq!(Bed::listing(&bed.backing()), listing);
 }
 
-/// What `status` says of changes that the tree's second home does not have.
+/// The number of changes that the tree's second home does not have, by `status`.
 fn behind(bed: &Bed) -> Option<u64> {
     // It ends with 3 while a daemon that was killed is not there again.
     let told = bed.command(&["status", "--json"]);

@@ -122,7 +122,7 @@ fn inputs_for_the_burst_tier_are_everywhere_and_land() {
     }
     bed.drain();
     assert_eq!(Bed::listing(&bed.backing().join("inputs")), Bed::listing(&inputs));
-    // What lies below BACKING is in the tier by itself; to stage it is to read it ahead, on all nodes.
+    // Files below BACKING are in the tier without staging; to stage them is to read them ahead, on all nodes.
     let told = bed.stage(&["in"], &bed.backing().join("inputs"), &Path::new(DIR).join("inputs")).good().text();
     assert!(told.starts_with(&format!("read ahead: {} files, ", NODES * 53)), "{told}");
     bed.job.down();

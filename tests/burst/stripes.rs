@@ -78,7 +78,7 @@ fn each_node_writes_its_share() {
     check(&bed);
     assert_eq!(written(&bed), [Some(STRIPES / 4); 4]);
     assert_eq!(bed.landed("shared")["state"], "landed");
-    // What is changed of it later is changed in place.
+    // Later changes of the file are made in place.
     let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(bed.backing().join("shared")).unwrap());
     let before = inode();
     let _ = bed.shell_on(2, "printf x | dd of=shared bs=1 seek=1000 conv=notrunc status=none").good();
@@ -100,7 +100,7 @@ fn a_node_that_dies_keeps_no_file_from_landing() {
     bed.job.down();
 }
 
-/// What is verified is not sent again by the owner's next daemon.
+/// The owner's next daemon does not send verified stripes again.
 #[test]
 fn an_owner_that_dies_is_followed_by_one_that_goes_on() {
     require!(Fuse, Root, Command("python3"));

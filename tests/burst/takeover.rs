@@ -33,7 +33,7 @@ pub fn lose_the_owner(bed: &Bed) {
     println!("another node owns the tree after {:?}", began.elapsed());
 }
 
-/// The first node is lost with all that it has. What others have changed is there, promised or not, and they go on.
+/// The first node is lost with all that it has. Changes of others are there, promised or not, and they go on.
 #[test]
 fn the_second_home_goes_on_when_the_owner_is_lost() {
     require!(Fuse, Root);
@@ -129,7 +129,7 @@ fn an_owner_that_was_cut_off_is_none_any_more() {
     bed.job.down();
 }
 
-/// What the lost owner alone has holds nothing back, and nobody waits for it: it is named at once.
+/// Data that only the lost owner has hold no other file back, and no program waits for them: they are named immediately.
 #[test]
 fn what_the_lost_owner_alone_has_is_lost_and_all_else_lands() {
     require!(Fuse, Root);

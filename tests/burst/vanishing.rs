@@ -156,7 +156,7 @@ fn assert_read(bed: &Bed, versions: &BTreeMap<u64, Vec<Vec<u8>>>, seed: u64) {
     }
 }
 
-/// What has landed is whole, of some version; where it is not the last, that is said.
+/// Landed files are whole, of some version; if it is not the last, that is reported.
 #[track_caller]
 fn assert_landed(bed: &Bed, name: &str, written: &[Vec<u8>], drained: &Finished, seed: u64) {
     let landed = fs::read(bed.backing().join(name)).ok();

@@ -91,6 +91,55 @@ fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
     bed.job.down();
 }
 
+/// A node stands still that was told of directories. Lookups of another node make the owner look into these, which waits for the silent one; what a
+/// third node asks the owner meanwhile does not wait with them.
+#[test]
+fn lookups_that_wait_for_a_silent_node_stop_nothing_else() {
+    require!(Fuse, Root);
+    /// More than the owner has threads.
+    const LOOKUPS: usize = 40;
+    const SILENT: u32 = 3;
+    let bed = Bed::of(SILENT + 1);
+    for directory in 0..LOOKUPS {
+        let directory = bed.backing().join(format!("told/{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("file"), "there").unwrap();
+    }
+    fs::create_dir(bed.mount().join("other")).unwrap();
+    let _ = bed.shell_on(SILENT, "ls -l told | wc -l").good();
+    let over = AtomicUsize::new(0);
+    let (looking, lookers) = mpsc::channel();
+    std::thread::scope(|scope| {
+        bed.while_it_stands_still(SILENT as usize, || {
+            for directory in 0..LOOKUPS {
+                let file = bed.mount_of(1).join(format!("told/{directory}/file"));
+                let (looking, over) = (looking.clone(), &over);
+                scope.spawn(move || {
+                    looking.send(rustix::thread::gettid()).unwrap();
+                    assert_eq!(fs::metadata(file).unwrap().len(), 5);
+                    over.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            for looker in lookers.iter().take(LOOKUPS) {
+                wait_until("a lookup waits", CALLS_WAIT, || sleeps(looker));
+            }
+            let (began, mut asked) = (Instant::now(), 0);
+            while began.elapsed() < ROUNDS {
+                assert!(fs::metadata(bed.mount_of(2).join(format!("other/missing-{asked}"))).is_err());
+                asked += 1;
+                std::thread::sleep(PACE);
+            }
+            assert_eq!(
+                over.load(Ordering::SeqCst),
+                0,
+                "{asked} of other nodes' requests waited as long as the lookups"
+            );
+        });
+    });
+    assert_eq!(over.load(Ordering::SeqCst), LOOKUPS);
+    bed.job.down();
+}
+
 /// Writes to an open file, and looks at it, while others wait.
 const CALLS: u64 = 50;
 

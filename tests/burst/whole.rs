@@ -1,4 +1,4 @@
-//! What is written is what is read, there and where it lands.
+//! Reads return the bytes that were written, in the tier and on the backing file system.
 
 use std::fs;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn what_is_written_lands_by_itself_and_nothing_is_left() {
     assert_eq!(left, [false, false], "nothing of it is left");
 }
 
-/// What was cut off does not come back, where it lies in a file that stays the same one.
+/// Bytes that were cut off do not come back in a file that stays the same one.
 #[test]
 fn a_file_that_shrank_and_grew_has_zeros_between() {
     require!(Fuse, Root);
@@ -121,7 +121,7 @@ fn locks_hold_programs_off() {
     let bed = Bed::new();
     let flock = "exec 9> lock; flock -n 9; ! flock -n lock true; exec 9>&-; flock -n lock true";
     let _ = bed.shell(flock).good();
-    // Who holds the range starts another who wants it, and ends well if that one does not get it.
+    // The holder of the range starts another program that wants it, and ends well if that one does not get it.
     let wants = "import fcntl; fcntl.lockf(open('lock', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)";
     let holds = "import fcntl, subprocess, sys; file = open('lock', 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); \
                  sys.exit(subprocess.run(sys.argv[1:]).returncode == 0)";

@@ -20,7 +20,7 @@ const SHORT: Scale = Scale {
     restarts: 5,
 };
 
-/// Who is not helped by another node waits for 20 s, until it reads for itself. How much less a stall is has a bar in
+/// A node that gets no help from another one waits for 20 s, until it reads for itself. The length of a stall has a bar in
 /// `make bench-faults`; the times that make it up are tested in virtual time (`crates/core/dispatch/tests/dispatch/lost.rs`).
 const STALL_MAX: Duration = Duration::from_secs(10);
 

@@ -1,7 +1,7 @@
 //! Real daemons on nodes with networks, mounts and host names of their own, over a real network file system.
 //!
 //! The nodes are namespaces of this machine, the backing file system is GlusterFS with a server in a namespace too
-//! (`crates/harness/testkit/testbed/pfs-testbed.sh`). What is checked is what one machine cannot show: that every node sees the same,
+//! (`crates/harness/testkit/testbed/pfs-testbed.sh`). The checks need several nodes: that every node sees the same,
 //! that the server is asked once a job and not once a node, and what a server in trouble does to the readers.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
@@ -56,7 +56,7 @@ fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
     cluster.testbed().on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
 }
 
-/// What makes the version of each file below `path`, for a message.
+/// The attributes that make the version of each file below `path`, for a message.
 fn attributes(cluster: &Cluster, node: usize, path: &Path) -> String {
     let find = ["find".as_ref(), path.as_os_str(), "-type".as_ref(), "f".as_ref(), "-printf".as_ref()];
     cluster.testbed().on(node, &[&find[..], &["%p %i %s %T@ %C@\\n".as_ref()]].concat()).text()
@@ -101,7 +101,7 @@ fn look_everywhere(cluster: &Cluster, path: &Path) -> Vec<Finished> {
     })
 }
 
-/// What there is to be read, by path: each name of a file with several is a file of its own.
+/// The contents to be read, by path: each name of a file with several is a file of its own.
 struct Contents {
     names: u64,
     /// Files with something in them.

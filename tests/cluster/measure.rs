@@ -51,7 +51,7 @@ fn main() -> ExitCode {
                 });
                 return stop::exit_code("bench-faults", outcome);
             }
-            // What cargo itself puts there.
+            // Cargo itself passes this.
             ("--bench", _) => {}
             _ => return stop::exit_code("bench-faults", Err(anyhow::anyhow!("unknown option {word}"))),
         }

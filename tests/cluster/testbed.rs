@@ -27,7 +27,7 @@ pub struct Testbed {
     /// There until it is dropped.
     bed: Option<Bed>,
     sandbox: Sandbox,
-    /// What all nodes see.
+    /// The directory that all nodes see.
     shared: PathBuf,
     name: String,
     /// None while it is handed on.
@@ -120,7 +120,7 @@ impl Testbed {
         self.bed().state().join(format!("ns/n{node}.mnt"))
     }
 
-    /// What the server counted since it started.
+    /// The server's counts since it started.
     pub fn traffic(&self) -> Traffic {
         self.bed().traffic().unwrap()
     }
@@ -161,7 +161,7 @@ impl Cluster {
         cluster
     }
 
-    /// What it runs on.
+    /// The testbed that it runs on.
     pub fn testbed(&self) -> &Testbed {
         self.testbed.as_ref().unwrap()
     }

@@ -57,7 +57,7 @@ impl Bed {
         run(&mut self.command(words))
     }
 
-    /// What a shell in the image says.
+    /// The output of a shell in the image.
     #[track_caller]
     pub fn shell(&self, image: &str, script: &str) -> Finished {
         self.run(&["--image", &self.image(image), "--", "sh", "-euc", script])

@@ -89,7 +89,7 @@ fn a_server_that_died_is_followed_by_another(bed: Bed) {
     BufReader::with_capacity(1, waiting.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
     job::kill(server);
     wait_until("it has died", PATIENCE, || !is_alive(server));
-    // What ran on it sees an error, not silence.
+    // A program that ran on it sees an error, not silence.
     assert!(!waiting.wait_with_output().unwrap().status.success());
     assert_eq!(bed.shell("image.sqfs", "cat /etc/made").good().text(), "by the test\n");
     assert_eq!(servers(&bed, 0).len(), 1);
@@ -155,7 +155,7 @@ fn doctor_names_what_serves_images() {
     require!(Root, Command("squashfuse"));
     let sandbox = Sandbox::new();
     assert!(run(sandbox.command().arg("doctor")).text().contains("ok       SquashFS images: "));
-    // What is no file is no program. Where programs lie in two directories that are one, both names are hidden.
+    // A path that is no file is no program. Where programs lie in two directories that are one, both names are hidden.
     let script = "for each in squashfuse_ll squashfuse; do [ ! -e /usr/bin/$each ] || mount --bind /dev/null /usr/bin/$each; done; \
                   exec \"$@\"";
     let mut hidden = Program::new("unshare");

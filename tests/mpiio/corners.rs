@@ -1,4 +1,4 @@
-//! What few programs do, and all of them may: handlers that make calls, threads, types and views without end or without bytes, files that
+//! Rare uses that MPI allows: handlers that make calls, threads, types and views without end or without bytes, files that
 //! are renamed while they are open.
 
 use super::faults::Small;
@@ -125,7 +125,7 @@ fn a_list_of_many_aggregators_is_cut() {
     assert!(list.split(' ').count() > 60, "{list}");
 }
 
-/// Nobody hears of an error after the last call: the file is marked, and what the command says of it follows.
+/// An error after the last call reaches no program: the file is marked, and so are the command's statements about it.
 #[test]
 fn what_a_program_leaves_behind_in_vain_is_marked() {
     require_mpi!(mpich);

@@ -1,4 +1,4 @@
-//! What can go wrong: a full file system in the middle of an exchange, ranks that die, programs that never close.
+//! Faults: a full file system in the middle of an exchange, ranks that die, programs that never close.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -91,7 +91,7 @@ fn a_rank_that_dies_hangs_nobody_under_open_mpi() {
     dies(OPEN_MPI);
 }
 
-/// What a rank holds when it ends without closing the file, or aborts the job, is in the file.
+/// Bytes that a rank holds when it ends without closing the file, or aborts the job, are in the file.
 #[test]
 fn programs_that_never_close_lose_nothing() {
     require_mpi!(mpich);

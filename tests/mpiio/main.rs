@@ -47,7 +47,7 @@ fn held<'a>(ranks: usize) -> Way<'a> {
     Way::aggregated(ranks).with("FOREBAY_MPIIO_HOLD", "yes")
 }
 
-/// What `forebay mpiio --explain` says of a file.
+/// The output of `forebay mpiio --explain` about a file.
 fn explained(bench: &Bench, file: &Path) -> Value {
     let mut command = Program::new(binary());
     command.env("FOREBAY_MPIIO_RECORDS", bench.records()).args(["mpiio", "--json", "--explain"]).arg(file);

@@ -82,7 +82,7 @@ fn socket_below(directory: &Path) -> Option<PathBuf> {
     own.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| socket_below(path)))
 }
 
-/// What `--json` printed, without what differs between runs; and which nodes made how much.
+/// The output of `--json` without the fields that differ between runs; and the amounts that each node made.
 #[track_caller]
 pub fn parted(printed: &[u8]) -> (Value, Value) {
     let mut said: Value = serde_json::from_slice(printed).unwrap();

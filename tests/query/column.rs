@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a query is tried to be met while it writes.
 const TRIALS: usize = 10;
 
-/// What `--json` says of a column that was written.
+/// The output of `--json` about a column that was written.
 #[track_caller]
 fn normalised(bed: &Bed, file: &Path, more: &[&str]) -> Value {
     let done = bed.query("normalise", file, &[&["--json"], more].concat()).good();

@@ -1,4 +1,4 @@
-//! Who answers when nobody says who should.
+//! The choice of the end that answers, where no option names it.
 
 use std::fs;
 use std::path::Path;

@@ -62,7 +62,7 @@ fn large_file(bed: &Bed) -> std::path::PathBuf {
     file
 }
 
-/// What a device does midway, and what the query says then.
+/// Sends a signal to a device midway. Returns the answer, and the query's messages.
 fn lost(signal: Signal) -> (Value, Value, Value, String) {
     let bed = Bed::of_devices();
     let file = large_file(&bed);

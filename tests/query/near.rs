@@ -22,7 +22,7 @@ fn the_device_that_holds_a_file_answers() {
     let (both, by) = bed.answer(&file, "split", &[]);
     assert_eq!(both, here);
     assert_eq!(by.as_array().unwrap().iter().map(|by| by["bytes"].as_u64().unwrap()).sum::<u64>(), bytes);
-    // What another device has is none of its own.
+    // Files that another device has are none of its own.
     let empty = bed.file(1, "empty");
     fs::write(&empty, "").unwrap();
     let said = bed.query("count-lines,entropy", &empty, &["--json", "--where", "data"]).good();

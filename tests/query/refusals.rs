@@ -1,4 +1,4 @@
-//! What cannot be asked of a job, or be one.
+//! Queries that a job refuses, and jobs that are refused.
 
 use std::fs;
 use std::process::Command;

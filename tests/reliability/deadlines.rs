@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(4);
 /// The deadline that a node has without the option is 30 seconds.
 const TIME_MAX: Duration = Duration::from_secs(24);
 
-/// Nothing of it is slow before it hangs.
+/// A file system that is not slow before it hangs.
 const PROMPT: Parameters = Parameters { link_bits_per_second: 1_000_000_000, ..SLOW_LISTINGS };
 
 /// On the node that reads the file system and on one that asks it.

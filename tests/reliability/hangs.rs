@@ -27,7 +27,7 @@ fn a_daemon_that_hangs_is_followed_by_another_and_programs_are_answered() {
     let source = job.sandbox.source().join("0/file-3");
     let hanging = job.daemon(0).unwrap();
     send(hanging, Signal::STOP);
-    // Nobody has read it yet, so the kernel cannot answer for the daemon.
+    // No program has read it yet, so the kernel cannot answer for the daemon.
     assert_eq!(fs::read(job.path(0, &source)).unwrap(), fs::read(&source).unwrap());
     wait_until("the keeper tells of another daemon", PATIENCE, || job.daemon(0).is_some_and(|pid| pid != hanging));
     assert_eq!(count(&job, 0, "restarts"), 1);
@@ -38,7 +38,7 @@ fn a_daemon_that_hangs_is_followed_by_another_and_programs_are_answered() {
 pub const SLOW_LISTINGS: Parameters =
     Parameters { metadata_us: 0, at_once: 64, link_bits_per_second: 1000, client_ttl_ms: 60_000 };
 
-/// Nothing is there for a minute.
+/// A file system that answers no request for a minute.
 const SILENT: Parameters = Parameters { metadata_us: 60_000_000, ..SLOW_LISTINGS };
 
 /// `down` gives such a daemon a second to be gone and one to die; the rest is for a machine that is busy.
@@ -46,10 +46,10 @@ const SOON: Duration = Duration::from_secs(8);
 
 /// A file system that is slow or does not answer, mounted until dropped; then what is asked of it fails.
 pub struct Hanging {
-    /// What it does next, and what was asked of it.
+    /// Its next answers, and the requests that it got.
     pub model: Arc<Model>,
     mount: Option<ClientMount>,
-    /// What a job may export of it.
+    /// The directory that a job may export of it.
     pub export: PathBuf,
     _place: TempDir,
 }
@@ -117,7 +117,7 @@ fn down_names_what_a_file_system_that_hangs_holds_and_does_not_wait_for_it() {
     wait_until("nothing holds the daemon", PATIENCE, || !is_held(root));
 }
 
-/// Nobody can tell a file system that is slow from one that hangs; who waits for it is told which one it is.
+/// A slow file system looks like one that hangs; programs that wait for it are told which file system it is.
 #[test]
 fn a_start_over_a_file_system_that_hangs_names_it() {
     require!(Fuse, Root);
@@ -158,7 +158,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// As many as may read the exports at once, and some more.
 const READERS: usize = 72;
 
-/// Nothing of a pack's home is needed to read the exports. With and without what comes before it is asked for.
+/// Reads of the exports need no file of a pack's home, with and without prefetching.
 #[test]
 fn a_home_directory_that_hangs_does_not_touch_the_exports() {
     require!(Fuse, Root);

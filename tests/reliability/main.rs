@@ -1,4 +1,4 @@
-//! What programs see when daemons die, are replaced, or lack what they need: a pause, or the backing file system's own
+//! The view of programs when daemons die, are replaced, or lack resources: a pause, or the backing file system's own
 //! error, and never a wrong byte.
 //!
 //! Daemons are killed for real, under readers that compare every byte with what was put into the source.

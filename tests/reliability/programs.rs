@@ -1,4 +1,4 @@
-//! What a program holds when its daemon dies goes on: open files, mapped files, a directory being read, its working
+//! Objects that a program holds survive the death of its daemon: open files, mapped files, a directory being read, its working
 //! directory; and an open file stays the generation that it was.
 
 use std::fs;

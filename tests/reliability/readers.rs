@@ -96,7 +96,7 @@ pub fn job(nodes: u32, count: usize, options: &[&str]) -> (Job, Files) {
     (Job::up_local(sandbox, nodes, &source, options), files)
 }
 
-/// What the status says of a node, once others reach it.
+/// A counter of a node's status, once others reach the node.
 pub fn count(job: &Job, rank: usize, what: &str) -> u64 {
     let mut found = None;
     wait_until("the node is reached", PATIENCE, || {

@@ -1,4 +1,4 @@
-//! What a daemon may lack: room for its log, descriptors.
+//! Resources that a daemon may lack: room for its log, descriptors.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-/* What signals do to a program on a view. The handler is installed with SA_RESTART, as profilers and MPI libraries do.
+/* The effects of signals on a program on a view. The handler is installed with SA_RESTART, as profilers and MPI libraries do.
 
    signals each DIRECTORY COUNT: a signal every millisecond; stat of the file in COUNT directories, then open of the file
    in as many others. Prints how many calls of each kind failed with EINTR, and otherwise, and how many signals came.

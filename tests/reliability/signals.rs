@@ -16,7 +16,7 @@ use rustix::process::Signal;
 
 use crate::hangs::{Hanging, SLOW_LISTINGS};
 
-/// A program that is killed ends within 200 ms; the rest is for a machine that is busy. What it waits for takes longer.
+/// A program that is killed ends within 200 ms; the rest is for a machine that is busy. The read that it waits for takes longer.
 const SOON: Duration = Duration::from_secs(20);
 
 /// How long a program may take to get where it waits.

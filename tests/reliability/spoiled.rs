@@ -36,7 +36,7 @@ fn spoil(pid: u32, mark: &[u8]) -> usize {
     for (begin, end) in maps.lines().filter_map(region) {
         for at in (begin..end).step_by(WINDOW_BYTES) {
             let len = bytes.len().min((end - at) as usize);
-            // What is mapped and not there cannot be read.
+            // A page that is mapped and not there cannot be read.
             let Ok(len) = memory.read_at(&mut bytes[..len], at) else { continue };
             for place in
                 bytes[..len].windows(mark.len()).enumerate().filter(|(_, seen)| *seen == mark).map(|(at, _)| at)

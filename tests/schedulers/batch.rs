@@ -18,7 +18,7 @@ const JOB: Duration = Duration::from_secs(60);
 /// A job of one minute that is ended by its time limit: Slurm looks every half minute.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// What `down` waits for daemons that say nothing, where it does not notice that.
+/// The time that `down` waits for silent daemons, where it does not notice that they are silent.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// A job that `sbatch` took.
@@ -53,7 +53,7 @@ impl Slurm {
         run(self.program("scontrol").args(arguments))
     }
 
-    /// What of these jobs, and of views at `$view`, is still on one of the nodes. A node's mounts begin as a copy of this
+    /// Remains of these jobs, and of views at `$view`, on any of the nodes. A node's mounts begin as a copy of this
     /// machine's, with those of other tests.
     fn left_on_nodes(&self, jobs: &[&Batch<'_>]) -> String {
         let ids: String = jobs.iter().map(|job| format!("^forebay:{}/|", job.id)).collect();
@@ -123,7 +123,7 @@ impl Batch<'_> {
     }
 }
 
-/// What statfs(2) says of a FUSE mount, hexadecimal.
+/// The type of a FUSE mount as statfs(2) returns it, hexadecimal.
 const FUSE_MAGIC: &str = "65735546";
 
 /// The first block of the README that is a job's script.
@@ -217,7 +217,7 @@ fn jobs_that_are_ended_leave_nothing_behind() {
     }
 }
 
-/// What lies in `local` is another directory on each node.
+/// The directory `local` is another one on each node.
 #[test]
 fn a_job_goes_on_without_a_node_that_fails() {
     require_slurm!();
@@ -238,7 +238,7 @@ fn a_job_goes_on_without_a_node_that_fails() {
     let (printed, said) = (done.text(), done.stderr);
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
-    // Who reads for others is the first node; all see its file.
+    // The first node reads for others; all see its file.
     assert_eq!(lines, ["down: 0", "n1", "n1", "n1", "n3: nothing", "status: 3", "up: 0"], "{said}");
     assert!(said.contains("node 2 (n3): ") && said.contains("cannot export"), "{said}");
     assert!(said.contains("missing"), "{said}");

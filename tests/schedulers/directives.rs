@@ -56,7 +56,7 @@ fn directives_are_checked_when_a_job_is_submitted() {
     assert_eq!(ended.status.code(), Some(7), "{}", ended.stderr);
 }
 
-/// What lies in `local` is another directory on each node.
+/// The directory `local` is another one on each node.
 #[test]
 fn a_job_stages_in_at_up_and_out_at_down() {
     require_slurm!();

@@ -1,4 +1,4 @@
-//! What a job leaves in its burst stores lands when Slurm ends it, whatever ends it and whenever.
+//! Files that a job leaves in its burst stores land when Slurm ends it, whatever ends it and whenever.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ const WRITE: &str = r#"bring_up
 srun sh -c 'hostname >"$mount/$(hostname)"; hostname >>"$mount/all"; echo written >>"$log"; exec sleep 600'
 "#;
 
-/// What `WRITE` has landed.
+/// Checks the landed files of `WRITE`.
 #[track_caller]
 fn assert_landed(stores: &Stores, name: &str) {
     assert_eq!(stores.landed(name), ["all", "n1", "n2", "n3", "n4"], "{}", stores.said());

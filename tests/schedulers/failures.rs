@@ -1,5 +1,5 @@
-//! What does not land within the epilogue: of a node that is lost, and of a backing file system that is full. It stays, is named, and
-//! `salvage` lands it.
+//! Files that do not land within the epilogue: of a lost node, and of a full backing file system. They stay, are named, and
+//! `salvage` lands them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ fn what_was_on_a_dead_node_alone_is_named_and_lands_when_its_disk_is_back() {
     let _ = fs::remove_dir("/tmp/forebay-0");
 }
 
-/// Slurm gives the nodes to others when the limit is over. Nothing is seen in part.
+/// Slurm gives the nodes to others when the limit is over. No file appears in part.
 #[test]
 fn what_does_not_land_within_the_limit_of_the_epilogue_stays_and_is_named() {
     require_slurm!();

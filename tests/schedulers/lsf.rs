@@ -1,4 +1,4 @@
-//! Under LSF with CSM, as Summit had it. Nobody has either here: scripts stand for them (`lsf/cluster.sh`), each node with a host name,
+//! Under LSF with CSM, as Summit had it. Neither exists here: scripts stand for them (`lsf/cluster.sh`), each node with a host name,
 //! mounts and a disk of its own.
 //!
 //! Documented, and done alike by the scripts: `LSB_JOBID`, `LSB_JOBINDEX` (0 outside an array) and `LSB_DJOB_HOSTFILE` (IBM Spectrum

@@ -24,7 +24,7 @@ const OPTIONS: &str = "--requeue --open-mode=append";
 const FIRST: &str = "0-n1 0-n2 0-n3 0-n4 run 0\n";
 const SECOND: &str = "0-n1 0-n2 0-n3 0-n4 1-n1 1-n2 1-n3 1-n4 run 1\n";
 
-/// What both runs have written.
+/// Checks the files of both runs.
 #[track_caller]
 fn assert_both_landed(stores: &Stores, name: &str) {
     let names: Vec<String> = (0..2).flat_map(|run| NAMES.map(|node| format!("{run}-{node}"))).collect();

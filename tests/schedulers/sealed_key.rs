@@ -1,4 +1,4 @@
-//! What the job's key looks like on its way through Slurm: a `srun` in between keeps what it is given.
+//! The job's key on its way through Slurm: a `srun` in between keeps its credential.
 //!
 //! All nodes of the private Slurm share one `munged`, so that a credential is opened there several times.
 

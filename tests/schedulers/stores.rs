@@ -63,7 +63,7 @@ impl Stores {
         if is_held { fs::write(gate, "").unwrap() } else { fs::remove_file(gate).unwrap() }
     }
 
-    /// What epilogues have said so far.
+    /// The output of epilogues so far.
     pub fn said(&self) -> String {
         fs::read_to_string(self.scripts.base().join("said")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What a program can ask of a view by ioctl(2), through the C header that we ship.
+//! Requests of a program to a view by ioctl(2), through the C header that we ship.
 
 use std::fs;
 use std::path::{Path, PathBuf};

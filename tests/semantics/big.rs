@@ -11,7 +11,7 @@ use forebay_tests::{Site, require, tree};
 const FILE_BYTES: usize = 160 << 20;
 const BUDGET: &str = "64MiB";
 
-/// What a daemon may hold beside its budget.
+/// The memory that a daemon may hold beside its budget.
 const OVERHEAD_BYTES: u64 = 64 << 20;
 
 fn build(source: &Path) {

@@ -133,7 +133,7 @@ fn order_and_positions_are_the_same_on_every_node() {
     }
 }
 
-/// Whoever looks at one name of a large directory gets its neighbours' attributes with it, 256 in all.
+/// A program that looks up one name of a large directory gets its neighbours' attributes with it, 256 in all.
 #[test]
 fn attributes_of_a_large_directory_follow_in_pages_of_256_names() {
     require!(Fuse);

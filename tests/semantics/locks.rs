@@ -34,7 +34,7 @@ on_both!(a_lock_goes_with_its_holder, |site| {
     flock(File::open(&path).unwrap(), Lock::NonBlockingLockExclusive).unwrap();
 });
 
-/// What another process sees of a lock on the file.
+/// The lock on the file as another process sees it.
 fn seen_by_another(path: &Path) -> String {
     let code = "
 import fcntl, struct, sys

@@ -1,4 +1,4 @@
-//! What a view shows is what the source holds: compared on the only node of a job and on a leaf of a real cluster.
+//! A view shows the contents of its source: compared on the only node of a job and on a leaf of a real cluster.
 //!
 //! Each module is one part of what programs expect of a file system. Where a view differs from its source on purpose
 //! (it is read-only, its device number and access times are its own), a test says so.

@@ -49,7 +49,7 @@ pub fn command(job: &Job, words: &[&str]) -> Program {
     command
 }
 
-/// What a shell prints that is run so; `$source` is the export.
+/// The output of a shell that is run so; `$source` is the export.
 pub fn shell(job: &Job, script: &str) -> Finished {
     run(command(job, &["sh", "-euc", script]).env("source", job.sandbox.source()))
 }

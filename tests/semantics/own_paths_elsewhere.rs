@@ -194,7 +194,7 @@ fn from_the_view(sandbox: Sandbox) {
 }
 for_root_and_a_user!(from_the_view);
 
-/// Whoever is still inside when the job ends gets errors at once, and nothing stays when he ends too.
+/// Programs that are still inside when the job ends get errors immediately, and no mount or process stays when they end too.
 fn nothing_stays_of_a_job(sandbox: Sandbox, end: impl FnOnce(&Job)) -> Job {
     let job = job(sandbox, &[]);
     let wait = r#"exec 3< "$source/large"; echo inside; read x; for what in "$source/file" "$source/dir/new"; do cat "$what" 2>&1 || true; done; head -c1 <&3 2>&1 || true"#;
@@ -219,7 +219,7 @@ for_root_and_a_user!(taken_down_with_a_program_inside);
 fn killed_with_a_program_inside(sandbox: Sandbox) {
     let job = nothing_stays_of_a_job(sandbox, |job| {
         job.kill_node(0);
-        // What every later `up` does first, and `down` too.
+        // Every later `up` begins with this, and `down` too.
         let _ = job.command("down", &[]).good();
     });
     job.forget();

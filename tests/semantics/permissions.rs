@@ -1,4 +1,4 @@
-//! Who may read what: what the backing file system grants beyond the mode is granted in a view, and what it denies is denied.
+//! Permissions: a view grants the access that the backing file system grants beyond the mode, and denies the access that it denies.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

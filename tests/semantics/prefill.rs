@@ -1,4 +1,4 @@
-//! What a start-up used comes ahead at the next one: into the kernel, as the files are now, whatever happened to the
+//! Prefill: the files that a start-up used are brought in at the next one, into the kernel, as the files are now, whatever happened to the
 //! profile meanwhile.
 
 use std::fs;
@@ -89,7 +89,7 @@ impl Environment {
         assert!(self.profile().exists());
     }
 
-    /// What a program does that starts on a node.
+    /// The reads of a program that starts on a node.
     fn start(&self, job: &Job, node: usize) {
         for number in 0..DIRECTORIES {
             let dir = job.path(node, &self.directory(number));
@@ -132,7 +132,7 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
     assert!(asked.len() < STARTS, "{asked:#?}");
 }
 
-/// What a node asked for too much, if one did.
+/// A message about requests that a node should not have sent, if one did.
 fn later_start(environment: &Environment, nodes: u32, options: &[&str]) -> Option<String> {
     let job = environment.up(nodes, options);
     wait_until_filled(&job);
@@ -143,7 +143,7 @@ fn later_start(environment: &Environment, nodes: u32, options: &[&str]) -> Optio
         environment.start(&job, node);
         let reads = messages(&job, node, "read") - reads_before;
         compare::trees(&environment.source(), &job.path(node, &environment.source()));
-        // What leads to the export is looked up by whoever comes first.
+        // The first program looks up the path to the export.
         let lookups = messages(&job, node, "lookup") - before;
         assert!(lookups <= 12, "node {node} looked {lookups} names up");
         // The recording node is left a part to ask for, so that it is seen what is used.
@@ -174,7 +174,7 @@ fn a_second_start_on_seven_nodes_does_so_too_from_a_pack() {
     a_second_start_asks_for_nothing(7, &[]);
 }
 
-/// What writes a pack waits for what reads the files, and must not hold their place.
+/// Writing a pack waits for reads of the files, and must not take their slot.
 #[test]
 fn a_pack_is_made_where_only_one_thing_is_read_at_a_time() {
     require!(Fuse, Root);
@@ -194,7 +194,7 @@ fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
         assert_eq!(job.status()["nodes"][0]["prefill"]["recorded"], 0, "nothing runs on the first node");
         if waits {
             wait_until("the start-up is written down", PATIENCE, || environment.profile().exists());
-            // What the first node uses after that is added to it, and does not take its place.
+            // Files that the first node uses after that are added to the profile, and do not replace it.
             assert!(job.path(0, &environment.files()[0]).exists());
         }
         job.down();
@@ -204,7 +204,7 @@ fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
         let chunks = (DIRECTORIES * FILES + 3) as u64;
         assert_eq!(job.status()["nodes"][5]["prefill"]["chunks"], chunks, "all that was used comes to all nodes");
         environment.start(&job, 3);
-        // What the first node is left to ask for is not in vain for others, though it asks for none of it.
+        // Other nodes use the files that the first node is left to ask for, though it asks for none of them.
         let record = ["profile", "record", "--json", "--job", &job.sandbox.name];
         let recorded = run(job.sandbox.command().args(record)).good();
         let recorded: serde_json::Value = serde_json::from_slice(&recorded.stdout).unwrap();
@@ -370,7 +370,7 @@ fn what_cannot_be_trusted_is_not_used() {
     }
 }
 
-/// Who is filling a kernel may die at any time; programs are answered all the same.
+/// The daemon that fills a kernel may die at any time; programs are answered all the same.
 #[test]
 fn a_daemon_that_dies_while_it_fills_is_followed_by_another() {
     require!(Fuse, Root);

@@ -1,4 +1,4 @@
-//! What a program asks goes before what is asked ahead of it, also at the backing file system and from whatever node: over
+//! Requests of programs have priority over prefetches, also at the backing file system and from whatever node: over
 //! one that is slow, while prefill asks it for a thousand files.
 
 use std::fs::{self, File};

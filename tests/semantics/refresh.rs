@@ -109,7 +109,7 @@ fn one_file_may_be_refreshed_also_one_that_was_absent() {
     }
 }
 
-/// What one program saw, and when.
+/// The version that one program saw, and when.
 #[derive(Clone, Copy)]
 struct Seen {
     node: usize,
@@ -172,7 +172,7 @@ fn a_refresh_is_atomic_for_the_job() {
     assert_never_goes_back(seen);
 }
 
-/// Whoever began after another had ended saw what that one saw, or something newer.
+/// A program that began after another had ended saw the same version, or a newer one.
 fn assert_never_goes_back(mut by_end: Vec<Seen>) {
     by_end.sort_by_key(|seen| seen.ended);
     let mut by_beginning = by_end.clone();

@@ -1,4 +1,4 @@
-//! What a view refuses, and how: every change with EROFS, extended attributes with EOPNOTSUPP, a request for a terminal with ENOTTY.
+//! Refusals of a view: every change with EROFS, extended attributes with EOPNOTSUPP, a request for a terminal with ENOTTY.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -1,10 +1,10 @@
 //! No two modules of a crate import each other in a circle.
 //!
 //! Modules in a circle can be read, tested and moved only together; one that imports only what stands below it can be
-//! understood by itself. What counts as an import is told in `modules`. Two things count:
+//! understood by itself. `modules` tells which text counts as an import. Two things count:
 //!
 //! - A circle of files. A parent and a child are files like any others: a child that takes something from its parent's
-//!   file, while the parent takes something from the child, is in a circle with it. What they share belongs into a module
+//!   file, while the parent takes something from the child, is in a circle with it. Shared items belong into a module
 //!   of its own. A parent may use its children or serve them, or pass on what they define, as long as it is one of these.
 //! - A circle of folders. A module with all that is below it must not import, by way of whatever file, a neighbour that
 //!   imports it in the same way; nor may it do so with its parent's file.
@@ -33,7 +33,7 @@ fn of_crate(modules: &Modules<'_>) -> Measured {
     for parent in 0..edges.len() {
         let folded = folded(modules, &edges, parent);
         for knot in knots(&folded) {
-            // What the files themselves show already is not said twice.
+            // Circles that the files themselves show are not reported twice.
             if !knot.iter().all(|module| within.contains(module)) {
                 shown.push(format!("with what is below them, {}", show(modules, &folded, &knot)));
                 within.extend(knot);
@@ -76,7 +76,7 @@ fn knots(edges: &[Edges]) -> Vec<Vec<usize>> {
     knots
 }
 
-/// What can be reached from a module by one import or more.
+/// The modules that one module reaches by one import or more.
 fn reached(edges: &[Edges], from: usize) -> Vec<bool> {
     let mut reached = vec![false; edges.len()];
     let mut left = vec![from];

@@ -1,4 +1,4 @@
-//! What a rule finds.
+//! The finding of a rule.
 
 /// Something that breaks a rule, where, and what to do about it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,4 +1,4 @@
-//! What belongs to a desk and not into the repository: paths of one machine, notes to oneself, debug output, a second word for
+//! Text that belongs to a desk and not into the repository: paths of one machine, notes to oneself, debug output, a second word for
 //! a thing that has one.
 
 use crate::finding::Finding;

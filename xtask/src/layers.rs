@@ -45,7 +45,7 @@ const PLACES: [Place; 33] = [
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
     shell("body"),
-    // What the kernel is told about the memory of a key; shells share it.
+    // The kernel's options for the memory of a key; shells share it.
     shell("secret"),
     core("overlay", &["types", "wire"]),
     core("aggregate", &["types"]),
@@ -137,7 +137,7 @@ const FEATURES: &str = "features";
 /// The one crate that may know all of them.
 const BINARY: &str = "forebay";
 
-/// Packages that stand at the ends: they may know any crate, nobody knows them. What two of them share is in `testkit`.
+/// Packages that stand at the ends: they may know any crate, and no crate knows them. Code that two of them share is in `testkit`.
 const LEAVES: [&str; 4] = ["forebay-tests", "forebay-bench", "forebay-fuzz", "xtask"];
 
 /// Crates that do I/O, read clocks, start threads or roll dice.

@@ -1,4 +1,4 @@
-//! How long files and functions are. What they may be is held by the `ratchet`.
+//! How long files and functions are. The `ratchet` holds the limits.
 
 use crate::measure::{Measured, Measures};
 use crate::source::Source;

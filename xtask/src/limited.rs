@@ -4,7 +4,7 @@
 //! Tests get surroundings that are the same however the run was started: no signal is ignored (as a script's `make test &`
 //! and `nohup` have it), and files are made with the usual mode. `SIGTERM` ends the tests as a time limit does.
 //!
-//! What tests start ends with them: whatever loses its parent becomes a child of this process, so all of it is found. What
+//! Processes that tests start end with them: whatever loses its parent becomes a child of this process, so all of them are found. Memory that
 //! a test holds by a pipe is given back when its process ends, keepers unmount on `SIGTERM`, and the rest is killed.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Another time limit, in seconds. Below a minute it holds only where tests run one after the other.
 const LIMIT_VARIABLE: &str = "FOREBAY_TEST_LIMIT";
 
-/// What a time limit and a signal leave to be said.
+/// Causes of an early end: a time limit, or a signal.
 enum End {
     /// These tests took too long.
     Late(Vec<String>),
@@ -46,7 +46,7 @@ pub const UMASK: u32 = 0o022;
 /// How often is looked for a test that takes too long.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long what was printed may be on its way when the program has ended. What it started may hold the pipe for ever.
+/// How long what was printed may be on its way when the program has ended. Its children may hold the pipe for ever.
 const PRINTED: Duration = Duration::from_secs(2);
 
 /// How long what a test has started may take to end by itself when the test has, on `SIGTERM`, and when it is killed. A
@@ -173,7 +173,7 @@ fn process(pid: Pid) -> Process {
     Process { pid, command: String::from_utf8_lossy(&command).trim_end().to_owned() }
 }
 
-/// Ends the tests and all that they have started. What is left all the same.
+/// Ends the tests and all that they have started. Returns those that are left all the same.
 fn end_all(tests: Pid) -> Vec<Process> {
     let _ = kill_process(tests, Signal::KILL);
     for (signal, time) in ENDS {

@@ -1,4 +1,4 @@
-//! Links between documents lead somewhere: the file exists, and the heading in it. What has an index is in it.
+//! Links between documents lead somewhere: the file exists, and the heading in it. A folder with an index has all its documents there.
 //!
 //! Links into the web are not followed: a test must not depend on somebody else's server.
 
@@ -50,7 +50,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// What `[text](target)`, `![text](target)` and `[label]: target` lead to.
+/// Targets of `[text](target)`, `![text](target)` and `[label]: target`.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = vec![];
     for (line, text) in prose(text) {

@@ -1,12 +1,10 @@
 //! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask features` that no crate is compiled twice,
 //! and `cargo xtask test` runs its tests, each within a time limit.
 //!
-//! What style can be checked by reading the text is checked here: which crate may know which, that modules do not know
-//! each other in circles, how long files and functions are, what things are called, how modules open, where `unsafe`
-//! stands and why, and that documents tell the truth about links and commands. Each rule is a module with a `check` over
-//! the `Tree`, so a rule is tested on a tree made of strings. `tidy` needs no compiler and no network and takes a second
-//! or two: it is meant to be run before every
-//! commit.
+//! The rules of style that need only the text are checked here: the crates that each crate may know, circles of modules, the
+//! length of files and functions, names, the heads of modules, `unsafe` and its reasons, links and commands in documents. Each
+//! rule is a module with a `check` over the `Tree`, so a rule is tested on a tree made of strings. `tidy` needs no compiler and no
+//! network and takes a second or two: it is meant to be run before every commit.
 
 mod cargo;
 mod circles;
@@ -26,6 +24,7 @@ mod packages;
 mod paths;
 mod progress;
 mod promises;
+mod prose;
 mod ratchet;
 mod signals;
 mod source;

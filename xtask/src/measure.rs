@@ -1,4 +1,4 @@
-//! What is measured of the code and held to a limit.
+//! Measures of the code that are held to a limit.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //! Methods have no path, and one type spread over many files would escape. So a module also imports the one in which a
 //! method stands that it calls on `self`, when both have an `impl` block of one type.
 //!
-//! What macros make is not seen, tests are left out.
+//! Output of macros is not seen, tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -42,7 +42,7 @@ struct Impl<'a> {
     methods: BTreeSet<&'a str>,
 }
 
-/// What a module imports, and the line that first does.
+/// The modules that a module imports, and the line of the first import of each.
 pub type Edges = BTreeMap<usize, usize>;
 
 /// The modules of one crate. The first is its root.
@@ -98,7 +98,7 @@ impl<'a> Modules<'a> {
         Some(index)
     }
 
-    /// What each module imports.
+    /// The imports of each module.
     pub fn edges(&self) -> Vec<Edges> {
         (0..self.0.len()).map(|from| self.edges_from(from)).collect()
     }
@@ -275,7 +275,7 @@ fn calls_on_self<'a>(code: &'a str, body: &Range<usize>) -> Vec<(usize, &'a str)
 mod tests {
     use super::*;
 
-    /// What the modules of a crate import: `from > to`.
+    /// The imports among a crate's modules: `from > to`.
     fn imports(files: &[(&str, &str)]) -> Vec<String> {
         let tree = Tree::made_of(files);
         let root = roots(&tree).next().unwrap();

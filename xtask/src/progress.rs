@@ -18,7 +18,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What the harness prints behind a test's name, to the end of the line.
+    /// Reads the outcome that the harness prints behind a test's name, to the end of the line.
     fn of(text: &str) -> Option<Self> {
         match text.strip_suffix('\n')? {
             "ok" => Some(Self::Passed),
@@ -38,7 +38,7 @@ pub struct Ended {
     pub took: Duration,
 }
 
-/// What the test harness has printed so far.
+/// Progress of a run, by the output of the test harness so far.
 pub struct Progress {
     /// Tests that are known to run, and since when.
     running: BTreeMap<String, Instant>,
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// `NAME ... `, `NAME ... ok`, or `NAME has been running for over 60 seconds`. What a test's own child prints may come
+    /// `NAME ... `, `NAME ... ok`, or `NAME has been running for over 60 seconds`. Output of a test's own child may come
     /// between a name and its outcome.
     fn take_test(&mut self, text: &str, now: Instant) {
         if let Some((name, rest)) = text.split_once(" has been running for over ") {

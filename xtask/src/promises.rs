@@ -26,7 +26,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What stands as `FILE.rs` or `FILE.rs::FUNCTION` in a line.
+/// The names `FILE.rs` and `FILE.rs::FUNCTION` in a line.
 fn named(line: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let code = line.split('`').skip(1).step_by(2).filter(|code| !code.contains([' ', '{', '*']));
     let parts = code.map(|code| code.split_once("::").map_or((code, None), |(path, name)| (path, Some(name))));

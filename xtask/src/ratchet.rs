@@ -1,15 +1,15 @@
-//! Files and functions stay short, modules out of circles, and the exceptions only become fewer.
+//! Files and functions stay short, modules out of circles, sentences about nouns, and the exceptions only become fewer.
 //!
 //! An exception is listed in `xtask/ratchet.toml` with its measured amount. A larger one fails, and so does a smaller
-//! one until the list is tightened: what was won is not lost again. Nothing here ever raises a number or adds one;
-//! whoever must, edits the file, and a reviewer sees it.
+//! one until the list is tightened: what was won is not lost again. No code here raises a number or adds one;
+//! an author who must edits the file, and a reviewer sees it.
 
 use std::collections::BTreeMap;
 
 use crate::finding::Finding;
 use crate::measure::Measures;
 use crate::tree::{RATCHET, Tree, root};
-use crate::{circles, length};
+use crate::{circles, length, prose};
 
 /// Exceptions: the allowed amounts by what is measured.
 type Allowed = BTreeMap<String, usize>;
@@ -17,21 +17,22 @@ type Allowed = BTreeMap<String, usize>;
 /// A list of exceptions from one limit.
 struct List {
     name: &'static str,
-    /// What may be without being listed.
+    /// The largest amount that need not be listed.
     max: usize,
     unit: &'static str,
     measure: fn(&Tree) -> Measures,
 }
 
-const LISTS: [List; 3] = [
+const LISTS: [List; 4] = [
     List { name: "files", max: length::FILE_LINES_MAX, unit: "lines", measure: length::of_files },
     List { name: "functions", max: length::FUNCTION_LINES_MAX, unit: "lines", measure: length::of_functions },
     List { name: "circles", max: 0, unit: "modules that import each other in circles", measure: circles::of_crates },
+    List { name: "sentences", max: 0, unit: "sentences whose subject is no noun", measure: prose::without_nouns },
 ];
 
 const HEAD: &str =
-    "# Files over 500 lines (tests not counted), functions over 60, and crates with circles among their modules, with the
-# length that those may have, and the number of modules in circles.
+    "# Files over 500 lines (tests not counted), functions over 60, crates with circles among their modules, and sentences that begin
+# with `What`, `Who`, `Nobody` and the like, with the length or number that those may have.
 # `cargo xtask tidy` fails when one grows and when one has shrunk; `cargo xtask tidy --tighten` lowers the numbers.
 # Nothing adds an entry by itself: an entry needs a reason that convinces a reviewer.
 ";
@@ -150,7 +151,7 @@ mod tests {
             *allowed = tightened(&(list.measure)(&tree), std::mem::take(allowed), list.max);
         }
         let files = Allowed::from([("crates/a/src/l.rs".to_owned(), 505)]);
-        assert_eq!(listed, [files, Allowed::new(), Allowed::new()]);
+        assert_eq!(listed, [files, Allowed::new(), Allowed::new(), Allowed::new()]);
         assert_eq!(parse(&render(&listed)).unwrap(), listed);
     }
 

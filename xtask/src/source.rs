@@ -181,7 +181,7 @@ enum Kind {
     Literal,
 }
 
-/// What each byte belongs to. Quotes count as code, what is between them as literal.
+/// The kind of each byte. Quotes count as code, the text between them as literal.
 fn kinds(text: &[u8]) -> Vec<Kind> {
     let mut kinds = vec![Kind::Code; text.len()];
     let mut at = 0;

@@ -67,7 +67,7 @@ impl File {
 }
 
 impl Tree {
-    /// What git lists for the repository.
+    /// The tree of the files that git lists for the repository.
     pub fn of_repository() -> Result<Self, String> {
         let root = root();
         let listed = Command::new("git")

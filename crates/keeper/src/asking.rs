@@ -40,7 +40,7 @@ impl Asking {
         Ok(Self { listener, client: None })
     }
 
-    /// What to wait for: clients, and the request of the one there is.
+    /// The descriptors to poll: clients, and the request of the current one.
     pub fn waits_for(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let asks = self.client.iter().filter(|client| !client.has_asked).map(|client| client.stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(asks)
@@ -68,7 +68,7 @@ impl Asking {
         }
     }
 
-    /// Whoever comes takes the place of one that has not asked yet, which may never do so.
+    /// A new client takes the place of one that has not asked yet, which may never do so.
     fn accept(&mut self) {
         let Ok((stream, _)) = self.listener.accept() else { return };
         let own = rustix::process::geteuid();

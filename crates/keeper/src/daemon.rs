@@ -31,12 +31,12 @@ pub enum State {
     Serving,
 }
 
-/// What a daemon is started with.
+/// The arguments of a daemon's start.
 #[derive(Debug)]
 pub struct Orders<'a> {
     /// The program.
     pub program: &'a Program,
-    /// What `ps` shows: job and rank.
+    /// Its name in `ps`: job and rank.
     pub name: &'a str,
     /// The plan.
     pub plan: &'a OwnedFd,
@@ -101,7 +101,7 @@ pub struct Daemon {
     killed_at: Option<Instant>,
     /// It says nothing more.
     is_silent: bool,
-    /// Nobody has to wait for it.
+    /// The keeper need not wait for it.
     is_over: bool,
 }
 
@@ -150,7 +150,7 @@ impl Daemon {
         self.ended.as_fd()
     }
 
-    /// What it says; `None` when it says nothing more, and what it said could not be understood.
+    /// Its next message; `None` at its end of file, and after a message that could not be understood.
     pub fn hear(&mut self) -> Option<ToKeeper> {
         match packets::receive(self.link.as_fd()) {
             Ok(Some((message, _))) => return Some(message),

@@ -1,5 +1,5 @@
-//! What whoever starts a node on its own machine hands to it: the socket to listen on and the job's key, as descriptors in one
-//! message over a pair of sockets. So no other child of the starter inherits either of them.
+//! The descriptors that a starter hands to a node on its own machine: the socket to listen on and the job's key. They
+//! travel in one message over a pair of sockets, so no other child of the starter inherits either of them.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::packets;
 
-/// What a keeper has from whoever started it. It passes the key on to each of its daemons and never reads it.
+/// The descriptors that a keeper has from its starter. It passes the key on to each of its daemons and never reads it.
 #[derive(Debug, Default)]
 pub struct Handed {
     /// Where peers connect.
@@ -19,14 +19,14 @@ pub struct Handed {
     pub key: Option<OwnedFd>,
 }
 
-/// What comes with these descriptors.
+/// The message beside these descriptors.
 #[derive(Serialize, Deserialize)]
 pub struct HandedNames {
     has_key: bool,
 }
 
 impl Handed {
-    /// A standard input for the node of this machine that shall have them. Nothing of it stays here.
+    /// A standard input for the node of this machine that shall have them. This process keeps neither end of it.
     ///
     /// # Errors
     /// When the system has no more descriptors.

@@ -1,5 +1,5 @@
-//! What a keeper holds while daemons come and go: the mounts, the sockets with whoever waits in their queues, and the
-//! memory of what the kernel was told.
+//! The state that a keeper holds while daemons come and go: mounts, sockets with queued connections, and the memory of what the
+//! kernel was told.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::view_mount::{self, ViewMount};
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
 const INODES_BYTES: usize = 1 << 20;
 
-/// What outlives each daemon.
+/// The state that outlives each daemon.
 #[derive(Debug)]
 pub struct Held {
     view: HeldMount,
@@ -34,7 +34,7 @@ impl Held {
     /// Binds and mounts.
     ///
     /// # Errors
-    /// What is in the way: the port, the socket, a mount point. Nothing is left mounted then.
+    /// The port, the socket or the mount point that is in the way. Mounts made before are undone then.
     pub fn take(options: &KeeperOptions, listener: Option<TcpListener>) -> anyhow::Result<Self> {
         let peers = match listener {
             Some(inherited) => inherited,
@@ -62,13 +62,13 @@ impl Held {
         Ok(self.peers.local_addr()?.port())
     }
 
-    /// What a daemon is told with the descriptors.
+    /// The message to a daemon beside the descriptors.
     pub fn begin(&self) -> Begin {
         let begin = |mount: &Option<HeldMount>| mount.as_ref().map(HeldMount::begin);
         Begin { view: self.view.begin(), burst: begin(&self.burst), private: begin(&self.private) }
     }
 
-    /// What programs are told of it that use it.
+    /// The view, as programs that use it are told of it.
     pub fn view_mount(&self, options: &KeeperOptions) -> ViewMount {
         let source = mount_options(options).source;
         ViewMount { path: self.view.dir().to_owned(), source, device: self.view.device() }

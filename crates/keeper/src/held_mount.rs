@@ -25,7 +25,7 @@ impl HeldMount {
     /// asked for the requests in flight, if it can be.
     ///
     /// # Errors
-    /// What is in the way. Nothing is left mounted then.
+    /// The obstacle. The mount is undone then.
     pub fn take(dir: &Path, options: &MountOptions, session: &SessionOptions, resend: bool) -> anyhow::Result<Self> {
         let mount = mount(dir, options)?;
         let begun = || format!("starting the FUSE session of {}", dir.display());
@@ -40,7 +40,7 @@ impl HeldMount {
         Ok(Self { mount, connection, made_at_ms, negotiated, requests })
     }
 
-    /// What a daemon is told of it.
+    /// The mount, as a daemon is told of it.
     pub fn begin(&self) -> BegunMount {
         BegunMount {
             path: self.mount.dir().to_owned(),

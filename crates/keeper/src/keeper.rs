@@ -5,9 +5,8 @@
 //! (docs/adr/0005-keeper.md). It has one thread, waits in one place, and never looks at the view, which could wait for
 //! the very daemon that it is about to start.
 //!
-//! Who ends whom: a signal to the keeper ends the daemon in order, the daemon's orderly end ends the keeper, and a daemon
-//! whose keeper has died unmounts and ends by itself. The keeper gives up, unmounts and ends when daemons die all the
-//! time (`restarts`).
+//! A signal to the keeper ends the daemon in order, and the daemon's orderly end ends the keeper. A daemon whose keeper has
+//! died unmounts and ends automatically. If daemons die repeatedly (`restarts`), the keeper gives up, unmounts and ends.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -37,7 +36,7 @@ use crate::starter::{Starter, tell};
 /// `plan`.
 ///
 /// # Errors
-/// What kept the first daemon from serving, or why there is none any more.
+/// The reason why the first daemon does not serve, or why there is none any more.
 pub fn keep<P: Serialize>(
     options: &KeeperOptions,
     plan: &P,
@@ -58,7 +57,7 @@ pub fn keep<P: Serialize>(
     let launch = Launch { program: Program::this()?, plan: file, key: handed.key, name };
     // It prepares while everything else is made ready for it.
     let mut daemon = launch.start(Life::default())?;
-    // Whoever started the node knows how long it may take.
+    // The node's starter knows how long it may take.
     daemon.patience.has_no_limit();
     let held = Held::take(options, handed.listener)?;
     let port = held.port().context("a socket without a port")?;
@@ -94,7 +93,7 @@ pub fn keep<P: Serialize>(
     result
 }
 
-/// What every daemon is started with.
+/// The arguments that all daemons share.
 struct Launch {
     program: Program,
     plan: OwnedFd,
@@ -114,7 +113,7 @@ impl Launch {
     }
 }
 
-/// What was before a daemon.
+/// The history before a daemon.
 #[derive(Clone, Copy, Default)]
 struct Life {
     restarts: u32,
@@ -129,7 +128,7 @@ struct Keeper {
     namespaces: Namespaces,
     record: NodeRecord,
     directory: JobDirectory,
-    /// What whoever started the node is told when its view answers, if anything.
+    /// The message to the node's starter when its view answers, if it waits for one.
     ready: Option<Value>,
     /// Whether the job has been up.
     job_is_up: bool,
@@ -153,7 +152,7 @@ struct Keeper {
     paused_since: Option<Instant>,
 }
 
-/// What there may be to do.
+/// Sources of events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Signals,
@@ -201,7 +200,7 @@ impl Keeper {
         sources.extend(self.asking.waits_for().map(|waited| (Source::Asking, waited)));
         sources.extend(self.starter.waits_for().map(|waited| (Source::Starter, waited)));
         sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
-        // What a daemon has said comes before its end.
+        // A daemon's messages come before its end.
         for (daemon, says, ended) in
             [(&self.current, Source::Says, Source::Ended), (&self.next, Source::NextSays, Source::NextEnded)]
         {
@@ -231,7 +230,7 @@ impl Keeper {
         daemons.chain(start).min()
     }
 
-    /// Does what is due. What comes of the node, if it ends.
+    /// Does the steps that are due. Returns the node's result, if it ends.
     fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
         self.namespaces.reap();
@@ -272,7 +271,7 @@ impl Keeper {
         }
     }
 
-    /// Somebody asks for a new daemon. Where one is about to start anyway, that is the one.
+    /// Starts a requested daemon. If one is about to start anyway, that one serves the request.
     fn on_question(&mut self) {
         if !self.asking.take() || self.current.as_ref().is_none_or(|daemon| daemon.state != State::Serving) {
             return;
@@ -378,7 +377,7 @@ impl Keeper {
         self.asking.answer(&json!({"error": why}));
     }
 
-    /// The daemon has ended. What comes of the node, if it ends too.
+    /// Handles the daemon's end. Returns the node's result, if it ends too.
     fn on_end(&mut self) -> Option<anyhow::Result<()>> {
         let mut daemon = self.current.take()?;
         let status = match daemon.reap() {
@@ -455,7 +454,7 @@ impl Keeper {
     }
 }
 
-/// What programs are told that want to see the exports at their own paths.
+/// The node, as programs are told that want to see the exports at their own paths.
 fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
     Ok(Node {
         rank: options.rank,
@@ -468,7 +467,7 @@ fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
     })
 }
 
-/// What whoever started the node is told when its view answers.
+/// The message to the node's starter when its view answers.
 fn ready_line(options: &KeeperOptions, port: u16) -> Value {
     json!({"ready": {
         "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),

@@ -38,7 +38,7 @@ impl Kept {
     }
 }
 
-/// What a daemon is given when it is to serve.
+/// The handoff to a daemon that is to serve.
 pub struct Handoff {
     /// The view.
     pub view: HandedMount,
@@ -62,7 +62,7 @@ pub struct HandedMount {
     pub how: String,
     /// When, milliseconds since 1970: tells it from the mounts before it.
     pub made_at_ms: u64,
-    /// What was agreed with the kernel.
+    /// The session agreed with the kernel.
     pub negotiated: Negotiated,
     /// The requests in flight, if the kernel does not send them again.
     pub requests: Option<KeptRequests>,
@@ -105,7 +105,7 @@ impl Link {
         Ok(Self(Arc::new(socket)))
     }
 
-    /// What this daemon is to be, its place in the life of its node, and the memory file with the job's key.
+    /// This daemon's plan, its place in the life of its node, and the memory file with the job's key.
     pub fn plan<P: DeserializeOwned>(&self) -> anyhow::Result<(P, Kept, Option<OwnedFd>)> {
         let message = packets::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
         let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up }, files)) = message else {
@@ -146,7 +146,7 @@ impl Link {
         self.say(&ToKeeper::Ready);
     }
 
-    /// Tells whoever started the job how far it is.
+    /// Tells the job's starter how far it is.
     pub fn announce(&self, gathered: serde_json::Value) {
         self.say(&ToKeeper::Gathered(gathered));
     }
@@ -163,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Says that its view is gone and that it ends. What it still does need not be waited for.
+    /// Says that its view is gone and that it ends. The keeper need not wait for its last steps.
     pub fn leaves(&self) {
         self.say(&ToKeeper::Leaves);
     }
@@ -193,7 +193,7 @@ impl Link {
                     }
                 }
             };
-            // Nobody listens when the daemon ends for another reason.
+            // If the daemon ends for another reason, no thread receives this.
             sender.send(word).ok();
         };
         std::thread::Builder::new().name("keeper".into()).spawn(listen).context("starting the link's thread")?;

@@ -1,7 +1,7 @@
-//! What a keeper and its daemon tell each other, over a pair of sockets that only they have.
+//! The messages of a keeper and its daemon, over a pair of sockets that only they have.
 //!
-//! The other side's end of file is a message too: it has died. Keeper and daemon may be of different builds after an upgrade, so fields are added, never
-//! changed; what a side cannot read is an error, and the side that was there first stays.
+//! The other side's end of file is a message too: it has died. After an upgrade, keeper and daemon may be of different builds, so fields
+//! are added, never changed. An unreadable message is an error, and the side that was there first stays.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub const LAYOUT: u32 = 8;
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
 
-/// What the keeper tells a daemon.
+/// A message from the keeper to a daemon.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum ToDaemon {
@@ -41,7 +41,7 @@ pub enum ToDaemon {
     End,
 }
 
-/// What a daemon must know of the mounts that it serves.
+/// The mounts that a daemon is to serve.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Begin {
     /// The view.
@@ -53,7 +53,7 @@ pub struct Begin {
     pub private: Option<BegunMount>,
 }
 
-/// What it must know of one of them.
+/// One of them.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct BegunMount {
     /// Where, as an absolute path without links.
@@ -64,7 +64,7 @@ pub struct BegunMount {
     pub how: String,
     /// When, milliseconds since 1970: tells it from the mounts before it.
     pub made_at_ms: u64,
-    /// What was agreed with the kernel.
+    /// The session agreed with the kernel.
     pub session: Agreed,
     /// Whether requests in flight are kept in memory, since the kernel does not send them again.
     pub keeps_requests: bool,
@@ -80,7 +80,7 @@ pub struct Agreed {
     request_bytes_max: u32,
 }
 
-/// What a daemon tells its keeper.
+/// A message from a daemon to its keeper.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum ToKeeper {
@@ -90,7 +90,7 @@ pub enum ToKeeper {
     Ready,
     /// It still does; said every `limits::DAEMON_WORD_INTERVAL`.
     Alive,
-    /// For whoever started the job: how far it is, as one JSON object.
+    /// For the job's starter: how far it is, as one JSON object.
     Gathered(serde_json::Value),
     /// The job is up.
     JobIsUp,

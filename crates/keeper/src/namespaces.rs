@@ -1,7 +1,7 @@
 //! The mount namespaces that a keeper holds for programs (`forebay run`), and the entrance where they ask for them.
 //!
-//! The keeper makes none: a program makes one and hands it over, later ones get it. What is held keeps the view's mount
-//! busy only as long as the keeper lives, so nothing of a namespace outlives the job but programs that are still in it. One
+//! The keeper makes none: a program makes one and hands it over, later ones get it. A kept namespace keeps the view's mount
+//! busy only as long as the keeper lives. So only programs that are still in a namespace let it outlive the job. A namespace
 //! made in a container would keep the container's files busy too; it is held only while the program that made it runs.
 
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ impl Namespaces {
         Ok(Self { entrance, node, kept: VecDeque::new(), lenders: Vec::new(), image_servers: ImageServers::default() })
     }
 
-    /// What to wait for: requests, and the ends of programs.
+    /// The descriptors to poll: requests, and the ends of programs.
     pub fn wait_for(&self) -> Vec<BorrowedFd<'_>> {
         let makers = self.kept.iter().filter_map(|kept| kept.maker.as_ref()).map(AsFd::as_fd);
         std::iter::once(self.entrance.as_fd()).chain(makers).collect()
@@ -155,7 +155,7 @@ impl Namespaces {
         command.args(["node", "--lend", &node]).stdin(asks).stdout(std::process::Stdio::null());
         match command.spawn() {
             Ok(lender) => self.lenders.push(lender),
-            // Whoever asks sees that there is no answer.
+            // The program sees that there is no answer.
             Err(error) => tracing::warn!(%error, "the view cannot be lent"),
         }
     }
@@ -172,7 +172,7 @@ fn is_own_users(asks: &OwnedFd) -> bool {
     rustix::net::sockopt::socket_peercred(asks).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-/// Whoever does not take the answer does without.
+/// Sends an answer. A program that does not take it does without.
 fn say(asks: &OwnedFd, answer: &AnswerText, descriptors: &[BorrowedFd<'_>]) {
     if let Err(error) = packets::send_if_room(asks.as_fd(), answer, descriptors) {
         tracing::debug!(%error, "an answer at the entrance could not be sent");
@@ -223,7 +223,7 @@ mod tests {
         let (ours, theirs) = packets::pair().unwrap();
         for root in 0..NAMESPACES_KEPT as u64 + 3 {
             namespaces.keep(place(1, root), handed(None)).unwrap();
-            // The first is used all the time.
+            // The first is used throughout.
             namespaces.let_in(&ours, place(1, 0));
             let (answer, descriptors) = packets::receive::<AnswerText>(theirs.as_fd()).unwrap().unwrap();
             assert!(matches!(answer, AnswerText::Enter) && descriptors.len() == 2);

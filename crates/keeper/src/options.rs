@@ -1,4 +1,4 @@
-//! What a keeper must know of its node. What its daemons are told is theirs, and only passes through it.
+//! A keeper's knowledge of its node. Its daemons' plan is theirs, and only passes through it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct KeeperOptions {
     pub ports: Vec<u16>,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
-    /// What the view shows: absolute paths of existing directories.
+    /// The exports: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
     /// The burst mount, if there is to be one.
     pub burst: Option<BurstPaths>,
@@ -45,9 +45,9 @@ pub struct KeeperOptions {
     /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
     /// kept in memory.
     pub resend: bool,
-    /// Whether a line says that the node is ready: whoever started it waits for this node alone.
+    /// Whether a line says that the node is ready: its starter waits for this node alone.
     pub says_ready: bool,
-    /// Whether whoever started it waits for the whole job.
+    /// Whether its starter waits for the whole job.
     pub reports: bool,
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::limits;
 
-/// What of a request's time limit a daemon may be silent before its keeper kills it and starts another, so that what
-/// programs wait for is answered within that limit also when a daemon hangs.
+/// The share of a request's time limit that a daemon may be silent before its keeper kills it and starts another. So programs get
+/// their answers within that limit also when a daemon hangs.
 const SILENCE_SHARE: f64 = 0.6;
 
 /// At least this, for a machine that is busy.
@@ -15,8 +15,8 @@ const SILENCE_MIN: Duration = Duration::from_secs(10);
 /// How much longer a silent daemon is given when its keeper finds it silent.
 const DOUBT: Duration = Duration::from_secs(2);
 
-/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. What is
-/// there then is held in the kernel by a file system that does not answer, and a keeper that ends does not wait for that.
+/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. If it is still
+/// there then, a file system that does not answer holds it in the kernel. A keeper that ends does not wait for that.
 pub const LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a daemon that serves may say nothing, if requests have this time limit.
@@ -130,7 +130,7 @@ mod tests {
         assert!(limits::DAEMON_WORD_INTERVAL * 4 < silence_max, "a word that is late or two kill nobody");
     }
 
-    /// `up --replace` tells the old daemon to hand over. Nothing that it says puts that off.
+    /// `up --replace` tells the old daemon to hand over. No message of its own puts that off.
     #[test]
     fn a_daemon_that_does_not_end_when_it_is_told_to_is_killed_after_eleven_seconds() {
         let start = Instant::now();

@@ -1,14 +1,14 @@
 //! When a daemon that died is started again, and when no more.
 //!
-//! At once as a rule: programs wait. A daemon that dies again and again is started more slowly, so that a defect which
-//! every daemon meets does not use up a processor; and after too many deaths the keeper gives up, because an error that
-//! programs see is better than a view that never answers.
+//! A daemon is restarted immediately as a rule: programs wait. If daemons die repeatedly, they are started more slowly,
+//! so that a defect which every daemon meets does not use up a processor. After too many deaths the keeper gives up,
+//! because an error that programs see is better than a view that never answers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Daemons that a keeper starts within `RESTARTS_WINDOW` before it gives up: one that dies all the time is of no use,
-/// and programs must learn it within a minute.
+/// Daemons that a keeper starts within `RESTARTS_WINDOW` before it gives up: one that dies repeatedly is of no use, and
+/// programs must learn it within a minute.
 const RESTARTS_MAX: usize = 80;
 
 /// The time in which deaths of daemons are counted together.
@@ -35,7 +35,7 @@ pub struct Restarts {
     failed_starts: u32,
 }
 
-/// What to do about a death.
+/// The reaction to a death.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Start another after that time.

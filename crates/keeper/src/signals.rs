@@ -8,12 +8,12 @@ use std::sync::Arc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Lets this process learn how its children end. Whoever started it may ignore `SIGCHLD`, which a program inherits: the kernel
-/// then forgets a child when it ends, and nobody can tell a death from an orderly end. The handler does nothing, and children
+/// Lets this process learn how its children end. Its starter may ignore `SIGCHLD`, which a program inherits. The kernel
+/// then forgets a child when it ends, and a death looks like an orderly end. The handler does nothing, and children
 /// inherit none.
 ///
 /// # Errors
-/// What `sigaction(2)` says.
+/// The error of `sigaction(2)`.
 pub fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
@@ -24,7 +24,7 @@ const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// Lets this thread of a daemon, and those that it starts, hear the signals that end a node.
 ///
 /// # Errors
-/// What `pthread_sigmask(3)` says.
+/// The error of `pthread_sigmask(3)`.
 pub fn hear_endings() -> io::Result<()> {
     Ok(SigSet::from_iter(ENDING).thread_unblock()?)
 }
@@ -33,7 +33,7 @@ pub fn hear_endings() -> io::Result<()> {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on they end nothing by themselves. Call before threads are started.
+    /// From now on they end no process on their own. Call before threads are started.
     pub fn block() -> nix::Result<Self> {
         let signals = SigSet::from_iter(ENDING);
         signals.thread_block()?;

@@ -1,8 +1,8 @@
-//! Whoever started the job, as a keeper sees it: the reader of its standard output, who leaves when the job is up.
+//! The job's starter, as a keeper sees it: the reader of its standard output, who leaves when the job is up.
 //!
-//! A `forebay up` that is killed cannot take back what it began. When the reader is gone, and the job's record on this
-//! host says that the start has not ended and `up` does not run any more, nobody knows of the job, and the node ends. On
-//! other hosts there is no record, and nothing is concluded.
+//! A `forebay up` that is killed cannot take back its start. If the reader is gone, the keeper looks at the job's
+//! record on this host. If the start has not ended and `up` does not run any more, the node ends. On other hosts there
+//! is no record, and the node goes on.
 
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -14,14 +14,14 @@ use forebay_launch::{JobDirectory, JobRecord};
 /// and a process that is killed lives a moment longer than its descriptors.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Tells whoever started a node. Nobody may be left to read it, which must not keep the node from cleaning up.
+/// Tells the node's starter. If no process reads, the node must clean up all the same.
 pub fn tell(message: &serde_json::Value) {
     if let Err(error) = writeln!(std::io::stdout(), "{message}") {
         tracing::warn!(%error, %message, "the messages of the node cannot be passed on");
     }
 }
 
-/// How it is with whoever started the job.
+/// The state of the job's starter.
 #[derive(Debug)]
 pub enum Starter {
     /// It reads.
@@ -38,12 +38,12 @@ impl Starter {
         if is_waited_for { Self::Reads } else { Self::Over }
     }
 
-    /// What to wait for, without any event asked for: that nobody reads comes unasked.
+    /// The descriptor to poll, without any event asked for: the end of its reader comes unasked.
     pub fn waits_for(&self) -> Option<BorrowedFd<'static>> {
         matches!(self, Self::Reads).then(rustix::stdio::stdout)
     }
 
-    /// Nobody reads any more.
+    /// The reader has gone.
     pub fn reads_no_more(&mut self) {
         *self = Self::Gone(Instant::now());
     }

@@ -1,12 +1,12 @@
-//! Whether a path leads where it does whatever other users do: nobody else may rename or replace a component of it.
+//! Whether a path leads where it does whatever other users do: no other user may rename or replace a component of it.
 //!
-//! A view is used by its path: by programs, and by `forebay run --view`. Who may write to a directory on that path can put a
-//! directory of his own in the view's place, and what the job's user then runs from it is his. So every directory must be the
-//! user's or root's and writable by nobody else; in one with the sticky bit, such as `/tmp`, only a component's owner
-//! may rename it, so the component must be the user's or root's.
+//! A view is used by its path: by programs, and by `forebay run --view`. A user who may write to a directory on that path can put a
+//! directory of his own in the view's place. The programs that the job's user then runs from it are his. So every directory must be the
+//! user's or root's and writable by no other user. In a directory with the sticky bit, such as `/tmp`, only a component's owner may rename
+//! it, so the component must be the user's or root's.
 //!
-//! The components are looked at from the root downwards. When one is found safe nobody else can change what the path up
-//! to it means, so what was found holds afterwards too, and nothing has to be looked at twice.
+//! The components are checked from the root downwards. When one is found safe, no other user can change where the path up
+//! to it leads. So each result holds afterwards too, and no component is checked twice.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
 //! The mount of a node's view: its name in the table of mounts, and whether what is at a path is that mount.
 //!
 //! The name is the mount's source and tells job, rank and keeper, so that `down` finds the mounts of its job wherever they
-//! are. Others may give a mount of theirs the same name, but not the job's user, whom the kernel writes down itself. Whoever is
-//! about to use the view at its path opens the directory first and compares device and name of the mount that it opened.
+//! are. Others may give a mount of theirs the same name, but not the job's user, whom the kernel writes down itself. To use
+//! the view at its path, a process opens the directory first and compares device and name of the mount that it opened.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,10 +34,10 @@ pub fn source(job: &str, rank: NodeRank, keeper_pid: u32) -> String {
     format!("forebay:{job}/{rank}@{keeper_pid}")
 }
 
-/// What the keeper of this record has mounted and not unmounted, as seen from here.
+/// The mounts that the keeper of this record has made and not undone, as seen from here.
 ///
 /// # Errors
-/// What reading the table says.
+/// The error of reading the table.
 pub fn left_by(job: &str, record: &NodeRecord) -> io::Result<Vec<MountedAt>> {
     let (name, own) = (source(job, record.rank, record.process.pid), geteuid().as_raw());
     let is_of_it = |mounted: &MountedAt| {

@@ -1,4 +1,4 @@
-/* What becomes of each MPI call. Kinds of calls are macros, since each has a form with int and one with MPI_Count:
+/* The handling of each MPI call. Kinds of calls are macros, since each has a form with int and one with MPI_Count:
  *
  * - a collective call goes to the Rust part, and to MPI only if that says so, on every rank;
  * - an independent call, and one with the shared file pointer, goes to MPI after what this rank holds was written;
@@ -29,7 +29,7 @@ static void set_status(MPI_Status *status, uint64_t bytes) {
 #define NOWHERE UINT64_MAX
 
 /* A collective call at a byte of the view. FB_DONE with its bytes and an errno (or 0) in *error, or FB_PASS with the errno that
- * the call has failed with, however MPI makes it. Nothing is raised here: the file is locked. */
+ * the call has failed with, however MPI makes it. No error is raised here: the file is locked. */
 static int collective(struct fb_open_file *file, enum direction direction, uint64_t from, const void *buf,
                       MPI_Count count, MPI_Datatype type, int *error, uint64_t *bytes) {
     fb_flat *layout = count < 0 || from == NOWHERE ? NULL : fb_flatten(type);
@@ -43,7 +43,7 @@ static int collective(struct fb_open_file *file, enum direction direction, uint6
     return done == FB_PASS ? FB_PASS : FB_DONE;
 }
 
-/* What a call returns that MPI has made, where something else had gone wrong before. */
+/* The code of a call that MPI has made after an earlier error. */
 static int after(MPI_File handle, int error, int code) { return code != MPI_SUCCESS ? code : fb_raise(handle, error); }
 
 /* The same of a collective call: of a write the library hears that MPI has made it. */

@@ -1,4 +1,4 @@
-/* What the Rust part of the library does (src/ffi.rs, where each function is described). No MPI here. */
+/* The functions of the library's Rust part (src/ffi.rs, where each function is described). No MPI here. */
 #ifndef FOREBAY_MPIIO_CORE_H
 #define FOREBAY_MPIIO_CORE_H
 

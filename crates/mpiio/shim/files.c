@@ -175,7 +175,7 @@ static int64_t write_due(int64_t at_ms, const void *but) {
         int64_t due = __atomic_load_n(&file->due_ms, __ATOMIC_RELAXED);
         if (due && (due > at_ms || (but && (const void *)file->handle == but) || !write_own(file))) {
             are_left = 1;
-            /* What another thread's call has is looked at again. */
+            /* A file that another thread's call has is looked at again. */
             due = due > at_ms ? due : at_ms + HELD_MAX_MS / 10;
             if (!next || due < next) next = due;
         }

@@ -28,8 +28,8 @@ int fb_outside(int is_outside) {
     return was;
 }
 
-/* What comes of held bytes before a call, by the macros of calls.h: it follows a collective write, and they are held on; it is a
- * collective call of the same file, which writes them with all ranks; or this rank writes them now. A call that ends the program writes
+/* The treatment of held bytes before a call, by the macros of calls.h. If the call follows a collective write, they are held on. If it is
+ * a collective call of the same file, it writes them with all ranks. Else this rank writes them now. A call that ends the program writes
  * them itself. */
 enum kind { FOLLOWS, TOGETHER, ALONE, ENDS };
 

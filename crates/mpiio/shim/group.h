@@ -1,4 +1,4 @@
-/* What the Rust part needs of MPI: collective calls and messages in a communicator of its own. */
+/* The part of MPI that the Rust part needs: collective calls and messages in a communicator of its own. */
 #ifndef FOREBAY_MPIIO_GROUP_H
 #define FOREBAY_MPIIO_GROUP_H
 

@@ -1,6 +1,6 @@
 /* The MPI that the program uses, found when it is first needed.
  *
- * Nothing of MPI is linked: a library that is preloaded comes into programs without MPI (launchers, shells), and into
+ * No part of MPI is linked: a library that is preloaded comes into programs without MPI (launchers, shells), and into
  * programs of another MPI, and must do nothing there. So every MPI function and every constant that is a variable is looked
  * up by name, and called by MPI(name). Only PMPI_ names are called, so that no wrapper meets itself.
  */
@@ -86,7 +86,7 @@ extern struct fb_mpi fb_mpi;
 /* Whether the program's MPI is the one that this library was built for. Once it was found, it stays. */
 int fb_is_ours(void);
 
-/* What a call means that this library is not to touch: the next library's function of this name. */
+/* The next library's function of this name, for calls that this library must not touch. */
 void *fb_next(const char *name);
 
 #endif

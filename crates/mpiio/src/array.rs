@@ -53,7 +53,7 @@ pub fn subarray(of: &Flat, dimensions: &[(u64, u64, u64)], order: Order) -> Resu
     rows_of_rows(of, rows, order)
 }
 
-/// What the process of this rank has of an array that is dealt out.
+/// The part of a distributed array that the process of this rank has.
 ///
 /// # Errors
 /// As [`subarray`].
@@ -68,7 +68,7 @@ pub fn darray(of: &Flat, rank: u64, dimensions: &[Dealt], order: Order) -> Resul
     rows_of_rows(of, rows, order)
 }
 
-/// What the process at this place of a dimension has of it.
+/// The elements of one dimension that the process at this place of it has.
 fn runs(dealt: &Dealt, at: u64) -> Result<Vec<Run>, Error> {
     let Dealt { size, distribution, processes } = *dealt;
     match distribution {

@@ -1,4 +1,4 @@
-//! What a rank holds of a file, where another thread can reach it while a collective call waits for other ranks.
+//! Bytes of a file that a rank holds, where another thread can reach it while a collective call waits for other ranks.
 //!
 //! With `MPI_THREAD_MULTIPLE` a thread may read or write by itself while another is in a collective call on the same file, and a
 //! rank that it then talks to may be what that call waits for. So it must not wait for the call, and yet everything that
@@ -16,7 +16,7 @@ use crate::held_calls::HeldCalls;
 use crate::storage::{Requests, Storage};
 use crate::view::{Extent, View};
 
-/// What is held, and what is known of the file's end.
+/// Held bytes of a file, and its end as far as it is known.
 #[derive(Debug)]
 pub struct Beside {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ struct State {
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is held stays whole when a thread dies: it is only replaced.
+    // The state stays whole when a thread dies: it is only replaced.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -55,7 +55,7 @@ impl Beside {
         Arc::make_mut(&mut state.held).hold(extents, pack);
     }
 
-    /// What is held costs so much memory, bytes.
+    /// Memory that the held bytes take, bytes.
     #[must_use]
     pub fn cost_bytes(&self) -> u64 {
         locked(&self.state).held.cost_bytes()
@@ -73,18 +73,18 @@ impl Beside {
         self.storage.is_some()
     }
 
-    /// What is held now.
+    /// The bytes held now.
     #[must_use]
     pub fn held(&self) -> Arc<HeldCalls> {
         locked(&self.state).held.clone()
     }
 
-    /// What was held is written, and is forgotten when no other thread is writing it.
+    /// Forgets the held bytes, which are written, once no other thread is writing them.
     pub fn forget(&self) {
         Arc::make_mut(&mut locked(&self.state).held).clear();
     }
 
-    /// What is known of the end of the file beyond what is in it.
+    /// The end of the file that is known beyond its size.
     #[must_use]
     pub fn end(&self) -> u64 {
         locked(&self.state).end
@@ -120,7 +120,7 @@ impl Beside {
             let (first, last) = (byte_at(from)?, byte_at(from.checked_add(len - 1)?)?);
             Some(Extent { offset: first, len: last + 1 - first })
         };
-        // What lies beyond all files is apart from none.
+        // Extents beyond the largest file offset are apart from none.
         span().is_some_and(|span| state.held.is_apart(span))
     }
 
@@ -139,7 +139,7 @@ impl Beside {
         Some(fault.map_or(Ok(()), |fault| Err(fault.errno)))
     }
 
-    /// What other threads asked of the file.
+    /// Requests of other threads to the file.
     #[must_use]
     pub fn requests(&self) -> Requests {
         self.storage.as_ref().map(|storage| locked(storage).requests()).unwrap_or_default()

@@ -1,11 +1,11 @@
-//! What can go wrong below an MPI call, and the error number that the C shim makes an MPI error class of.
+//! Failures below an MPI call, and the error number that the C shim makes an MPI error class of.
 
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// What went wrong. No variant leaves a rank out of step with the others: ranks agree on errors before they return.
+/// A failure below an MPI call. No variant leaves a rank out of step with the others: ranks agree on errors before they return.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A datatype has more pieces than are taken apart. The call passes through; nothing has changed.
@@ -45,7 +45,7 @@ pub enum Error {
     /// Another rank sent what makes no sense, which only a defect or damaged memory explains.
     #[error("a message of another rank is invalid")]
     Message,
-    /// A program of the C interface wrote or read outside what it declared. Nothing was written.
+    /// A program of the C interface wrote or read outside what it declared. No byte was written.
     #[error("bytes {offset} to {end} were not declared")]
     NotDeclared {
         /// First byte.

@@ -2,7 +2,7 @@
 //!
 //! Writes are held until the ranks flush: at sync, at close, when a rank's buffer would overflow, and before anything that must
 //! see them. Every decision that all ranks must take alike is taken on values that all have exchanged (`agree`), so no rank
-//! waits for a message that nobody sends. What a rank does alone (independent calls) first writes what that rank holds.
+//! waits for a message that nobody sends. An independent call of a rank first writes what that rank holds.
 //!
 //! MPI's consistency between ranks asks for no more without a sync (MPI 4.0, 14.6.1), but programs do: a barrier, or any message,
 //! is enough for them. So, unless hints say otherwise, the shim has a rank write what it holds before any other MPI call
@@ -68,7 +68,7 @@ impl Passing {
     }
 }
 
-/// What becomes of a collective call.
+/// The outcome of a collective call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is done, with so many bytes.
@@ -83,12 +83,12 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct File<G> {
     group: G,
-    /// What the program said of hints, at rank 0.
+    /// Hints of the program, at rank 0.
     said: Vec<(String, String)>,
     hints: Hints,
     terms: Terms,
     view: Option<Arc<View>>,
-    /// What is held, also for other threads.
+    /// The held bytes, also for other threads.
     beside: Arc<Beside>,
     /// Since when.
     held_since: Option<Instant>,
@@ -100,13 +100,13 @@ pub struct File<G> {
     is_interrupted: bool,
     /// The bytes that MPI writes of the call that was left to it last, if an earlier run has left the file incomplete.
     passed: Vec<Extent>,
-    /// What this rank may write until the next flush, in order, and how, where the program declared that.
+    /// The extents that this rank may write until the next flush, in order, and how, where the program declared them.
     declared: Option<(Vec<Extent>, Writing)>,
     storage: Storage,
     /// Whether an earlier run has left the file incomplete.
     is_marked: bool,
     is_atomic: bool,
-    /// What went wrong when this rank wrote alone; all hear of it when they meet next.
+    /// The error of this rank's own writes; all ranks hear of it when they meet next.
     own_fault: Option<Fault>,
     report: Report,
 }
@@ -172,7 +172,7 @@ impl<G: Group> File<G> {
         self.view.as_ref().map_or(1, |view| view.etype_bytes())
     }
 
-    /// What other threads can reach.
+    /// The part that other threads can reach.
     #[must_use]
     pub fn beside(&self) -> Arc<Beside> {
         self.beside.clone()
@@ -210,7 +210,7 @@ impl<G: Group> File<G> {
         self.report.hints(&self.hints, value_max_bytes)
     }
 
-    /// What was done so far, as the record of the run has it.
+    /// The run so far, as its record describes it.
     #[must_use]
     pub fn explain(&self) -> String {
         self.report.text()
@@ -252,7 +252,7 @@ impl<G: Group> File<G> {
         passed.into_iter().for_each(|extent| self.storage.is_written(extent));
     }
 
-    /// What `MPI_File_set_atomicity` says: in atomic mode nothing is held. Collective.
+    /// Sets the mode of `MPI_File_set_atomicity`: in atomic mode no bytes are held. Collective.
     ///
     /// # Errors
     /// As [`File::flush`].
@@ -325,7 +325,7 @@ impl<G: Group> File<G> {
         Err(Error::Rank { rank: self.group.rank(), errno: fault.errno })
     }
 
-    /// Writes what this rank holds when the program ends without closing the file. Nobody is there to hear of an error: the file
+    /// Writes what this rank holds when the program ends without closing the file. No caller is there to hear of an error: the file
     /// is marked.
     pub fn leave(&mut self) {
         let _ = self.write_own();
@@ -402,7 +402,7 @@ impl<G: Group> File<G> {
         self.conclude(&faults)
     }
 
-    /// How these shares are written. What cannot be planned for, each rank writes by itself.
+    /// How these shares are written. Where no plan is possible, each rank writes its own bytes.
     fn plan(&mut self, shares: &[Share]) -> Result<Writing, Error> {
         match Plan::new(shares, &self.terms) {
             Ok(plan) => Ok(plan.map_or(Writing::Nothing, Writing::Planned)),

@@ -16,14 +16,14 @@ use crate::view::Extent;
 /// a request takes (1 GB/s and some 60 microseconds).
 const GAP_MAX_BYTES: u64 = 64 << 10;
 
-/// What a rank has got.
+/// The bytes that a rank has read.
 #[derive(Debug)]
 pub struct Received {
     /// The bytes, in the order of the extents; zeros where there is no file.
     pub bytes: Vec<u8>,
     /// Where the file ended, as far as anybody noticed.
     pub file_end: u64,
-    /// What went wrong at this rank.
+    /// The error of this rank.
     pub fault: Option<Fault>,
 }
 
@@ -33,7 +33,7 @@ struct Wanted {
     at: usize,
 }
 
-/// What one rank wants of this aggregator: extents by round.
+/// Requests of one rank to this aggregator: extents by round.
 struct Customer {
     peer: usize,
     parts: Vec<(usize, Extent)>,

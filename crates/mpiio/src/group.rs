@@ -1,4 +1,4 @@
-//! What the ranks of an open file need of MPI: to agree, and to send each other bytes whose lengths both sides know.
+//! Communication among the ranks of an open file: they agree, and send each other bytes whose lengths both sides know.
 //!
 //! The shells of it are the C shim's (`ffi`) and, in tests, threads of one process. Every call here is made by all ranks of
 //! the file in the same order; that is the invariant which keeps an exchange from hanging.
@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Message {
     /// The other rank; may be this one.
     pub peer: usize,
-    /// What is sent, or where what comes is put.
+    /// The bytes to send, or the buffer for those that come.
     pub bytes: Vec<u8>,
 }
 
@@ -25,13 +25,13 @@ pub trait Group {
     /// How many there are.
     fn size(&self) -> usize;
 
-    /// Everybody's bytes, in the order of the ranks; all give as many.
+    /// Bytes of all ranks, in the order of the ranks; all give as many.
     ///
     /// # Errors
     /// [`Error::Communication`], as all calls here.
     fn all_gather(&self, own: &[u8]) -> Result<Vec<u8>, Error>;
 
-    /// The largest of everybody's values, one by one; all give as many.
+    /// The largest of all ranks' values, one by one; all give as many.
     ///
     /// # Errors
     /// [`Error::Communication`].

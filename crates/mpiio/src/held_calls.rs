@@ -17,7 +17,7 @@ pub struct HeldPiece {
     pub at: usize,
 }
 
-/// What a piece costs beside its bytes, bytes.
+/// Memory of a piece beside its bytes, bytes.
 const PIECE_COST_BYTES: u64 = size_of::<HeldPiece>() as u64;
 
 /// Held calls of one rank on one file.
@@ -28,14 +28,14 @@ pub struct HeldCalls {
 }
 
 impl HeldCalls {
-    /// What holding bytes for these extents costs, bytes.
+    /// Memory that holding bytes for these extents takes, bytes.
     #[must_use]
     pub fn cost_bytes_of(extents: &[Extent]) -> u64 {
         let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
         bytes.saturating_add(PIECE_COST_BYTES * extents.len() as u64)
     }
 
-    /// What is held costs so much memory, bytes.
+    /// Memory that the held bytes take, bytes.
     #[must_use]
     pub fn cost_bytes(&self) -> u64 {
         self.bytes.len() as u64 + PIECE_COST_BYTES * self.pieces.len() as u64
@@ -85,7 +85,7 @@ impl HeldCalls {
         self.pieces.clear();
     }
 
-    /// What is to be written, in the order of the file, each byte once.
+    /// The extents to write, in the order of the file, each byte once.
     #[must_use]
     pub fn in_file_order(&self) -> Vec<HeldPiece> {
         let mut pieces = self.pieces.clone();
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What is written in the order of the file is what the calls would have left one after the other.
+        /// Writes in the order of the file leave the bytes that the calls would have left one after the other.
         #[test]
         fn later_calls_win(calls in prop::collection::vec(prop::collection::vec((0u64..200, 1u64..30), 1..5), 1..12)) {
             let (mut held, mut file) = (HeldCalls::default(), [0u8; 256]);

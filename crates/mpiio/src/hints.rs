@@ -1,4 +1,4 @@
-//! What the user and the program want of aggregation: `MPI_Info` hints, the same as `FOREBAY_MPIIO_*`, ROMIO's hints where they
+//! Wishes of the user and the program about aggregation: `MPI_Info` hints, the same as `FOREBAY_MPIIO_*`, ROMIO's hints where they
 //! say the same, and ROMIO's file of hints.
 //!
 //! The environment wins over the program's hints, since it belongs to who runs the program now; those win over the file that
@@ -65,7 +65,7 @@ pub enum Hold {
     No,
 }
 
-/// What holds for a file.
+/// The hints that hold for a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
     /// Of writes.
@@ -80,7 +80,7 @@ pub struct Hints {
     pub aggregators: Option<u32>,
     /// The same as ROMIO says it: at most so many, and no more than hosts unless the list says so.
     pub nodes: Option<u32>,
-    /// Who may aggregate; `None`: as the planner finds best.
+    /// The hosts that may aggregate; `None`: as the planner finds best.
     pub config_list: Option<ConfigList>,
     /// Bytes that a rank holds.
     pub buffer_bytes: u64,
@@ -96,10 +96,10 @@ pub struct Hints {
     pub prints: bool,
 }
 
-/// What hints say, and what is wrong with them.
+/// The hints that hold, and complaints about the others.
 #[derive(Debug)]
 pub struct Resolved {
-    /// What holds.
+    /// The hints that hold.
     pub hints: Hints,
     /// Hints that were left out, and why.
     pub complaints: Vec<String>,

@@ -3,7 +3,7 @@
 //! This crate is the part without MPI. It takes datatypes apart (`flat`, `array`), holds the bytes of write calls
 //! (`held_calls`), decides with all ranks what becomes of a call (`file`), and whether holding it is worth anything and right
 //! (`following`, `hulls`), plans who writes what (`plan`), moves the bytes (`exchange` for writes, `gather` for reads) and does
-//! the I/O of the aggregators (`storage`). What it needs of MPI is in
+//! the I/O of the aggregators (`storage`). The MPI functions that it needs are in
 //! `group`. The C sources in `shim/` are compiled once for each MPI; they own every constant, handle and `MPI_` call, and
 //! are the only users of `ffi`. Together they are the libraries that `packaging/mpiio.sh` builds.
 //!

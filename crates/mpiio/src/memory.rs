@@ -38,7 +38,7 @@ impl Buffer {
         }
     }
 
-    /// Fills the buffer with a row of bytes, from its given byte on. What is beyond the end is left out.
+    /// Fills the buffer with a row of bytes, from its given byte on. Bytes beyond the end are left out.
     pub fn unpack(&self, from: u64, row: &[u8]) {
         let mut row = row;
         let len = (row.len() as u64).min(self.len_bytes().saturating_sub(from));

@@ -1,4 +1,4 @@
-//! What ranks send each other in an exchange: numbers, extents and bytes. What comes is checked before it is used.
+//! Messages of ranks in an exchange: numbers, extents and bytes. A received message is checked before it is used.
 
 use crate::error::Error;
 use crate::view::Extent;

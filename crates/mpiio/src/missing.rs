@@ -1,4 +1,4 @@
-//! What an earlier run left out of a file, as far as nobody has written it since.
+//! Bytes that an earlier run left out of a file, and that no rank has written since.
 //!
 //! The mark beside an incomplete file names the bytes that may be missing. A run that opens the file takes them from there, every
 //! rank strikes out what it writes, and at the end only what no rank has struck out is missing still.
@@ -75,7 +75,7 @@ impl Missing {
         });
     }
 
-    /// What no rank has written. Collective.
+    /// The bytes that no rank has written. Collective.
     ///
     /// # Errors
     /// [`Error::Communication`], [`Error::Message`].
@@ -103,7 +103,7 @@ impl Missing {
         Ok(missing.unwrap_or_default())
     }
 
-    /// What is in both.
+    /// The bytes that are in both.
     fn both(&self, other: &Self) -> Self {
         let (mut parts, mut one, mut two) = (vec![], self.0.as_slice(), other.0.as_slice());
         while let (Some(left), Some(right)) = (one.first(), two.first()) {

@@ -27,7 +27,7 @@ const PLACES_OF_HOST_MAX: usize = 16;
 /// Levels of switches that are told apart; Slurm's clusters have two or three.
 const LEVELS_MAX: usize = 5;
 
-/// What a file says: the network of a case of `forebay plan`, and which host is which node.
+/// The contents of a network file: the network of a case of `forebay plan`, and which host is which node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkFile {
     topology: TopologyDescription,
@@ -213,7 +213,7 @@ pub fn switches_of_address<'a>(address: &'a str, pattern: &str) -> Vec<&'a str> 
     address.splitn(count + 1, '.').take(count).collect()
 }
 
-/// The switches that names of hosts tell of: one for each number but the last. Nothing where the names are not alike.
+/// The switches that names of hosts tell of: one for each number but the last. Empty if the names are not alike.
 #[must_use]
 pub fn switches_of_names<'a>(hosts: &[&'a str]) -> Vec<Vec<&'a str>> {
     let letters = |host: &str| host.replace(|c: char| c.is_ascii_digit(), "");
@@ -221,7 +221,7 @@ pub fn switches_of_names<'a>(hosts: &[&'a str]) -> Vec<Vec<&'a str>> {
     if are_alike { hosts.iter().map(|host| numbered_prefixes(host)).collect() } else { vec![] }
 }
 
-/// What comes before each number but the last, with the number: `r3` of `r3n12`. A domain says nothing.
+/// The prefix before each number but the last, with the number: `r3` of `r3n12`. A domain is ignored.
 fn numbered_prefixes(host: &str) -> Vec<&str> {
     let name = host.split('.').next().unwrap_or_default();
     let is_digit = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_digit);

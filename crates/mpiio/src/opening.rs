@@ -1,4 +1,4 @@
-//! What the ranks of a file agree on when they open it: rank 0 looks, decides and tells the others.
+//! The agreement of a file's ranks when they open it: rank 0 looks, decides and tells the others.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,16 +61,16 @@ pub struct Opening<'a> {
     pub records: Option<&'a Path>,
 }
 
-/// What holds for all ranks.
+/// The agreement that holds for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Agreement {
     /// The file's absolute path, as bytes.
     path: Vec<u8>,
-    /// What rank 0 resolved.
+    /// Hints that rank 0 resolved.
     pub hints: Hints,
-    /// What an earlier run has left out, by the mark beside the file; `None` without one.
+    /// Extents that an earlier run has left out, by the mark beside the file; `None` without one.
     missing: Option<Vec<(u64, u64)>>,
-    /// What rank 0 read of the network.
+    /// The network that rank 0 read.
     network: Option<NetworkFile>,
 }
 
@@ -81,7 +81,7 @@ impl Agreement {
         PathBuf::from(std::ffi::OsString::from_vec(self.path.clone()))
     }
 
-    /// What an earlier run has left out, if the file is marked.
+    /// Bytes that an earlier run has left out, if the file is marked.
     #[must_use]
     pub fn missing(&self) -> Option<Missing> {
         let extents = self.missing.as_ref()?.iter().map(|&(offset, len)| Extent { offset, len });
@@ -89,7 +89,7 @@ impl Agreement {
     }
 }
 
-/// What all ranks agree on; `None` if nothing is to be aggregated.
+/// The agreement of all ranks; `None` if the file is not to be aggregated.
 ///
 /// # Errors
 /// [`Error::Communication`], [`Error::Message`].
@@ -106,7 +106,7 @@ pub fn path_of(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.unwrap_or(name)))
 }
 
-/// What rank 0 makes of the hints of the program.
+/// The decision of rank 0 from the hints of the program.
 ///
 /// # Errors
 /// [`Error::Communication`], [`Error::Message`].
@@ -134,7 +134,7 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let network = hints.topology.as_deref().and_then(read_network);
-    // Who only reads has no use for it.
+    // A run that only reads has no use for the mark.
     let mark = opening.access.writes.then(|| mark::open(&path).and_then(|mark| read_all(mark, MARK_MAX_BYTES)));
     let mark = mark.and_then(Result::ok);
     // Of a file that begins anew nothing is missing.
@@ -177,13 +177,13 @@ fn read_network(name: &str) -> Option<NetworkFile> {
     read.inspect_err(|error| say::complain(format_args!("no topology is known from {name}: {error}"))).ok()
 }
 
-/// What a rank says of the file as it has it.
+/// The file as a rank has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Has {
     Nothing = 0,
     /// A file of that name, opened after MPI opened it.
     Named = 1,
-    /// What MPI has open.
+    /// The file that MPI has open.
     Open = 2,
 }
 

@@ -7,7 +7,7 @@ use crate::group::Group;
 use crate::message::{EXTENT_BYTES, NUMBER_BYTES, Reader, put, put_extent};
 use crate::view::Extent;
 
-/// What went wrong at one rank.
+/// An error at one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Why.
@@ -31,7 +31,7 @@ impl Fault {
 /// Bytes of what a rank tells the others.
 const REPORT_BYTES: usize = 3 * NUMBER_BYTES + EXTENT_BYTES;
 
-/// What went wrong anywhere, in the order of the ranks, as every rank hears it.
+/// The errors of all ranks, in the order of the ranks; every rank gets all of them.
 ///
 /// # Errors
 /// [`Error::Communication`], [`Error::Message`]. Not the faults themselves.

@@ -1,4 +1,4 @@
-//! Who writes what, and in which round: planned by every rank alike, from what all have said of their bytes.
+//! The plan of which rank writes which bytes, and in which round. Every rank makes the same plan, from the shares of all.
 //!
 //! The planner is `forebay-aggregate`; this is the way to it and back. The network that it plans for is that of `network`. File
 //! domains are parts of the stripes that anybody touches; a round takes a window of each domain.
@@ -16,7 +16,7 @@ use crate::view::Extent;
 /// Hosts up to which all strategies are tried before each exchange.
 const HOSTS_OF_PORTFOLIO_MAX: usize = 64;
 
-/// What a plan is made of beside the shares.
+/// The inputs of a plan beside the shares.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The host of each rank, numbered in the order of their first ranks.
@@ -69,7 +69,7 @@ pub fn numbered(hosts: &[String]) -> (Vec<usize>, Vec<&str>) {
     (host_of, names)
 }
 
-/// Who writes or reads what, and when.
+/// The ranks that write or read, their bytes, and the rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The rank that has each file domain; one rank may have several.
@@ -78,14 +78,14 @@ pub struct Plan {
     pub rounds: usize,
     /// How it was planned.
     pub strategy: &'static str,
-    /// What each round takes of each domain, in the order of the file.
+    /// The windows that each round takes of each domain, in the order of the file.
     windows: Vec<Window>,
 }
 
 /// How held bytes come into the file.
 #[derive(Debug)]
 pub enum Writing {
-    /// Nobody has any.
+    /// No rank has any.
     Nothing,
     /// Every rank writes its own.
     Alone,

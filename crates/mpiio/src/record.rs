@@ -1,4 +1,4 @@
-//! What the last run that wrote a file did, for `forebay mpiio --explain FILE`.
+//! The record of the last run that wrote a file, for `forebay mpiio --explain FILE`.
 //!
 //! Rank 0 writes it to the user's own directory, not beside the file: a parallel file system with one more small file for each
 //! checkpoint would be worse off. It is there from the first exchange on, so a run that died is seen by a record that says
@@ -36,7 +36,7 @@ pub struct Aggregator {
     pub host: String,
 }
 
-/// What went wrong.
+/// An error of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The rank that could not write.
@@ -51,7 +51,7 @@ pub struct Failure {
     pub length: u64,
 }
 
-/// What a run did with one file.
+/// A run's work on one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The file.
@@ -67,7 +67,7 @@ pub struct Record {
     pub network: String,
     /// How aggregators were chosen.
     pub strategy: String,
-    /// Who they were in the last exchange.
+    /// The aggregators of the last exchange.
     pub aggregators: Vec<Aggregator>,
     /// Rounds of the last exchange.
     pub rounds: usize,
@@ -95,7 +95,7 @@ pub struct Record {
     pub read_requests: u64,
     /// Bytes read by them.
     pub bytes_read: u64,
-    /// What is missing and why.
+    /// The missing bytes, and the errors.
     pub failures: Vec<Failure>,
     /// Exchanges for which there was no plan, and why there was none for the first: each rank wrote what it held.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What a run did with a file, counted while it runs; rank 0 writes it down (`record`) and prints what it was asked to.
+//! Counts of a run's work on a file, kept while it runs; rank 0 writes them down (`record`) and prints what it was asked to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ const FAILURES_MAX: usize = 64;
 /// Lines of the mark that one exchange adds at most.
 const LINES_MAX: usize = 64;
 
-/// What ends a list that is cut.
+/// The end of a list that is cut.
 const MORE: &str = " ...";
 
 /// The counts of a run, and where they go.

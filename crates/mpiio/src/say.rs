@@ -1,6 +1,6 @@
-//! What the library says to people: complaints on standard error, what they asked to be printed on standard output.
+//! Messages of the library to people: complaints on standard error, and on standard output what they asked for.
 //!
-//! Nothing is said twice by many ranks: callers are rank 0. A program that closed its output goes on.
+//! No message is printed by many ranks: callers are rank 0. A program that closed its output goes on.
 
 use std::fmt::Display;
 use std::io::Write;

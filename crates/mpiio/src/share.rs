@@ -1,4 +1,4 @@
-//! What a rank says of its bytes before an exchange, so that all ranks can plan: how many there are, in how many extents, and
+//! A rank's description of its bytes before an exchange, so that all ranks can plan: how many there are, in how many extents, and
 //! roughly where.
 
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::view::Extent;
 /// 4,096 ranks exchange 2 MiB.
 const SPANS_MAX: usize = 32;
 
-/// What a plan needs to know of one rank's bytes.
+/// The description of one rank's bytes that a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// How many there are.

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::missing::Missing;
 use crate::view::Extent;
 
-/// What a file is opened for.
+/// The kinds of access that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// To be read.
@@ -26,7 +26,7 @@ pub struct Access {
     pub writes: bool,
 }
 
-/// What was asked of the file by this rank.
+/// Requests of this rank to the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Calls of `pwrite`.
@@ -106,7 +106,7 @@ impl Storage {
         Ok((self.file.metadata()?.ino(), self.is_mpis))
     }
 
-    /// What an earlier run left out and this rank has not written.
+    /// Bytes that an earlier run left out and this rank has not written.
     #[must_use]
     pub const fn missing(&self) -> &Missing {
         &self.missing
@@ -136,7 +136,7 @@ impl Storage {
         &self.path
     }
 
-    /// What it is opened for.
+    /// The access that it is opened for.
     #[must_use]
     pub const fn access(&self) -> Access {
         self.access
@@ -147,7 +147,7 @@ impl Storage {
         self.stripe_bytes = stripe_bytes;
     }
 
-    /// What was asked of it.
+    /// Requests to it so far.
     #[must_use]
     pub const fn requests(&self) -> Requests {
         self.requests

@@ -1,7 +1,7 @@
 //! The tree that is read during a fault: some thousand files of which every byte follows from path and offset.
 //!
 //! Most files are as small as those of a Python environment, some lie around the sizes where buffers end, and some are
-//! longer than a chunk. Nothing about them needs to be remembered: size and bytes are formulas, so a reader can tell a
+//! longer than a chunk. No state about them is needed: size and bytes are formulas, so a reader can tell a
 //! byte of another file, or of another place in the same one, without a second copy to compare with.
 
 use std::path::Path;

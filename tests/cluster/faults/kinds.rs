@@ -17,7 +17,7 @@ pub const ROOT: usize = 0;
 pub const INNER: usize = 4;
 pub const LEAF: usize = 6;
 
-/// What GlusterFS says when its server is gone: ENOTCONN, and EIO for what it cannot tell.
+/// The errors of GlusterFS when its server is gone: ENOTCONN, and EIO where the cause is unknown to it.
 pub const OF_BACKING: [i32; 2] = [107, 5];
 
 /// Something that breaks.
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Fault> {
 }
 
 impl Fault {
-    /// What it is called in the table.
+    /// The name of the fault in the table.
     pub fn name(self) -> String {
         let role = |node| match node {
             ROOT => "root",

@@ -1,4 +1,4 @@
-//! What was seen of a fault, by all readers together.
+//! Effects of a fault, over all readers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,18 +28,18 @@ pub struct Course {
     pub end: Mark,
 }
 
-/// What was seen on some of the nodes.
+/// Effects on some of the nodes.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
     /// The longest operation that ended after the fault had begun.
     pub stall: Duration,
-    /// What it was.
+    /// The name of that operation.
     pub stalled: String,
     /// Errors by number.
     pub errors: BTreeMap<i32, usize>,
 }
 
-/// What was seen of a fault.
+/// The effects of a fault.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub fault: Fault,
@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// What was seen since `begun` on the nodes that are meant.
+/// Effects since `begun` on the nodes that are meant.
 fn seen(found: &[Found], begun: Instant, is_meant: impl Fn(usize) -> bool) -> Seen {
     let mut seen = Seen::default();
     for (node, found) in found.iter().enumerate().filter(|(node, _)| is_meant(*node)) {

@@ -47,7 +47,7 @@ pub struct Slow {
     pub what: String,
 }
 
-/// What a reader has found so far.
+/// The findings of a reader so far.
 #[derive(Clone, Default, Debug)]
 pub struct Found {
     pub slow: Vec<Slow>,

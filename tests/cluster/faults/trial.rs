@@ -41,7 +41,7 @@ pub fn testbed(scale: Scale) -> Testbed {
 
 /// Starts a job, lets everybody read, breaks something, mends it, takes the job down. The test bed comes back as it was.
 pub fn run(testbed: Testbed, fault: Fault, scale: Scale) -> (Testbed, Outcome) {
-    // Nothing of the files is in any node's caches.
+    // The files are in no node's caches.
     let _ = testbed.script(&["remount"]);
     let cluster = Cluster::up(testbed, &["--budget", BUDGET]);
     let readers = Readers::start(places(&cluster, scale.files));

@@ -72,7 +72,7 @@ static void hold(int i) {
 
 static void seek_shared(int i) { CHECK(MPI_File_seek_shared(fh, (MPI_Offset)i * ranks * N, MPI_SEEK_SET)); }
 
-/* What follows is done by one rank after the other. */
+/* The following calls are made by one rank after the other. */
 #define IN_TURN for (int turn = 0; turn < ranks; turn++, MPI_Barrier(MPI_COMM_WORLD)) if (turn == rank)
 
 #define FORM(name) MPI_File_##name
@@ -89,7 +89,7 @@ static void seek_shared(int i) { CHECK(MPI_File_seek_shared(fh, (MPI_Offset)i * 
 #include "forms_of_calls.h"
 #endif
 
-/* What the file as such is asked while bytes are held. */
+/* The queries of a file's size and modes while bytes are held. */
 static void size_and_modes(void) {
     MPI_Offset size, end = (MPI_Offset)(MODES + 1) * ranks * N;
     MPI_Info info;

@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
     }
     CHECK(H5Fclose(file));
     file = CHECK(H5Fopen(argv[1], H5F_ACC_RDONLY, access));
-    /* What the last case of the last round left is there when the file is opened again. */
+    /* The data that the last case of the last round left are there when the file is opened again. */
     check(name, (hsize_t)N * ranks);
     CHECK(H5Fclose(file));
     MPI_Finalize();

@@ -114,7 +114,7 @@ static void atomic(void) {
         }
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    /* What is compared in the end. */
+    /* The bytes to compare in the end. */
     if (rank == ranks - 1) {
         for (int at = 0; at < count * len; at++) bytes[at] = value(at / len * stride + at % len);
         CHECK(MPI_File_write_at(fh, 0, bytes, count * len, MPI_BYTE, MPI_STATUS_IGNORE));

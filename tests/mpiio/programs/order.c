@@ -180,7 +180,7 @@ static int next(int below) {
 
 enum { PART = 8192, STEPS = 40 };
 
-/* What a part of the file must be: the bytes of the steps one after the other. A byte that two ranks may have written in any order
+/* The expected contents of a part of the file: the bytes of the steps one after the other. A byte that two ranks may have written in any order
  * is written only after a step that orders them: `writer` is the rank whose write the others cannot yet rely on, or -1. */
 static unsigned char model[PART];
 static signed char writer[PART];
@@ -257,7 +257,7 @@ static void step_message(void) {
     if (from == to) return;
     if (rank == from) CHECK(MPI_Send(&token, 1, MPI_INT, to, 2, MPI_COMM_WORLD));
     if (rank == to) CHECK(MPI_Recv(&token, 1, MPI_INT, from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    /* What the first wrote, the second may write over: as if it had written it itself. */
+    /* The second may write over the bytes of the first: as if it had written it itself. */
     for (int i = 0; i < PART; i++) {
         if (writer[i] == from) writer[i] = (signed char)to;
     }

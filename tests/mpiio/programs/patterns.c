@@ -134,7 +134,7 @@ static void uneven(int calls) {
     CHECK(MPI_File_set_view(fh, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
 }
 
-/* Everybody writes some of what others write, in one call. */
+/* All ranks write some of the bytes that others write, in one call. */
 static void overlaps(int len) {
     unsigned char *bytes = malloc(2 * len);
     memset(bytes, rank + 1, 2 * len);

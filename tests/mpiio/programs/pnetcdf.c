@@ -21,7 +21,7 @@ static void fail(const char *what, int code, int line) {
 
 static int variables[VARIABLES];
 
-/* What each value must be, at the end. */
+/* The expected value, at the end. */
 static int value_of(int variable, int i) {
     int column = i % (N * ranks), owner = column / N;
     switch (variable) {

@@ -1,4 +1,4 @@
-/* What ranks on several nodes see of each other's writes without MPI_File_sync:
+/* The visibility of writes among ranks of several nodes, without MPI_File_sync:
  *   visible FILE barrier BYTES COUNT   each rank writes COUNT blocks of BYTES, passes a barrier, reads its neighbour's
  *   visible FILE close BYTES COUNT     all write collectively and close; rank 0 opens the file at once and reads all
  * Exit status 3 where old bytes are read. Rank 0 prints the seconds of the slowest rank's writes. FILE may begin with ROMIO's `nfs:`. */

@@ -24,10 +24,10 @@ pub struct Program {
     pub directory: PathBuf,
 }
 
-/// What the examples in documentation are called.
+/// The program name of the examples in documentation.
 const DOCUMENTATION: &str = "documentation";
 
-/// What cargo says of a build.
+/// Messages of cargo about a build.
 struct Built {
     programs: Vec<Program>,
     /// Crates from outside that were compiled by it.

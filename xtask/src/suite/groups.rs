@@ -1,7 +1,7 @@
 //! How tests run beside each other: what `xtask/tests.toml` says of each.
 //!
 //! A test is named `PROGRAM::TEST`; a pattern is how such a name begins. The longest pattern that fits decides, so that one
-//! test of a group can be declared otherwise. What no pattern fits computes.
+//! test of a group can be declared otherwise. A test that no pattern fits computes.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,7 @@ use super::groups::{DECLARED, Group, Groups};
 use super::schedule::Batch;
 use crate::tree::root;
 
-/// What a test is taken to last that was never timed, and one that is declared to take long.
+/// The assumed duration of a test that was never timed, and of one that is declared to take long.
 const UNKNOWN: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 

@@ -23,7 +23,7 @@ const SHARING_THREADS: usize = 4;
 /// Tests that take turns wait for each other; with a thread for each, all that wait are known.
 const TURNS_THREADS: usize = 64;
 
-/// What every batch is started with.
+/// The surroundings that every batch starts with.
 pub struct Surroundings {
     /// This program.
     pub xtask: PathBuf,
@@ -44,9 +44,9 @@ pub struct Done {
     pub number: usize,
     pub batch: Batch,
     pub status: ExitStatus,
-    /// What the harness printed.
+    /// Output of the harness.
     pub printed: Vec<u8>,
-    /// What was printed past it.
+    /// Output past it.
     pub beside: Vec<u8>,
     pub progress: Progress,
     pub took: Duration,

@@ -18,13 +18,13 @@ pub struct Batch {
 /// So many tests that wait run beside each other, for each processor: with four, two processors are busy.
 const WAITING_PER_PROCESSOR: usize = 4;
 
-/// What runs, and what is still to come.
+/// The queue of batches that have not started, and the room that running ones use.
 pub struct Schedule {
     /// The longest first, so that no long one is left at the end; those that run alone come last.
     queue: Vec<Batch>,
     /// Room in waiting tests.
     room: usize,
-    /// What is used of it by those that compute, and by those that wait.
+    /// Room used by batches that compute, and by those that wait.
     computing: usize,
     waiting: usize,
     is_one_alone: bool,
@@ -87,7 +87,7 @@ impl Schedule {
         self.queue.len()
     }
 
-    /// Nothing else is going to start.
+    /// Drops all batches that have not started.
     pub fn clear(&mut self) {
         self.queue.clear();
     }

@@ -1,4 +1,4 @@
-//! What a run of tests has come to: counts, those that failed and were skipped, and how long each took.
+//! The result of a run of tests: counts, those that failed and were skipped, and how long each took.
 //!
 //! A test that cannot run here (no root, no /dev/fuse, a package missing) prints `skipped: reason` and returns; the harness
 //! counts it as passed, and hides what it printed. Skipped ones are taken out of the passed ones here, and named.
@@ -16,7 +16,7 @@ const SLOWEST: usize = 20;
 /// So many tests that did not run are named of each program.
 const UNRUN_NAMED: usize = 5;
 
-/// What has come so far.
+/// Results so far.
 #[derive(Default)]
 pub struct Summary {
     pub passed: usize,
@@ -83,7 +83,7 @@ impl Summary {
     }
 }
 
-/// Whether the harness counts, in its last line, what was read of each test. What tests print to the same place may look like an
+/// Whether the harness counts, in its last line, the outcomes read of each test. Output of tests to the same place may look like an
 /// outcome of theirs, and a test may end its program.
 fn agrees(printed: &str, ended: &[&Ended]) -> bool {
     let last = printed.lines().rev().find_map(|line| line.strip_prefix("test result: "));
@@ -105,7 +105,7 @@ fn died(program: &Program, done: &Done, unrun: &[&str]) -> String {
     format!("{name}: its process ended ({status}) and {count} tests have not ended: {named}{more}")
 }
 
-/// What a program with failures printed, without the tests that passed and their output.
+/// The output of a program with failures, without the tests that passed and their output.
 fn text_of(done: &Done, printed: &str) -> String {
     let mut shown = String::new();
     let mut is_hidden = false;

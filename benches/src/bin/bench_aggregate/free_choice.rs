@@ -1,4 +1,4 @@
-//! What the strategies do when nothing is pinned: each with its own count and rounds. No bar: counts differ.
+//! The strategies with no pinned numbers: each with its own count and rounds. No bar: counts differ.
 
 use forebay_aggregate::Strategy;
 use forebay_testkit::results::Measurement;

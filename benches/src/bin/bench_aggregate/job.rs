@@ -23,7 +23,7 @@ const BYTES_PER_S: f64 = 1.8e9;
 /// Nodes that stay together when a scheduler scatters a job.
 const BLOCK: usize = 4;
 
-/// What the job writes, and what is pinned.
+/// The bytes that the job writes, and the pinned numbers.
 #[derive(Clone, Copy)]
 pub struct Work {
     /// Ranks of a node.

@@ -1,8 +1,8 @@
 //! `make bench-aggregate`: the figures of aggregation, each against its bar.
 //!
-//! One module a measurement, one line in `MEASUREMENTS`. What is simulated depends on its seeds alone and comes out the same on
-//! every machine; measured are the planner's own time and, with a real MPI, requests at a file, what a restart
-//! reads, and the time of small writes over GlusterFS.
+//! One module a measurement, one line in `MEASUREMENTS`. Simulated figures depend on their seeds alone and are the same on
+//! every machine; measured are the planner's own time and, with a real MPI, requests at a file, the reads of a
+//! restart, and the time of small writes over GlusterFS.
 
 mod free_choice;
 mod job;

@@ -1,4 +1,4 @@
-//! What every measurement is told.
+//! The options of every measurement.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! What every measurement needs: the programs, a place to work, and how often to repeat.
+//! Shared parts of the measurements: the programs, a place to work, and how often to repeat.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use forebay_testkit::Place;
 use forebay_testkit::results::{Bar, Samples, Side};
 use forebay_testkit::scratch::Scratch;
 
-/// What is measured with, and how thoroughly.
+/// The programs and files of the measurements, and their number of runs.
 #[derive(Args)]
 pub struct BenchOptions {
     /// Fewer runs and smaller files: to see that everything works, not for figures

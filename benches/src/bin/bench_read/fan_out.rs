@@ -19,7 +19,7 @@ const EGRESS_BYTES_PER_SECOND: u64 = 10_000_000;
 const FAN_OUT: u32 = 8;
 const STRIPE_FAN_OUT: u32 = 4;
 
-/// What large files could be striped with instead.
+/// Other fan-outs for striping large files.
 const OTHER_FAN_OUTS: [u32; 3] = [1, 2, 8];
 
 /// One root that stores and forwards, as measured with a prototype; the bar is a small part of it.

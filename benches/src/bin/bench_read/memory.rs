@@ -1,4 +1,4 @@
-//! What the daemons hold in memory: after an import, and while far more than the budget passes through them.
+//! The memory of the daemons: after an import, and while far more than the budget passes through them.
 
 use std::fs::{self, File};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ const FIRST_LEAF: usize = 1;
 const ROW_NODES: usize = 3;
 const BUDGET_MIB: f64 = 256.0;
 
-/// What a daemon may hold beside its budget, MiB.
+/// The memory that a daemon may hold beside its budget, MiB.
 const BESIDE_BUDGET_MIB: f64 = 64.0;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What comes ahead: a start-up on 8 nodes that an earlier one has recorded, and the first replay on each of them.
+//! Prefill: a start-up on 8 nodes that an earlier one has recorded, and the first replay on each of them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const LINK_BYTES_PER_SECOND: f64 = 125e6;
 /// Requests of GlusterFS that list a directory with attributes: OPENDIR and two READDIRP.
 const LISTING_REQUESTS: u64 = 3;
 
-/// What a start-up uses.
+/// Bytes and directories of a start-up.
 struct Bytes {
     /// The sizes of the distinct files.
     unique: u64,
@@ -132,7 +132,7 @@ fn delayed_requests(traffic: &Traffic) -> u64 {
 }
 
 impl Bytes {
-    /// What so many bytes and a listing of each directory take at the least. It is made of the files alone: requests that
+    /// The least time for so many bytes and a listing of each directory. It follows from the files alone: requests that
     /// Forebay makes beyond that count against it.
     fn ideal_seconds(&self, bytes: u64) -> f64 {
         let each = f64::from(BUSY.metadata_us) / 1e6 / f64::from(BUSY.at_once);

@@ -23,7 +23,7 @@ const PAYLOADS: [u64; 10] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 128 
 /// Up to this payload the bar holds, bytes.
 const BARRED_UP_TO: u64 = 128 << 10;
 
-/// What the slowest probe may take before something is wrong.
+/// The time that the slowest probe may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! What `forebay run` costs: the time it adds to a command, and whether the ranks of a node share what they have read.
+//! The cost of `forebay run`: the time it adds to a command, and whether the ranks of a node share what they have read.
 //!
 //! The time is that of `forebay run -- true` less that of `true`, one after the other, run by run: of the first program of
 //! a node, which makes the namespace, and of later ones, which enter it; as root, and without the right to mount, as any
@@ -18,14 +18,14 @@ use crate::bench::{Bench, ms};
 /// Processes of a node in a usual job.
 const RANKS: usize = 12;
 
-/// What they all read, bytes.
+/// Bytes of the file that they all read.
 const FILE_BYTES: u64 = 64 << 20;
 
-/// What all may ask for together, over the file's size. Without a shared page cache it would be the number of ranks; a
+/// The most that all may request together, over the file's size. Without a shared page cache it would be the number of ranks; a
 /// machine may drop a page while they read, which is then read again.
 const SHARED_MAX: f64 = 1.01;
 
-/// Who starts a program: root, or root without the right to mount.
+/// The users that start a program: root, or root without the right to mount.
 const STARTERS: [(&str, &[&str]); 2] =
     [("root", &[]), ("user", &["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"])];
 
@@ -53,7 +53,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     Ok(measurement)
 }
 
-/// What `forebay run` adds.
+/// The time that `forebay run` adds.
 #[derive(Default)]
 struct Added {
     wall_ms: Samples,
@@ -94,7 +94,7 @@ fn took_ms(mut command: Command) -> anyhow::Result<(f64, f64)> {
     Ok((ms(start.elapsed()), ms(cpu::of_children()?.saturating_sub(cpu_before))))
 }
 
-/// What the kernel asked of the node while all ranks read one file, over the file's size.
+/// Bytes that the kernel requested of the node while all ranks read one file, over the file's size.
 fn asked_by_all(bench: &Bench) -> anyhow::Result<f64> {
     let file = bench.random_file("ranks", FILE_BYTES)?;
     let job = bench.up_local(1, bench.files.path(), &[])?;

@@ -1,10 +1,10 @@
-//! What the scale model is told of this machine: processor time of a message, a request, a parcel, and of starting a program and
+//! Costs of this machine for the scale model: processor time of a message, a request, a parcel, and of starting a program and
 //! a daemon.
 //!
-//! Most is measured on two nodes, one of which asks the file system and one of which asks the other: once without a profile, by
-//! one replay after the other, and once with one, by what has come to the second node when it is filled. What a small chunk of a
-//! parcel costs is measured with small files. A message between nodes and the program's part in one of the kernel cost more
-//! in a storm, where bodies are forwarded while they arrive and nobody finds caches warm: these two are fitted to the processor
+//! Most is measured on two nodes, one of which asks the file system and one of which asks the other. Without a profile, one replay
+//! follows the other; with one, the measure is the bytes that have come to the second node when it is filled. The cost of a small
+//! chunk of a parcel is measured with small files. A message between nodes and the program's part in one of the kernel cost more
+//! in a storm, where bodies are forwarded while they arrive and no node finds warm caches. These two are fitted to the processor
 //! time of the storm of four nodes without a profile. The only wall time that goes in is that of `up` of one node.
 
 use std::thread;
@@ -25,7 +25,7 @@ use crate::bench::Bench;
 use crate::prefill::wait_until_filled;
 use crate::ways::{Forms, Way, up_on};
 
-/// Who says so.
+/// The source of these numbers.
 const SOURCE: &str = "measured in this run on two nodes";
 const FITTED: &str = "fitted in this run to the processor time of 4 nodes without a profile";
 const LAUNCH: &str = "measured in this run: up of one node and of 4";
@@ -54,7 +54,7 @@ pub struct Costs {
     filled: Vec<Filled>,
 }
 
-/// What came to the second of two nodes by a profile.
+/// The work of the second of two nodes that a profile fills.
 struct Filled {
     daemon_seconds: f64,
     /// The first node's, which made the parcels.
@@ -66,7 +66,7 @@ struct Filled {
     bytes: f64,
 }
 
-/// What storms of so many nodes came to, without a profile: medians.
+/// Totals of storms of so many nodes, without a profile: medians.
 pub struct StormTotals {
     /// Number of nodes.
     pub nodes: f64,
@@ -86,7 +86,7 @@ pub struct StormTotals {
     pub up_seconds: f64,
 }
 
-/// What has been counted so far.
+/// Counts so far.
 struct Counts {
     status: Status,
     /// Processor time of each node's daemon.
@@ -95,7 +95,7 @@ struct Counts {
     traffic: Traffic,
 }
 
-/// What came of one node's replay.
+/// The counts before and after one node's replay.
 struct Replay {
     storm: Storm,
     before: Counts,
@@ -163,7 +163,7 @@ impl Costs {
     pub fn machine(&self, operations: usize, used_bytes: u64, one: &StormTotals, four: &StormTotals) -> Machine {
         let daemon = TEST_BED.daemon;
         let but = |stated: Stated, samples: &Samples| stated.but(samples.median(), SOURCE);
-        // What more nodes take beside their kernels' messages and the bytes, by both ends of requests and answers.
+        // The time of more nodes beside their kernels' messages and the bytes, by both ends of requests and answers.
         let more_nodes = four.nodes - one.nodes;
         let launch_node = (four.launch_seconds - one.launch_seconds) / more_nodes;
         let more_messages = more_nodes * (four.messages * self.kernel_daemon.median() + launch_node);
@@ -194,7 +194,7 @@ impl Costs {
         Machine { daemon, ..TEST_BED }
     }
 
-    /// What the first of two nodes took for a parcel, beside what the second took too, listings, and sending: the median.
+    /// The first node's time for a parcel, beside the second node's, listings, and sending: the median.
     fn made_seconds(&self, message: f64) -> f64 {
         let daemon = &TEST_BED.daemon;
         let mut made = Samples::default();
@@ -210,7 +210,7 @@ impl Costs {
         made.median()
     }
 
-    /// What the second of two nodes took to unpack and store what came, beside its start, messages and chunks: the median.
+    /// The second node's time to unpack and store parcels, beside its start, messages and chunks: the median.
     fn stored_seconds(&self, message: f64, launch_node: f64) -> f64 {
         let daemon = &TEST_BED.daemon;
         let mut stored = Samples::default();
@@ -223,7 +223,7 @@ impl Costs {
     }
 }
 
-/// What unpacking and storing a small chunk costs a daemon, beside what it takes without a profile.
+/// A daemon's time to unpack and store a small chunk, beside its time without a profile.
 fn fill_chunk(bench: &Bench) -> anyhow::Result<f64> {
     let files = bench.directory_of(SMALL_FILES)?;
     let profile = bench.files.path().join("small.profile");

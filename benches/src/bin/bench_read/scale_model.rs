@@ -21,7 +21,7 @@ use crate::bench::Bench;
 use crate::scale_costs::{Costs, StormTotals, of_file_system};
 use crate::ways::{Forms, Way, set_up, up_on};
 
-/// What is compared, in the order of `of_real` and `of_model`.
+/// The compared quantities, in the order of `of_real` and `of_model`.
 const QUANTITIES: [&str; 12] = [
     "requests between nodes",
     "bytes between nodes, MB",
@@ -48,7 +48,7 @@ const NODES: [usize; 4] = [1, 4, 8, 16];
 /// Runs of each.
 const RUNS: usize = 3;
 
-/// What the model's seconds may differ by from the real ones.
+/// The error that the model's seconds may have against the real ones.
 const ERROR_AT_MOST: f64 = 0.10;
 
 /// A quantity, for real and by the model.
@@ -133,7 +133,7 @@ impl Launches {
     }
 }
 
-/// One start. What its launch took is known where nothing is prefilled meanwhile.
+/// One start. The cost of its launch is known where no prefill runs meanwhile.
 fn of_real(
     bench: &Bench,
     testbed: &Testbed,
@@ -215,7 +215,7 @@ fn medians_of(real: &[Quantities]) -> Vec<Samples> {
     (0..QUANTITIES.len()).map(samples).collect()
 }
 
-/// What the costs of messages are fitted to.
+/// The totals that the costs of messages are fitted to.
 fn totals_of(nodes: usize, real: &[Samples], launches: &Launches) -> StormTotals {
     let [requests, megabytes, .., messages, programs_seconds, daemons_seconds, _, _, _, _] =
         std::array::from_fn::<f64, { QUANTITIES.len() }, _>(|index| real[index].median());

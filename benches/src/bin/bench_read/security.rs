@@ -1,4 +1,4 @@
-//! What protecting connections costs: processor time of both ends for a gigabyte of bodies, by level.
+//! The cost of protecting connections: processor time of both ends for a gigabyte of bodies, by level.
 //!
 //! Two endpoints as daemons have them, each on a thread and a runtime of its own, over loopback. Bodies begin here, so
 //! that the sending end makes each checksum and the receiving end verifies it, on every level; what that alone costs is
@@ -129,7 +129,7 @@ async fn ask_when_told(
     done: Sender<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     let leaf = Endpoint::start(options, listener, service)?;
-    // Nothing else is to be done on this thread between runs.
+    // This thread has no other work between runs.
     while runs.recv().is_ok() {
         done.send(fetch_all(&leaf).await)?;
     }

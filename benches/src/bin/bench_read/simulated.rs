@@ -1,4 +1,4 @@
-//! The bars of the scale model. Nothing is measured: the same seed gives the same figures on every machine.
+//! The bars of the scale model. They need no measurement: the same seed gives the same figures on every machine.
 
 use anyhow::Context;
 use forebay_scale::SCENARIOS;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::bench::Bench;
 use crate::ways::{Forms, WAYS, Way, set_up, up_on};
 
-/// What is measured of one way.
+/// The figures of one way.
 #[derive(Default, Serialize)]
 struct Figures {
     /// From the start signal to the end of the slowest node, mounting or unpacking included; with a profile from the call of
@@ -60,7 +60,7 @@ pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
     Ok(measurement)
 }
 
-/// What the growth with the nodes is counted from.
+/// The number of nodes from which the growth is counted.
 const FEW: usize = 4;
 
 /// Sixteen nodes, and one direct client to compare the requests with.
@@ -201,7 +201,7 @@ fn one_run(one: &Run<'_>, figures: &mut Figures) -> anyhow::Result<()> {
     let commands = |prepare: &str| (0..nodes).map(|node| testbed.place(node).gated(prepare, &replay)).collect();
     let profile = forms.profile.to_string_lossy();
     let options: &[&str] = if way == Way::Profile { &["--profile", &profile] } else { &[] };
-    // What comes ahead begins with the job: the programs stand ready before, so that it gains nothing by their start.
+    // Prefill begins with the job: the programs stand ready before, so that it gains nothing by their start.
     let gate = Gate::start(commands(&forms.prepare(way)))?;
     let up_began = Instant::now();
     let job = way.needs_job().then(|| up_on(bench, testbed, nodes, options)).transpose()?;

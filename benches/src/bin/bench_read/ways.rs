@@ -55,7 +55,7 @@ pub struct Forms {
     image: PathBuf,
     image_lz4: PathBuf,
     archive: PathBuf,
-    /// What a start-up used, recorded by a job of one node, with its pack beside it.
+    /// The profile of a start-up, recorded by a job of one node, with its pack beside it.
     pub profile: PathBuf,
     /// Where a node mounts the image or unpacks the archive.
     local: PathBuf,

@@ -90,7 +90,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Nothing is left.
+    /// Takes the job down; no file is left to land.
     pub fn down(&self) -> anyhow::Result<()> {
         self.forebay(&["down"]).map(drop)
     }

@@ -62,7 +62,7 @@ impl Drop for LimitedDisk {
     }
 }
 
-/// What it says.
+/// The standard output of a program.
 fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let ended = Command::new(program).args(arguments).output().with_context(|| format!("{program} cannot be run"))?;
     let said = String::from_utf8_lossy(&ended.stderr);

@@ -1,7 +1,7 @@
 //! The burst mount against the file system that its store lies on: what programs that write notice.
 //!
 //! Both sides of a comparison run in turn on the same file system; ratios are medians of ratios of neighbouring runs, since
-//! the speed of a disk drifts. What was written lands between the runs: it is timed to its
+//! the speed of a disk drifts. Written files land between the runs: each is timed to its
 //! fsync, before it is closed.
 
 mod bed;

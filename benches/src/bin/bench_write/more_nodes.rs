@@ -53,7 +53,7 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     }
     disks.iter().try_for_each(|disk| disk.limit(None))?;
     let owner = owner_costs(&job, bed.runs(5))?;
-    // Nothing is to land.
+    // No file is to land.
     drop(job);
     drop(disks);
     let [(_, one), (_, two), (_, four)] = rates;
@@ -90,7 +90,7 @@ fn disks(place: &Path) -> anyhow::Result<Vec<LimitedDisk>> {
 }
 
 /// Processor time of the owner's daemon for a file of another node, microseconds: its name; its name, its commit and its close; a name
-/// that is looked up. What `forebay simulate checkpoint` is given.
+/// that is looked up. These are the parameters of `forebay simulate checkpoint`.
 fn owner_costs(job: &Bed, runs: usize) -> anyhow::Result<[(&'static str, Samples); 3]> {
     let mut costs = ["owner_us_per_name", "owner_us_per_file_written", "owner_us_per_lookup"]
         .map(|name| (name, Samples::default()));

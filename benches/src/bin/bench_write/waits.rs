@@ -112,7 +112,7 @@ fn longest(is_over: &AtomicBool, pace: Duration, mut call: impl FnMut(u64) -> io
 /// Runs both while a node stands still: `waits` and what must not wait with it, until the node goes on.
 fn while_silent(
     job: &Bed,
-    node: usize,
+    (node, waiters): (usize, &str),
     waits: impl Fn() -> anyhow::Result<()> + Sync,
     others: &(dyn Fn(&AtomicBool) -> io::Result<f64> + Sync),
 ) -> anyhow::Result<f64> {
@@ -129,7 +129,7 @@ fn while_silent(
             });
             let other = scope.spawn(move || others(is_over));
             std::thread::sleep(SILENCE);
-            ensure!(node != 0 || is_waiting.load(Ordering::Relaxed), "nothing waited");
+            ensure!(node != 0 || is_waiting.load(Ordering::Relaxed), "{waiters} waited for nothing");
             is_over.store(true, Ordering::Relaxed);
             both = Some((waiting, other));
             Ok(())
@@ -163,16 +163,13 @@ fn write_on(file: &File, is_over: &AtomicBool) -> io::Result<f64> {
 fn beside_a_close(job: &Bed) -> anyhow::Result<f64> {
     let file = open(&job.mount(1).join("open"))?;
     let closed = std::sync::Mutex::new(Some(File::create(job.mount(1).join("closed"))?));
-    if let Ok(closed) = closed.lock()
-        && let Some(closed) = closed.as_ref()
-    {
-        closed.write_all_at(b"what the owner has not heard of", 0)?;
-    }
     let close = || {
-        drop(closed.lock().map_err(|_| anyhow::anyhow!("a program panicked"))?.take());
+        let closed = closed.lock().map_err(|_| anyhow::anyhow!("a program panicked"))?.take();
+        // Not before the node stands still: a process that is made meanwhile closes its copy of the descriptor, and so commits this.
+        closed.as_ref().map_or(Ok(()), |closed| closed.write_all_at(b"bytes that the owner has not heard of", 0))?;
         Ok(())
     };
-    while_silent(job, 0, close, &|is_over| write_on(&file, is_over))
+    while_silent(job, (0, "the close"), close, &|is_over| write_on(&file, is_over))
 }
 
 /// The longest write, and the longest `fstat`.
@@ -209,7 +206,7 @@ fn beside_opens(job: &Bed, opens: usize, run: usize) -> anyhow::Result<(f64, f64
             written
         })
     };
-    let write = while_silent(job, 0, open_all, &others)?;
+    let write = while_silent(job, (0, "the opens"), open_all, &others)?;
     let stat = stat.lock().map_or(f64::NAN, |stat| *stat);
     Ok((write, stat))
 }
@@ -243,7 +240,7 @@ fn beside_changes(job: &Bed, changes: usize, run: usize) -> anyhow::Result<f64> 
             }
         })
     };
-    while_silent(job, SILENT, change_all, &others)
+    while_silent(job, (SILENT, "the changes"), change_all, &others)
 }
 
 /// The longest write to an open file, and the longest that any program waits that makes files or looks for them, on the nodes that are left, while

@@ -14,7 +14,7 @@ pub struct RandomCase {
     pub strategy: Strategy,
     /// Buffers of an aggregator.
     pub buffers: usize,
-    /// What kind of network it has.
+    /// The kind of its network.
     pub topology: &'static str,
 }
 

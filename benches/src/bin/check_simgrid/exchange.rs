@@ -84,7 +84,7 @@ fn told(case: &Case, buffers: usize, plan: &Plan) -> String {
     text + &aggregators
 }
 
-/// What each rank of another node sends to an aggregator in a round.
+/// The bytes that each rank of another node sends to an aggregator in a round.
 fn flows(case: &Case, aggregator: &Aggregator, round: usize) -> Vec<(usize, u64)> {
     let of_rank = |rank: usize| {
         let bytes: u64 = aggregator.part(round, case.extents_of(rank)).iter().map(|extent| extent.len).sum();

@@ -30,7 +30,7 @@ use crate::site::Site;
 /// Large enough that landing takes seconds, and small enough for the disk and memory of a laptop.
 const MIB: u64 = 128;
 
-/// What `--drain-rate` is set to where the backing file system is the machine's own disk: landing takes 4 s.
+/// The `--drain-rate` where the backing file system is the machine's own disk: landing takes 4 s.
 const DRAIN_RATE: &str = "32MB/s";
 
 /// A draft and its segments take less than this, and a disk that lacks it is too full for the demo.

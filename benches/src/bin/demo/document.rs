@@ -1,11 +1,11 @@
-//! What was measured, as the JSON and the tables show it.
+//! The measurements, as the JSON and the tables show them.
 
 use forebay_bench::quiet::Measured;
 use forebay_testkit::machine::Machine;
 use forebay_testkit::testbed::Traffic;
 use serde::Serialize;
 
-/// What runs on the nodes.
+/// The programs of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -94,7 +94,7 @@ pub struct Answer {
     pub cpu_seconds: f64,
 }
 
-/// What the JSON holds.
+/// The contents of the JSON.
 #[derive(Serialize)]
 pub struct Document {
     pub machine: Machine,

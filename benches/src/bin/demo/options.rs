@@ -1,4 +1,4 @@
-//! What the demo is asked to do.
+//! The options of the demo.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub struct Options {
     /// The script that builds the GlusterFS test bed
     #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
     pub testbed: PathBuf,
-    /// What the files lie on: a model of a network file system, or a real one in network namespaces
+    /// The file system of the files: a model of a network file system, or a real one in network namespaces
     #[arg(long, value_enum, default_value_t = Backing::Model)]
     pub backing: Backing,
     /// How many nodes [default: two a core, at most 8; with --big 8]

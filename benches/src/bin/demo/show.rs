@@ -1,4 +1,4 @@
-//! What the demo prints: progress, the table of the read path, one line for each path, and the conditions of all of them.
+//! The output of the demo: progress, the table of the read path, one line for each path, and the conditions of all of them.
 //!
 //! A ratio appears only where both of its runs were undisturbed. A disturbed run is marked and explained below the table.
 
@@ -12,7 +12,7 @@ use forebay_testkit::machine::Machine;
 use crate::document::{Aggregation, Answer, Document, Run, Way, Work};
 use crate::options::{Backing, Options};
 
-/// Prints a line. Nothing may take it any longer (`make demo | head`); the panic of `println!` would leave mounts behind.
+/// Prints a line. Its reader may be gone (`make demo | head`); the panic of `println!` would leave mounts behind.
 macro_rules! line {
     ($($text:tt)*) => {{
         let _ = writeln!(std::io::stdout(), $($text)*);
@@ -27,7 +27,7 @@ macro_rules! part {
     }};
 }
 
-/// What is about to happen.
+/// The head of the output.
 pub fn introduction(machine: &Machine, nodes: &str, backing: &str, program: &str) {
     line!();
     line!("Forebay's demo: read, write, aggregate, query.");
@@ -38,7 +38,7 @@ pub fn introduction(machine: &Machine, nodes: &str, backing: &str, program: &str
     line!();
 }
 
-/// What is under way.
+/// The step under way.
 pub fn progress(text: &str) {
     part!("  {text} ...");
 }

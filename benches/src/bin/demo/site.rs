@@ -159,7 +159,7 @@ impl Site {
         median(&self.ups)
     }
 
-    /// What Forebay exports: node 0's mount in the model, where all daemons run on one machine.
+    /// The directory that Forebay exports: node 0's mount in the model, where all daemons run on one machine.
     fn export(&self) -> anyhow::Result<PathBuf> {
         match &self.backing {
             Backing::Model { .. } => self.scratch.dir("pfs/0"),

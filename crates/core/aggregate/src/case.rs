@@ -14,7 +14,7 @@ use crate::limits;
 use crate::seat::Seat;
 use crate::topology::Network;
 
-/// What is to be planned.
+/// An aggregation problem: the network, the ranks' extents, and the limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     /// The network.
@@ -29,7 +29,7 @@ pub struct Case {
     pub(crate) union: Vec<Extent>,
     /// Numbers that a strategy may not choose.
     pub(crate) pinned: Pinned,
-    /// What an aggregator has.
+    /// The memory of an aggregator.
     pub(crate) buffering: Buffering,
     /// Of the backing file system.
     pub(crate) stripe_bytes: u64,

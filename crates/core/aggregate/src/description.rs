@@ -1,6 +1,6 @@
-//! What is to be planned, as people and programs write it down; `forebay plan` reads it as JSON.
+//! The form of a case that people and programs write; `forebay plan` reads it as JSON.
 //!
-//! Nothing is checked here but the form: `Case::new` says whether it makes sense. Unknown fields are refused, because a
+//! This module checks the form only: `Case::new` says whether it makes sense. Unknown fields are refused, because a
 //! field with a slip of the pen in its name would silently change nothing.
 
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct CaseDescription {
     pub nodes: usize,
     /// Where bytes leave the network.
     pub io_nodes: Vec<IoNode>,
-    /// Who has which bytes.
+    /// The extents of each rank.
     pub ranks: RanksDescription,
     /// So many aggregators, whatever a strategy would choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,13 +108,13 @@ pub struct SlurmSwitches {
     /// `topology.conf`, or what `scontrol show topology` prints.
     #[serde(default)]
     pub text: String,
-    /// Where the text is. Nothing is read here: who reads the case reads it into `text`.
+    /// Where the text is. This crate reads no file: the reader of the case puts the contents into `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The hosts of the job in the order of its nodes, in Slurm's notation; by default all that are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<String>,
-    /// What the hosts of a switch send at most, over what its links upwards carry.
+    /// The rate that the hosts of a switch send at most, over the rate of its links upwards.
     #[serde(default = "one_to_one")]
     pub oversubscription: f64,
 }
@@ -127,7 +127,7 @@ pub struct HostNames {
     pub pattern: String,
     /// The hosts of the job in the order of its nodes, in Slurm's notation.
     pub hosts: String,
-    /// What the hosts of a switch send at most, over what its links upwards carry.
+    /// The rate that the hosts of a switch send at most, over the rate of its links upwards.
     #[serde(default = "one_to_one")]
     pub oversubscription: f64,
 }
@@ -157,7 +157,7 @@ fn one() -> usize {
 pub struct IoNode {
     /// Where it is in the topology; it may be a place behind the job's nodes.
     pub node: usize,
-    /// What it writes to the backing file system, bytes per second.
+    /// Its write rate to the backing file system, bytes per second.
     pub bytes_per_s: f64,
     /// Whose bytes it writes.
     pub serves: Serves,

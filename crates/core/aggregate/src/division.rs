@@ -1,4 +1,4 @@
-//! What is exchanged, before anybody knows with whom: the file cut into domains and windows, and who has how much of each.
+//! The division of a file before its aggregators are known: domains and windows, and the bytes of each that ranks have.
 //!
 //! A division depends on how many aggregators and rounds there are, and not on where the aggregators are, so all
 //! placements of one count share it. Ranks of one node that have as much of a window are alike for the network: they are
@@ -36,14 +36,14 @@ pub struct Domain {
     pub smallest_rank: usize,
 }
 
-/// What one round takes of a domain.
+/// The part of a domain that one round takes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Window {
     /// Where it begins and ends.
     pub span: Extent,
     /// Bytes of the file in it.
     pub bytes: u64,
-    /// Who sends to its aggregator, by node, then by bytes.
+    /// The ranks that send to its aggregator, by node, then by bytes.
     pub senders: Vec<Sender>,
 }
 
@@ -86,11 +86,11 @@ pub struct Shape {
     pub domains: usize,
     /// Windows of each.
     pub rounds: usize,
-    /// What domains are even by; windows always by bytes.
+    /// The measure by which domains are even; windows always by bytes.
     pub evenly: Evenly,
 }
 
-/// What a rank has of a window.
+/// The part of a window that a rank has.
 #[derive(Clone, Copy)]
 struct Part {
     window: u32,
@@ -128,7 +128,7 @@ fn domain(extents: Vec<Extent>, rounds: usize, stripe_bytes: u64) -> Domain {
     Domain { bytes: bytes(&extents), extents, windows, holders: vec![], largest_rank: 0, smallest_rank: 0 }
 }
 
-/// What each rank has of each window, sorted by window, then by rank. Windows are numbered over all domains.
+/// The parts of each window that ranks have, sorted by window, then by rank. Windows are numbered over all domains.
 fn parts(case: &Case, domains: &[Domain], rounds: usize) -> Result<Vec<Part>, PlanError> {
     let windows = domains.iter().enumerate().flat_map(|(index, domain)| {
         let spans = domain.windows.iter().enumerate().filter(|(_, window)| window.bytes > 0);

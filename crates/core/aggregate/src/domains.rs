@@ -6,7 +6,7 @@
 
 use crate::extents::{Extent, bytes, within};
 
-/// What the parts are even by.
+/// The measure by which the parts are even.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evenly {
     /// Bytes that somebody has.

@@ -1,4 +1,4 @@
-//! What can be wrong with a case, and with a plan that is asked for. No variant leaves anything changed.
+//! Errors of a case, and of a plan that is asked for. No variant leaves anything changed.
 
 use forebay_types::HostListError;
 use thiserror::Error;
@@ -50,7 +50,7 @@ pub enum CaseError {
         what: &'static str,
         /// Rows of the first table.
         nodes: usize,
-        /// What differs.
+        /// Entries of the row or column that differs.
         found: usize,
     },
     /// A line about switches that cannot be read, or contradicts another.
@@ -60,7 +60,7 @@ pub enum CaseError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The error in it.
         problem: String,
     },
     /// A text about switches that has none.

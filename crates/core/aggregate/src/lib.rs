@@ -5,10 +5,10 @@
 //! nodes of the network. It moves no byte and asks nobody: what it needs is in the `Case`, and the same case gives the same
 //! plan on every machine, so that ranks may each plan for themselves.
 //!
-//! What is planned is scored by a model of flows that share links fairly (`flow`); `portfolio` tries every strategy and
+//! A model scores each plan by flows that share links fairly (`flow`); `portfolio` tries every strategy and
 //! keeps the best, so a plan is never worse, by the model, than any strategy alone.
 //!
-//! # What to call when
+//! # Usage
 //! Describe the case (`CaseDescription`), check it (`Case::new`), then `plan_best`, or `plan` for one strategy, or
 //! `plan_all` to compare. With the `Plan`, rank and aggregator both find what goes from one to the other in a round by
 //! `Aggregator::part`, each from the extents of the rank.

@@ -1,4 +1,4 @@
-//! Limits of a case, each with its reason. What exceeds one is refused by name before anything is computed.
+//! Limits of a case, each with its reason. A case above one is refused by name before any computation.
 
 /// Ranks of a job: 64 on each of 65,536 nodes.
 pub const RANKS_MAX: usize = 1 << 22;

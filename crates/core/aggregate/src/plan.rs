@@ -23,7 +23,7 @@ pub struct Plan {
     pub rounds: usize,
     /// In the order of their domains in the file. None if there is nothing to write.
     pub aggregators: Vec<Aggregator>,
-    /// What the models say of it.
+    /// The models' results for it.
     pub predicted: Predicted,
 }
 
@@ -43,7 +43,7 @@ pub struct Aggregator {
     pub windows: Vec<Extent>,
 }
 
-/// What the models say of a plan.
+/// The models' results for a plan.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Predicted {
     /// The most of C1 of any aggregator, seconds: without contention.
@@ -54,7 +54,7 @@ pub struct Predicted {
     pub total_s: f64,
     /// By the flow model, seconds from the start until local storage has the last byte; without any as `total_s`.
     pub staged_s: f64,
-    /// What the I/O node with most to do needs at least for what this plan sends to it, seconds. I/O nodes that serve any
+    /// The least time of the I/O node with most to do for the bytes that this plan sends to it, seconds. I/O nodes that serve any
     /// node count as one.
     pub io_floor_s: f64,
     /// Bytes over the busiest link of the network.
@@ -62,7 +62,7 @@ pub struct Predicted {
 }
 
 impl Aggregator {
-    /// What of a rank's bytes goes to this aggregator in a round. `extents` are sorted and do not overlap.
+    /// The part of a rank's bytes that goes to this aggregator in a round. `extents` are sorted and do not overlap.
     #[must_use]
     pub fn part(&self, round: usize, extents: &[Extent]) -> Vec<Extent> {
         self.windows.get(round).map(|window| within(extents, *window)).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Where an aggregator sits, and where in its domain it begins.
 
-/// Who aggregates a domain.
+/// The rank that aggregates a domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Seat {
     /// The rank.

@@ -1,4 +1,4 @@
-//! What can be asked for and kept, by one name each.
+//! Keys of the objects that requests ask for and nodes keep.
 
 use std::sync::{Arc, LazyLock};
 
@@ -41,7 +41,7 @@ impl Key {
         })
     }
 
-    /// What asks for it; none for a page, which is asked for by the names in it.
+    /// The message that asks for it; none for a page, which is asked for by the names in it.
     #[must_use]
     pub fn message(&self) -> Option<ReadMessage> {
         Some(match self.clone() {
@@ -67,7 +67,7 @@ impl Key {
     }
 }
 
-/// What is about no path in particular.
+/// The path of keys that are about no path in particular.
 static EVERYWHERE: LazyLock<ViewPath> = LazyLock::new(ViewPath::root);
 
 /// An answer as it is kept. `B` is the handle of a chunk's bytes.
@@ -81,7 +81,7 @@ pub enum Object<B> {
     Chunk(B),
 }
 
-/// What counters tell apart.
+/// The kinds that counters tell apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum ObjectKind {

@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 }
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
-    /// Nothing is under way.
+    /// Without requests.
     #[must_use]
     pub fn new(routing: R) -> Self {
         Self {
@@ -120,13 +120,13 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// A program waits now for all that somebody asked for ahead of it.
+    /// A program waits now for all that was prefetched for this waiter.
     pub fn promote_waiter(&mut self, waiter: W::Id) {
         self.table.by_waiter(waiter).into_iter().for_each(|id| self.promote(id));
     }
 
-    /// Takes somebody out of all requests; those that nobody is left to wait for end. Their numbers, or `None` if he
-    /// waited for none.
+    /// Takes a waiter out of all requests, and ends those without another waiter. Returns their numbers, or `None` if
+    /// it waited for none.
     pub fn withdraw(&mut self, waiter: W::Id) -> Option<Vec<RequestId>> {
         let empty = self.table.withdraw(waiter)?;
         for id in &empty {
@@ -153,7 +153,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.holds.entry(hold).or_default().insert(id);
     }
 
-    /// What had to wait for this goes on, unless it waits for something else too.
+    /// Releases the requests that wait for this hold, unless they wait for another too.
     pub fn release(&mut self, now: Time, hold: HoldId) {
         for id in self.holds.remove(&hold).unwrap_or_default() {
             self.let_go(now, id, hold);
@@ -211,10 +211,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     /// A request has been asked in vain for as long as its attempts had; others still wait for it.
     pub(crate) fn ask_longer(&mut self, now: Time, id: RequestId) {
-        // What this node reads itself it waits for: the backing file system would be asked the same again.
+        // This node waits for its own read: another attempt would send the backing file system the same.
         self.cancel_attempts(id, |attempt| attempt.source != Source::Backing && attempt.deadline <= now);
         self.leave_limited(id);
-        // Whoever joined does not put off what is under way for those before him.
+        // A later waiter does not put off the attempts for earlier ones.
         if let Some(entry) = self.table.get_mut(id).filter(|entry| entry.attempts.is_empty()) {
             entry.last_resort = last_resort(now, entry.deadline);
             entry.is_hedged = false;
@@ -301,7 +301,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         Some(attempt)
     }
 
-    /// An attempt has told something: whoever was asked is there.
+    /// An attempt has brought a message: its node is there.
     fn heard(&mut self, now: Time, source: Source) {
         if let Source::Peer(peer) = source {
             self.detector.on_heard(peer, now);
@@ -329,7 +329,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.finish(request, Some(id))
     }
 
-    /// A body is spoilt: whoever sends it is not asked for `key` again soon. To be told before `end_filling`.
+    /// A body is spoilt: its sender is not asked for `key` again soon. Report it before `end_filling`.
     pub fn pass_over(&mut self, now: Time, id: AttemptId, key: K) {
         if let Some(Source::Peer(peer)) = self.attempts.get(&id).map(|attempt| attempt.source) {
             self.passed_over.add(now, key, peer);

@@ -1,4 +1,4 @@
-//! What goes into the dispatch and comes out of it.
+//! The inputs and outputs of the dispatch.
 
 use forebay_types::{Epoch, Errno, NodeRank, Priority, Time};
 
@@ -6,23 +6,23 @@ use crate::ids::{AttemptId, HoldId, RequestId};
 use crate::routing::Source;
 use crate::table::Waiting;
 
-/// What somebody wants, beside the key and the message.
+/// A demand, beside the key and the message.
 #[derive(Clone, Debug)]
 pub struct Wanted<W> {
-    /// What goes first at the backing file system.
+    /// Its priority at the backing file system.
     pub priority: Priority,
     /// Until when, for the waiter or, without one, for the request.
     pub deadline: Time,
-    /// Who waits; nobody for what is asked before anybody wants it.
+    /// The waiter; none for a prefetch.
     pub waiter: Option<W>,
-    /// What the request has to wait for if it is new.
+    /// The holds of the request if it is new.
     pub holds: Vec<HoldId>,
 }
 
 /// Whether a request is new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined {
-    /// Nobody had asked.
+    /// It is new.
     First(RequestId),
     /// It was under way.
     Coalesced(RequestId),
@@ -33,9 +33,9 @@ pub enum Joined {
 pub struct Finished<K, W> {
     /// Its number.
     pub request: RequestId,
-    /// What was asked for.
+    /// The key that was requested.
     pub key: K,
-    /// Who waited, in the order they came.
+    /// The waiters, in the order they came.
     pub waiters: Vec<Waiting<W>>,
 }
 
@@ -53,7 +53,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What those who waited are told.
+    /// The error for the waiters.
     #[must_use]
     pub fn errno(self) -> Errno {
         match self {
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// What the driver, or the path that owns the requests, is to do.
+/// A step for the driver, or for the path that owns the requests.
 #[derive(Debug)]
 pub enum Event<K, M, W> {
     /// Ask `source`; bring the answer back before `deadline`.
@@ -73,9 +73,9 @@ pub enum Event<K, M, W> {
         attempt: AttemptId,
         /// Whom to ask.
         source: Source,
-        /// What to ask.
+        /// The message.
         message: M,
-        /// What goes first at the backing file system; another node is told.
+        /// Its priority at the backing file system; another node is told.
         priority: Priority,
         /// Up to which refresh this node has forgotten.
         epoch: Epoch,
@@ -86,10 +86,10 @@ pub enum Event<K, M, W> {
     Promote {
         /// The attempt.
         attempt: AttemptId,
-        /// Who was asked.
+        /// The source of the attempt.
         source: Source,
     },
-    /// Nobody wants this attempt's answer any more; a body that it was filling ends by `Errno::WAY_LOST`.
+    /// This attempt's answer is not wanted any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {
         /// The attempt.
         attempt: AttemptId,
@@ -105,7 +105,7 @@ pub enum Event<K, M, W> {
     },
     /// The time of these is over; others still wait for their request.
     Late {
-        /// Who.
+        /// The waiters.
         waiters: Vec<W>,
         /// Why there was no answer.
         why: Failure,

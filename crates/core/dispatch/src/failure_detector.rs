@@ -1,9 +1,9 @@
-//! Who is believed dead: which nodes are silent, which are bypassed, and when to ask again.
+//! The failure detector: which nodes are silent, which are bypassed, and when to ask again.
 //!
-//! A node that is asked something and of which nothing is heard for a while is silent: it is asked whether it is there,
-//! and suspected only if it does not say so. So a backing file system that hangs makes nobody suspect the nodes that wait
-//! for it. A suspect that comes back is used again at once; if it is lost again soon, it is left alone for longer each
-//! time, so that one that comes and goes does not hold up those who would ask it.
+//! A node is silent if it was asked something and has said nothing for a while. It is then asked whether it is there, and
+//! suspected only if it does not answer. So a hanging backing file system brings no suspicion on the nodes that wait for
+//! it. A suspect that comes back is used again immediately. If it is lost again soon, it is left alone for longer each
+//! time. So a node that comes and goes does not hold up those who would ask it.
 //!
 //! Only nodes that were asked something are remembered, so the tables are as long as the failover orders of one node.
 
@@ -14,14 +14,14 @@ use forebay_types::{Map, NodeRank, Time};
 
 use crate::limits;
 
-/// What a node believes of the others.
+/// A node's beliefs about the others.
 #[derive(Clone, Default, Debug)]
 pub struct FailureDetector {
     suspicions: Map<NodeRank, Suspicion>,
     /// When each node was last heard of.
     heard: Map<NodeRank, Time>,
     asked: Map<NodeRank, Asked>,
-    /// Who is being asked whether it is there.
+    /// Nodes that are being asked whether they are there.
     pinged: BTreeSet<NodeRank>,
 }
 
@@ -53,7 +53,7 @@ impl FailureDetector {
     pub(crate) fn on_attempt_ended(&mut self, rank: NodeRank) {
         let Some(asked) = self.asked.get_mut(&rank) else { return };
         asked.outstanding_count = asked.outstanding_count.saturating_sub(1);
-        // Nothing is expected of a node that was heard of after all that was asked.
+        // No answer is due from a node that was heard of after all that it was asked.
         if asked.outstanding_count == 0 && self.heard.get(&rank).is_some_and(|heard| *heard >= asked.since) {
             self.asked.remove(&rank);
         }

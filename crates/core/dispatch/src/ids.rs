@@ -14,11 +14,11 @@ pub struct AttemptId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HoldId(pub u64);
 
-/// Somebody who waits for a request.
+/// A waiter for a request.
 pub trait Waiter {
-    /// By what he is found again, to withdraw him or to raise his priority.
+    /// The number by which it is withdrawn, or its priority raised.
     type Id: Copy + Ord + Debug;
 
-    /// `None` for one who never does either.
+    /// `None` if it is never withdrawn or raised.
     fn id(&self) -> Option<Self::Id>;
 }

@@ -23,7 +23,7 @@
 //! under way; whatever may let it go on goes through one other (`route`), called when suspicion, epoch, tokens or holds
 //! change. So no exit forgets anything, and no request stays where it no longer belongs.
 //!
-//! # What to call when
+//! # Order of calls
 //! Sans-I/O: time comes in as `now`, decisions go out of `poll_event`, and nothing is called back. After every call the
 //! driver empties `poll_event`; when `poll_timeout` has passed it calls `run_timers`. For each `Event::Ask` it carries the
 //! message to the source and reports exactly one of:

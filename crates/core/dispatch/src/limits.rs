@@ -33,7 +33,7 @@ pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
 pub const DEADLINE_ROUNDING: Duration = Duration::from_millis(2);
 
 /// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
-/// of a parent that is lost before somebody has to wait for it.
+/// of a parent that is lost before a program waits for it.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// How long a node is not asked again for something of which it sent spoilt bytes: longer than any request may take.

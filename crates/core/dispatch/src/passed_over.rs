@@ -1,4 +1,4 @@
-//! Who sent something that was spoilt: asked again soon, it is likely to send the same.
+//! Nodes that sent a spoilt answer: asked again soon, they are likely to send the same.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ impl<K: Clone + Eq> PassedOver<K> {
         self.0.push_back((key, peer, now));
     }
 
-    /// Who is not to be asked for `key`.
+    /// The nodes that are not to be asked for `key`.
     pub fn of(&mut self, now: Time, key: &K) -> Vec<NodeRank> {
         self.0.retain(|(_, _, since)| now.since(*since) < PASSED_OVER_FOR);
         self.0.iter().filter(|(other, ..)| other == key).map(|(_, peer, _)| *peer).collect()

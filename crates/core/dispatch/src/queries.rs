@@ -1,4 +1,4 @@
-//! What a caller may ask of the requests under way; nothing here decides.
+//! Queries about the requests under way. They decide nothing.
 
 use std::hash::Hash;
 
@@ -23,7 +23,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.table.by_key(key)
     }
 
-    /// What an attempt was made for, if its answer has not begun.
+    /// The key of an attempt, if its answer has not begun.
     #[must_use]
     pub fn asked(&self, attempt: AttemptId) -> Option<&K> {
         self.table.get(self.attempts.get(&attempt)?.request).map(|entry| &entry.key)
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         &self.routing
     }
 
-    /// What this node believes of the others.
+    /// This node's failure detector.
     #[must_use]
     pub fn detector(&self) -> &FailureDetector {
         &self.detector

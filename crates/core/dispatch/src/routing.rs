@@ -1,4 +1,4 @@
-//! What dispatch must know of the job to route a request. The answers follow from the key alone, so all nodes agree.
+//! The routing of a request, by what dispatch must know of the job. It follows from the key alone, so all nodes agree.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum Source {
     Backing,
 }
 
-/// What becomes of a request when no node is left to ask.
+/// The fallback of a request when no node is left to ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallback {
     /// This node reads the backing file system for it: it is a root, or stands in for one, or every node reads it itself.
@@ -24,13 +24,13 @@ pub enum Fallback {
     None,
 }
 
-/// Who may be asked for a key.
+/// The sources of a key.
 pub trait Routing<K> {
     /// The nodes to ask, best first. Each precedes this node in the order of one tree, which all that the request leads to
     /// at other nodes stays in: so waits are acyclic. Empty where this node reads the backing file system itself.
     fn failover_order(&self, key: &K) -> impl Iterator<Item = NodeRank>;
 
-    /// What to do when none of them is left.
+    /// The fallback when none of them is left.
     fn fallback(&self, key: &K) -> Fallback;
 
     /// How long one source may take before a second one is asked too. `None` for a request that is not worth it: nobody

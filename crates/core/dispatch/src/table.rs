@@ -10,10 +10,10 @@ use forebay_types::{Map, Priority, Time};
 
 use crate::ids::{AttemptId, HoldId, RequestId, Waiter};
 
-/// Somebody who waits for a request.
+/// A waiter, and how long it waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting<W> {
-    /// Who.
+    /// The waiter.
     pub who: W,
     /// Until when.
     pub until: Time,
@@ -25,7 +25,7 @@ pub(crate) struct Entry<K, M, W> {
     pub key: K,
     pub message: M,
     pub priority: Priority,
-    /// When this node reads it itself if it still waits: two thirds of the time of whoever asked first.
+    /// When this node reads it itself if it still waits: two thirds of the first waiter's time.
     pub last_resort: Time,
     /// When it is given up, or the first who wait for it are.
     pub deadline: Time,
@@ -43,7 +43,7 @@ pub(crate) struct Entry<K, M, W> {
 pub(crate) enum Phase {
     /// It may not be asked until these are released.
     Held(BTreeSet<HoldId>),
-    /// Nobody can be asked, and there is no token for a fallback read.
+    /// No node can be asked, and there is no token for a fallback read.
     Limited,
     /// It has attempts, or is about to be routed.
     Asked,
@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Hash, M, W: Waiter> Table<K, M, W> {
         id
     }
 
-    /// Somebody waits for a request, perhaps not as long as the others.
+    /// Adds a waiter to a request, perhaps with less time than the others.
     pub fn wait(&mut self, id: RequestId, waiting: Waiting<W>) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if waiting.until < entry.deadline {
@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash, M, W: Waiter> Table<K, M, W> {
         Some(entry)
     }
 
-    /// Takes somebody out of all requests; those that nobody waits for any more, in order of their numbers.
+    /// Takes a waiter out of all requests. Returns those without another waiter, in order of their numbers.
     pub fn withdraw(&mut self, waiter: W::Id) -> Option<Vec<RequestId>> {
         let requests = self.by_waiter.remove(&waiter)?;
         let leaves = |waiting: &Waiting<W>| waiting.who.id() == Some(waiter);

@@ -1,4 +1,4 @@
-//! What depends on time: deadlines, silent nodes, hedges, reads as the last resort.
+//! Timers: deadlines, silent nodes, hedges, reads as the last resort.
 
 use std::hash::Hash;
 
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     }
 
     /// A node does not answer while the job starts: it is bypassed until it does. That says nothing of others, which are
-    /// late or not by themselves; so unlike when a node is lost later, nobody else is asked whether it is there.
+    /// late or not for reasons of their own. So, unlike when a node is lost later, no other node is pinged.
     pub fn absent(&mut self, now: Time, peer: NodeRank) {
         self.detector.suspect(peer, now);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_types::Time;
 
-/// What may still be spent, in millionths of a token.
+/// The tokens left, in millionths of one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     saved: u64,

@@ -1,4 +1,4 @@
-//! What a node knows of all below it, from the reports it has.
+//! A node's knowledge of all below it, from the reports it has.
 //!
 //! A report stands for a whole subtree. Where there is none, the nodes below are looked for one level further down: they
 //! report past a parent that they cannot reach. Only those places are visited, so the work goes with the number of
@@ -10,7 +10,7 @@ use forebay_overlay::Tree;
 use forebay_types::NodeRank;
 use forebay_wire::{Missing, Report, Slowest, Trouble};
 
-/// What a node has to go by.
+/// The inputs of a merge.
 pub(crate) struct Below<'a> {
     /// This node, which is ready.
     pub rank: NodeRank,
@@ -20,11 +20,11 @@ pub(crate) struct Below<'a> {
     pub slowest: Slowest,
     /// The last report of each node that made one.
     pub reports: &'a BTreeMap<NodeRank, Report>,
-    /// What this node has found out about nodes that it cannot reach.
+    /// This node's errors about nodes that it cannot reach.
     pub troubles: Vec<Trouble>,
 }
 
-/// What a node can say of `top` and all below it.
+/// The report on `top` and all below it.
 pub(crate) fn merged(below: Below<'_>, top: NodeRank) -> Report {
     let above_reports = below.above_reports();
     let mut merge = Merge { above_reports, todo: vec![top], report: Report::default(), below };
@@ -88,7 +88,7 @@ impl Merge<'_> {
         for missing in &report.missing {
             let has_reported = self.below.reports.contains_key(&missing.rank);
             match missing.with_all_below {
-                // It, or somebody below it, has told this node itself.
+                // It, or a node below it, has told this node itself.
                 true if has_reported || self.above_reports.contains(&missing.rank) => self.todo.push(missing.rank),
                 false if has_reported => self.report.ready_count = self.report.ready_count.saturating_add(1),
                 _ => self.report.add_missing(*missing),

@@ -1,14 +1,13 @@
 //! When a job is up: every node tells the one above it that it and all below it are ready, once, and the root knows.
 //!
-//! A node that is ready and has heard the same of all below it reports to its parent; the root announces to whoever
-//! started the job, and the answers to the reports carry back down that the job is up. So a start costs two messages a
-//! node, and nobody hears from more nodes than its children. A parent that cannot be reached is waited for, then passed
-//! over: the next in the failover order (`Tree::failover_order`) hears the report, and the parent is tried again all the while. Whoever has
-//! nobody left above it announces in the root's place.
+//! A node that is ready and has heard the same of all below it reports to its parent. The root announces to the job's starter, and the
+//! answers to the reports carry back down that the job is up. So a start costs two messages a node, and each node hears only from its
+//! children. A parent that cannot be reached is waited for, then passed over. The next in the failover order (`Tree::failover_order`)
+//! hears the report, and the parent is still tried. If no node is left above one, it announces in the root's place.
 //!
-//! While somebody is missing, reports say who, and are made again when that changes, not more often than
-//! `limits::REPORT_INTERVAL`; so the root can name the missing at any time. Nothing here knows how a node was started: a
-//! node that will never come is told by its launcher, and missed here until `ReadinessOptions::settle_after`.
+//! While nodes are missing, reports name them, so the root can name them at any time. A report is made again when they change,
+//! not more often than `limits::REPORT_INTERVAL`. This crate does not know how a node was started. A node that will never come
+//! is told by its launcher, and missed here until `ReadinessOptions::settle_after`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use forebay_wire::{Missing, Report, Slowest, Trouble};
 use crate::merge::{Below, merged};
 use crate::upstream::{ReportTicket, Upstream};
 
-/// What a node must know to take part.
+/// A node's settings for its part.
 #[derive(Clone, Debug)]
 pub struct ReadinessOptions {
     /// This node.
@@ -31,7 +30,7 @@ pub struct ReadinessOptions {
     pub settle_after: Option<Duration>,
 }
 
-/// What came of a report.
+/// The result of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReportAnswer {
     /// It arrived.
@@ -42,7 +41,7 @@ pub enum ReportAnswer {
     Lost(String),
 }
 
-/// What is to be done.
+/// A step for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadinessEffect {
     /// Carry a report to a node above. One that is on its way there already need not be waited for any more.
@@ -51,7 +50,7 @@ pub enum ReadinessEffect {
         to: NodeRank,
         /// Its name.
         ticket: ReportTicket,
-        /// What it says.
+        /// The report.
         report: Report,
     },
     /// Answer the last report of a node.
@@ -61,7 +60,7 @@ pub enum ReadinessEffect {
         /// The nodes without which the job is up; `None` while it starts.
         settled: Option<Vec<Missing>>,
     },
-    /// Nobody is above this node: tell whoever started the job.
+    /// No node is above this one: tell the job's starter.
     Announce {
         /// How far the job is.
         report: Report,
@@ -86,7 +85,7 @@ pub struct Readiness {
     options: ReadinessOptions,
     /// Whom this node may report to, best first.
     failover_order: Vec<NodeRank>,
-    /// What those that have been tried were told, in that order.
+    /// The reports to those that have been tried, in that order.
     upstream: Vec<Upstream>,
     now: Time,
     own: Option<Own>,
@@ -94,9 +93,9 @@ pub struct Readiness {
     reports: BTreeMap<NodeRank, Report>,
     /// Whose reports wait for an answer, and until when.
     held: BTreeMap<NodeRank, Time>,
-    /// What this node would say now of itself and all below it.
+    /// This node's present report on itself and all below it.
     current: Report,
-    /// What it would announce of all nodes, when nobody is above it.
+    /// Its report on all nodes, when no node is above it.
     whole: Option<Report>,
     /// Number of `current`: another when it says something else.
     version: u64,
@@ -142,7 +141,7 @@ impl Readiness {
         }
     }
 
-    /// A node of a job that is up: it has nothing to report, and says so to whoever does.
+    /// A node of a job that is up: it has nothing to report, and answers reports with that.
     #[must_use]
     pub fn of_job_that_is_up(options: ReadinessOptions) -> Self {
         Self { settled: Some(Vec::new()), ..Self::new(options) }
@@ -163,7 +162,7 @@ impl Readiness {
         if self.settled.is_some() {
             return self.answer(from);
         }
-        // What makes the job wait is answered at once, and the rest when the job is up.
+        // A report of missing nodes is answered immediately, and the rest when the job is up.
         let until = if report.is_complete() { now.after(limits::REPORT_HELD_MAX) } else { now };
         self.held.insert(from, until);
         self.reports.insert(from, report);
@@ -238,7 +237,7 @@ impl Readiness {
         self.answer_held();
     }
 
-    /// How many of the failover order are passed over: the place of the one that hears the report. Nobody, if it is beyond the end.
+    /// How many of the failover order are passed over: the place of the one that hears the report. At the end, no node is left.
     fn open_count(&self) -> usize {
         self.upstream.iter().position(|upstream| !upstream.is_passed_over).unwrap_or(self.upstream.len())
     }
@@ -259,7 +258,7 @@ impl Readiness {
         }
     }
 
-    /// What this node can say of `top` and all below it.
+    /// This node's report on `top` and all below it.
     fn merged(&self, own: Own, top: NodeRank) -> Report {
         let below = Below {
             rank: self.options.rank,

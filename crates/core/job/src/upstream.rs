@@ -32,8 +32,8 @@ struct Failing {
 }
 
 impl Upstream {
-    /// When a report of that version is to be made, by a node that has been ready `since`. What waits for nobody goes at
-    /// once, and takes the place of one that is on its way.
+    /// When a report of that version is to be made, by a node that has been ready `since`. A complete report is due
+    /// immediately, and takes the place of one that is on its way.
     pub fn due(&self, version: u64, is_complete: bool, since: Time) -> Option<Time> {
         if self.under_way.is_some_and(|(_, under_way)| under_way == version || !is_complete) {
             return None;

@@ -134,7 +134,7 @@ impl Blocks {
         depth + u32::from(self.node_count > 1)
     }
 
-    /// Who is served at the bottom to which `way` leads, though it is of another block.
+    /// The node that is served at the bottom to which `way` leads, though it is of another block.
     fn guest(&self, way: Way) -> Option<u32> {
         match way.turned {
             Some((run, member)) => (member < self.len_of(run.first)).then(|| self.member(run.first, member)),

@@ -1,6 +1,6 @@
 //! The forest: the trees of a job, where their roots are, and which tree serves what.
 //!
-//! There are two classes of trees with the same roots. What belongs to a directory (its listing, its small files) is
+//! There are two classes of trees with the same roots. The objects of a directory (its listing, its small files) are
 //! small and waited for one by one, so its trees are wide. Large files are striped chunk by chunk over narrow trees:
 //! fan-out costs bandwidth, and there every chunk has a root and handers-on of its own. The roots are spread over the order
 //! of the nodes, and so that they have different places in their blocks (`blocks`): then a node hands on in one tree of a
@@ -14,10 +14,10 @@ use crate::blocks::Blocks;
 use crate::limits;
 use crate::{OverlayError, Tree};
 
-/// What a tree is for.
+/// The purpose of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
-    /// What belongs to one directory.
+    /// The objects of one directory.
     Directories,
     /// Chunks of large files.
     Stripes,
@@ -27,7 +27,7 @@ pub enum Class {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TreeIndex(pub u32);
 
-/// What a forest is made of.
+/// The parameters of a forest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Number of nodes.

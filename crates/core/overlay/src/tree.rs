@@ -9,7 +9,7 @@ use crate::blocks::Blocks;
 /// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
 const ROOT_CANDIDATES: usize = 8;
 
-/// Why there can be no such tree. Nothing was made.
+/// Why there can be no such tree. No tree was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum OverlayError {
     /// Node count outside 1..=`limits::NODES_MAX`.

@@ -46,7 +46,7 @@ fn small_size(entry: &ListingEntry<'_>, suffix: &[u8]) -> Option<u64> {
     (entry.kind == Kind::File && is_small && suffix_of(entry.name) == suffix).then_some(size_bytes)
 }
 
-/// What follows the last dot of a name; nothing where there is none.
+/// The part of a name behind its last dot; empty where there is none.
 pub fn suffix_of(name: &[u8]) -> &[u8] {
     name.iter().rposition(|byte| *byte == b'.').map_or(&[], |dot| &name[dot + 1..])
 }

@@ -1,4 +1,4 @@
-//! What the reader of the backing file system asks for before anybody does.
+//! Prefetches of the node that reads the backing file system, by habits of programs.
 //!
 //! A start-up walks its files one after the other, so each of them costs the backing file system's latency in turn. Two
 //! habits of programs make some of it avoidable, and both are learned from what this job does, not from names known
@@ -7,7 +7,7 @@
 //! before. And a directory that was entered wherever it appeared (`__pycache__`) will be entered in the next place too:
 //! its listing is asked for with its parent's.
 //!
-//! Nothing here is ever needed: it decides only what is prefetched, how much, and in which order.
+//! Correctness never depends on this module: it decides only what is prefetched, how much, and in which order.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub enum Candidate {
     File(ViewPath, forebay_types::Generation),
 }
 
-/// What has been learned, and what is wished for.
+/// The habits learned so far, and the candidates.
 #[derive(Default)]
 pub struct Habits {
     /// By directory and suffix.
@@ -60,7 +60,7 @@ pub struct Habits {
     candidates: VecDeque<Candidate>,
     /// Files in `kinds`.
     files_count: usize,
-    /// What was prefetched and is not wanted yet.
+    /// Prefetched objects that no program has wanted yet.
     unused: Map<Key, ()>,
 }
 

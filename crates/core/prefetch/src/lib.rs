@@ -1,10 +1,10 @@
-//! What is asked for before a program does, and what is asked for together: habits of start-ups, chunks of a file that is
-//! read in order, small files beside each other; what an earlier start used, cut into parcels.
+//! Prefetches, and requests that are sent together: habits of start-ups, chunks of a file that is
+//! read in order, small files beside each other; the uses of an earlier start, cut into parcels.
 //!
-//! Nothing here is ever needed: each part decides only what is asked for, how much, and in which order. The read path tells
+//! Correctness never depends on this crate: each part decides only what is asked for, how much, and in which order. The read path tells
 //! them what programs do and issues the requests.
 //!
-//! # What to call when
+//! # Usage
 //! - `Habits`: `on_directory_entered`, `on_listing_arrived` and `on_file_wanted` as these happen, `on_used` for whatever is
 //!   wanted; then `next_candidate` as long as there is room, and `on_issued` for each that is asked for.
 //! - `ReadAhead`, one for each open file: `on_read` after a read says which chunks to prefetch; `put_off` where there was no

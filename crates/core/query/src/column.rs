@@ -1,4 +1,4 @@
-//! What is known of one column: counts, extremes, the sum, and the sum of squares about the mean.
+//! The summary of one column: counts, extremes, the sum, and the sum of squares about the mean.
 //!
 //! Squares are summed about the mean of a batch and moved to the common mean when batches merge (Chan, Golub and LeVeque,
 //! "Updating formulae and a pairwise algorithm for computing sample variances", 1979), in double-doubles: no cancellation,
@@ -40,7 +40,7 @@ struct Moments {
     squares: DoubleDouble,
 }
 
-/// What a column comes to. Numbers of no values are NaN.
+/// The statistics of a column. Numbers of no values are NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSummary {
     /// Values that are not missing.
@@ -112,7 +112,7 @@ impl Column {
         self.finite = self.finite.merged(after.finite);
     }
 
-    /// What it comes to.
+    /// Its statistics.
     pub fn summary(&self) -> ColumnSummary {
         let count = self.finite.count + self.infinite + self.negative_infinite;
         let infinity = match (self.infinite > 0, self.negative_infinite > 0) {
@@ -198,7 +198,7 @@ impl Moments {
         Self { count, scale, sum: left.sum.add(right.sum), squares: left.squares.add(right.squares).add(moved) }
     }
 
-    /// The same moments at a scale that is not below theirs. What gets lost is nothing beside values of that scale.
+    /// The same moments at a scale that is not below theirs. The bits that get lost do not count beside values of that scale.
     fn at_scale(mut self, scale: i8) -> Self {
         if self.is_zero() {
             self.scale = scale;

@@ -1,9 +1,9 @@
-//! What a query costs where: on the host, at the nodes that hold the bytes, or at both ends.
+//! The cost of a query by place: on the host, at the nodes that hold the bytes, or at both ends.
 //!
 //! A node parses at `threads` times its share of a core over the seconds that a byte takes; several add up. The host parses
 //! as fast, or as slowly as its bytes come. A control group that gives a share of a core gives it anew in every period, at
-//! once: what is short enough is over before that is used up. Results have a few kilobytes, so what they take of a link is
-//! left out. What runs take, beside what was predicted, corrects what is predicted next (`learned`).
+//! once: a short query is over before that is used up. Results have a few kilobytes, so their time on a link is
+//! left out. The times of runs correct later predictions (`learned`).
 
 use crate::limits::BLOCK_BYTES;
 use crate::operator::Collected;
@@ -11,7 +11,7 @@ use crate::pass::{Block, Pass};
 use crate::record::Dialect;
 use crate::schema::{Header, Probe};
 
-/// What both ends together must save over the better one alone: they keep two places busy, and the ends are never as
+/// The part of the better end's time that both ends together must save: they keep two places busy, and the ends are never as
 /// independent as the sum of their rates has it. On emulated devices, where it was 15 %, splits that were to save little
 /// took 1 to 3 % longer than the better end.
 const SPLIT_GAIN: f64 = 0.2;
@@ -39,11 +39,11 @@ pub struct End {
     pub reads: f64,
     /// Seconds until it has begun.
     pub begins: f64,
-    /// What it parses faster, at the beginning.
+    /// Its faster parsing at the beginning.
     pub burst: Burst,
 }
 
-/// What an end parses before its control group holds it back.
+/// The parsing of an end before its control group holds it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Burst {
     /// Bytes that it is ahead then.
@@ -79,7 +79,7 @@ impl End {
     }
 }
 
-/// Who answers.
+/// The ends that answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The host.
@@ -90,7 +90,7 @@ pub enum Choice {
     Split,
 }
 
-/// What is expected of each choice, seconds.
+/// The predicted time of each choice, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The host alone.

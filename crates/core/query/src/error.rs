@@ -2,7 +2,7 @@
 
 use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX, RECORD_BYTES_MAX};
 
-/// What is wrong with a file or with what is asked of it.
+/// The error of a file or of a request about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// The first record has bytes that no text has.
@@ -32,7 +32,7 @@ pub enum QueryError {
     /// A file without a record.
     #[error("it is empty: it has no columns")]
     Empty,
-    /// Nothing to compute with.
+    /// A file without numeric columns.
     #[error("it has no numeric column (a column is numeric if its first non-missing field is a number)")]
     NoNumericColumn,
     /// A column that was asked for.
@@ -40,7 +40,7 @@ pub enum QueryError {
     NoSuchColumn {
         /// As asked.
         asked: String,
-        /// What there is.
+        /// The columns that there are.
         has: String,
     },
     /// A name that several columns have.

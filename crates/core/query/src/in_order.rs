@@ -28,7 +28,7 @@ impl<T> InOrder<T> {
         Some(block)
     }
 
-    /// Whoever made the block is lost: it is open again.
+    /// The worker that made the block is lost: the block is open again.
     pub fn give_back(&mut self, block: u64) {
         if block >= self.delivered && block < self.blocks && !self.early.contains_key(&block) {
             self.open.insert(block);
@@ -43,7 +43,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// What came of the next block, once it is there.
+    /// The result of the next block, once it is there.
     pub fn deliver(&mut self) -> Option<T> {
         let result = self.early.remove(&self.delivered)?;
         self.delivered += 1;

@@ -8,15 +8,15 @@
 //! on its rows alone, states merge along a fixed tree (`Partials`), and sums are double-doubles about the mean: so an
 //! answer has the same bits however the file was cut, by however many nodes, in whatever order they answered.
 //!
-//! # What to call when
+//! # Usage
 //! `Probe` with the beginning of a file, until it knows the `Schema`; `Selection::new` for the columns. For each block, in
 //! any order and by any number of `Pass`es: read it; whether it begins within quotes follows from `turns_quoting` of all
 //! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the
 //! state's parts say what was asked.
 //!
-//! Over several nodes: `Parts` says who makes which part of the file next. A part is some blocks, and whoever makes one that
-//! does not know what comes before it parses it for both cases (`PartState`). `Prediction` says who should, and `Pace` when that
-//! has turned out wrong. What is needed in the order of the blocks, as a column is that is written, `InOrder` brings into it.
+//! Over several nodes: `Parts` says which end makes which part of the file next. A part is some blocks, and an end that makes one and
+//! does not know the bytes before it parses it for both cases (`PartState`). `Prediction` says which end should, and `Pace` when that
+//! has turned out wrong. Results that are needed in the order of the blocks, such as a column that is written, are ordered by `InOrder`.
 
 mod batch;
 mod byte_counts;

@@ -1,4 +1,4 @@
-//! What a query is bounded by, each with its reason.
+//! Limits of a query, each with its reason.
 
 /// Bytes of a block. Large enough that its state (a few kilobytes) and its tail cost nothing beside it, small enough that
 /// a file of some hundred megabytes keeps several nodes busy. Part of the result: other blocks are other last bits.

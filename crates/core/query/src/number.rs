@@ -5,10 +5,10 @@
 //! Clinger, "How to read floating point numbers accurately", 1990). Everything else is the standard library's. A pass spends
 //! most of its time here, so numbers of at most eight digits have a way of their own (`short`).
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Field {
-    /// Nothing, blanks, or NaN.
+    /// Empty, blanks, or NaN.
     Missing,
     /// A number; infinities are.
     Number(f64),
@@ -45,7 +45,7 @@ pub fn field(text: &[u8]) -> Field {
     }
 }
 
-/// What stands between a field's quotes and blanks.
+/// The text between a field's quotes and blanks.
 pub fn bare(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii();
     match text {
@@ -55,7 +55,7 @@ pub fn bare(text: &[u8]) -> &[u8] {
 }
 
 /// The number at the beginning of `bytes` and its length, if it is one of those that the fast way takes; NaN of length 0
-/// where no digit, sign or point stands. What follows is the caller's to look at. A call for each number would cost a
+/// where no digit, sign or point stands. The caller looks at the bytes behind it. A call for each number would cost a
 /// fortieth of the pass.
 #[inline(always)]
 pub fn leading(bytes: &[u8]) -> Option<(f64, usize)> {

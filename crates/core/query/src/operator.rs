@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// What can be asked.
+/// An operator of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
     /// Newlines.
@@ -55,7 +55,7 @@ impl FromStr for Operator {
     }
 }
 
-/// What a pass collects for some operators.
+/// The counts and sums that a pass collects for some operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// How often each byte occurs.

@@ -1,9 +1,9 @@
 //! When a choice has turned out wrong: the end that was chosen is seen to take longer than the other one would have.
 //!
-//! A prediction may be wrong, and an end may become slow while it works. What that costs is bounded by what is seen. Whoever
+//! A prediction may be wrong, and an end may become slow while it works. Measured progress bounds the cost of that. An end that
 //! is behind the other end's predicted time gets help at a time when the other end still finishes the rest almost as early
-//! as if it had been chosen: with a share `p` of the bytes made after `t` seconds, help comes as soon as `t > p T`, where
-//! `T` is the other end's time for all. Then `t + (1 - p) T` is about `T`, whatever the slow end does from there on.
+//! as if it had been chosen. `p` is the share of the bytes made after `t` seconds, and `T` the other end's time for all. Help
+//! comes as soon as `t > p T`. Then `t + (1 - p) T` is about `T`, whatever the slow end does from there on.
 
 /// Of the other end's time, what is waited before anything is concluded: less tells little, and a decision that is
 /// corrected then costs so much at most.
@@ -42,7 +42,7 @@ impl Pace {
             && elapsed > CLEARLY * self.share(made, under_way) * self.other
     }
 
-    /// What all of it would take as it goes.
+    /// Seconds for all of it at the present pace.
     pub fn seconds_for_all(&self, elapsed: f64, made: u64, under_way: u64) -> f64 {
         elapsed / self.share(made, under_way).max(1e-6)
     }
@@ -136,7 +136,7 @@ mod tests {
         now
     }
 
-    /// What an end that works in ticks, and whose last parts are under way at another one, may take longer.
+    /// The extra time that an end may take which works in ticks, and whose last parts are under way at another one.
     fn slack(bytes: u64, other: f64) -> f64 {
         let blocks = bytes.div_ceil(BLOCK_BYTES) as f64;
         2.0 * TICK + other * (WORKERS[0] + WORKERS[1]) as f64 / blocks

@@ -1,4 +1,4 @@
-//! What a part of a file comes to, when it may not be known whether it begins within quotes.
+//! The partials of a part of a file, which may begin within quotes or not.
 //!
 //! Every quote turns quoting, so a part without quotes is as quoted at its end as at its beginning, and if it begins within
 //! quotes no row begins in it. A part with quotes is parsed for both; what comes before it decides.
@@ -56,7 +56,7 @@ impl PartState {
         postcard::to_stdvec(self).expect("encoding into memory cannot fail")
     }
 
-    /// What travelled, if the bytes are just that. Whether it answers what was asked is for `Parts::answered` to say.
+    /// The state in these bytes, if they hold just one. `Parts::answered` checks whether it answers the request.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::take_from_bytes(bytes).ok().and_then(|(state, rest)| rest.is_empty().then_some(state))

@@ -1,8 +1,8 @@
-//! Who is to make which part of a file, and what is known so far: what a query over several nodes keeps.
+//! The parts of a file in a query over several nodes: which end makes each, and the results so far.
 //!
 //! Parts are aligned runs of blocks, taken in their order, each answered once or more often; the first answer that fits
 //! counts. A part that is lost is open again. One that is under way at one end may be made by the other one too, which then
-//! waits for nobody. Nothing here knows which node makes a part, or when.
+//! need not wait. The module does not know which node makes a part, or when.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const PART_BLOCKS_MAX: u64 = 8;
 /// small share of all.
 const PARTS_EACH: u64 = 8;
 
-/// Who makes parts.
+/// The end that makes parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The host.
@@ -46,7 +46,7 @@ pub struct Part {
 pub struct Parts {
     file_bytes: u64,
     part_blocks: u64,
-    /// What every partial must be like.
+    /// The form that every partial must have.
     like: State,
     progress: Vec<Progress>,
     /// Parts answered whose turn has not come.
@@ -138,7 +138,7 @@ impl Parts {
         Part { index, first, blocks: (end - first) as u32, begins_quoted }
     }
 
-    /// Whoever made the part on this side is lost: it is open again, unless the other side makes it.
+    /// The maker of the part on this side is lost: the part is open again, unless the other side makes it.
     pub fn give_back(&mut self, index: usize, side: Side) {
         if let Some(progress @ Progress::UnderWay(_)) = self.progress.get_mut(index)
             && let Progress::UnderWay(makers) = progress

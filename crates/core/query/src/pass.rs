@@ -29,7 +29,7 @@ pub struct Block<'a> {
     pub is_quoted: bool,
     /// The byte before it is a newline, or there is none.
     pub follows_newline: bool,
-    /// Nothing comes behind `bytes`.
+    /// No bytes come behind `bytes`.
     pub is_end: bool,
 }
 
@@ -46,7 +46,7 @@ impl Block<'_> {
     }
 }
 
-/// What a field is to the pass.
+/// The role of a field in the pass.
 #[derive(Clone, Copy)]
 enum Use {
     /// Looked over: a column that is not requested makes no row bad.
@@ -244,7 +244,7 @@ impl Fault {
     }
 }
 
-/// What stats and the Gramian keep.
+/// The sums that stats and the Gramian keep.
 struct Sums {
     columns: Vec<Column>,
     gramian: Option<Gramian>,

@@ -9,7 +9,7 @@ use memchr::{memchr_iter, memchr2};
 /// How fields and records are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// What stands between fields.
+    /// The byte between fields.
     pub(crate) delimiter: u8,
 }
 
@@ -51,7 +51,7 @@ pub fn turns_quoting(bytes: &[u8]) -> bool {
 }
 
 impl Dialect {
-    /// What stands between fields.
+    /// The byte between fields.
     pub fn delimiter(&self) -> u8 {
         self.delimiter
     }

@@ -1,4 +1,4 @@
-//! What a file's first records say of all: how many fields, their names, which columns are numeric.
+//! The schema of a file, by its first records: how many fields, their names, which columns are numeric.
 //!
 //! A column is numeric if its first field that is not missing is a number, so the search goes on until every column has
 //! one; usually that is one record.
@@ -191,7 +191,7 @@ impl Probe {
 /// Evidence of one field for or against a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
-    /// Nothing.
+    /// An empty field.
     Empty,
     /// It is no name.
     Number,

@@ -1,4 +1,4 @@
-//! What is known of some blocks of a file: the partial that nodes make and merge.
+//! The state of some blocks of a file: the partial that nodes make and merge.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,11 +49,11 @@ pub struct BadRow {
     pub lines: u64,
     /// Bytes that it has; 0 likewise.
     pub bytes: u64,
-    /// What is wrong.
+    /// The reason.
     pub fault: Fault,
 }
 
-/// What is wrong with a row.
+/// The reason why a row is bad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// It has another number of fields than the first record.
@@ -134,7 +134,7 @@ impl State {
         shape(self) == shape(other) && self.is_sound() && other.is_sound()
     }
 
-    /// Whether its parts fit each other; what travelled may not. Nothing in a sound state counts more than its bytes, so
+    /// Whether its parts fit each other; one from the network may not. No count in a sound state exceeds its bytes, so
     /// counts of sound states add up without overflow wherever their bytes do.
     pub fn is_sound(&self) -> bool {
         let counts = |counts: &ByteCounts| counts.are_of(self.bytes, self.lines);

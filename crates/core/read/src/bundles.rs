@@ -13,7 +13,7 @@ use forebay_wire::{ReadMessage, Request};
 
 use crate::effect::{Effect, PeerTicket};
 
-/// What became of each file of a bundle so far.
+/// The results of a bundle's files so far.
 type PendingBundle<B> = Vec<Option<Result<B, Errno>>>;
 
 /// Bundles that peers asked for, of which something is missing.
@@ -76,7 +76,7 @@ pub(crate) fn push_fetch<B>(
     false
 }
 
-/// What may travel in a bundle.
+/// A file that may travel in a bundle.
 struct BundleFile {
     peer: NodeRank,
     dir: ViewPath,

@@ -1,4 +1,4 @@
-//! What goes in and out of the core.
+//! The inputs and outputs of the core.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct KernelTicket(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerTicket(pub u64);
 
-/// What the kernel asks.
+/// A request of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelRequest<'a> {
     /// The entry `name` of a directory.
@@ -75,7 +75,7 @@ pub struct Part<B> {
     pub len_bytes: usize,
 }
 
-/// What the kernel is told.
+/// An answer to the kernel.
 #[derive(Clone, Debug)]
 pub enum KernelAnswer<B> {
     /// The name exists.
@@ -96,7 +96,7 @@ pub enum KernelAnswer<B> {
     Failed(Errno),
 }
 
-/// What a peer is told.
+/// An answer to a peer.
 #[derive(Clone, Debug)]
 pub enum PeerAnswer<B> {
     /// A complete listing.
@@ -105,7 +105,7 @@ pub enum PeerAnswer<B> {
     Entries(Arc<[Option<EntryRecord>]>),
     /// A chunk, which may still be filling: forwarded while it arrives.
     Body(B),
-    /// What became of each file of a bundle, in the order of its request. The bodies may still be filling; one that ends
+    /// The result of each file of a bundle, in the order of its request. The bodies may still be filling; one that ends
     /// early is an error like the others.
     Bundle(Vec<Result<B, Errno>>),
     /// Sizes of a file system.
@@ -116,7 +116,7 @@ pub enum PeerAnswer<B> {
     Fenced(Epoch),
 }
 
-/// What a source answered to a fetch, but for chunks (see `ReadPath::handle_body_started`).
+/// A source's answer to a fetch, but for chunks (see `ReadPath::handle_body_started`).
 #[derive(Clone, Debug)]
 pub enum Answered {
     /// A complete listing, checked.
@@ -125,13 +125,13 @@ pub enum Answered {
     Entries(Vec<Option<EntryRecord>>),
     /// Sizes of a file system.
     FileSystem(FileSystem),
-    /// An error of the backing file system. `Errno::WAY_LOST` is none: the answer was lost, whoever was asked is there.
+    /// An error of the backing file system. `Errno::WAY_LOST` is none: the answer was lost, and the source is there.
     Failed(Errno),
-    /// Whoever was asked cannot be reached.
+    /// The source cannot be reached.
     Lost,
-    /// The shell waited for as long as the attempt had: that says nothing of whoever was asked.
+    /// The shell waited for as long as the attempt had: that says nothing about the source.
     TimedOut,
-    /// Whoever was asked has come to this refresh, which this node has missed.
+    /// The source has come to this refresh, which this node has missed.
     Fenced(Epoch),
 }
 
@@ -144,7 +144,7 @@ pub struct StaleInode {
     pub entry: Option<(InodeId, Vec<u8>)>,
 }
 
-/// What the shell is to do.
+/// A step for the shell.
 #[derive(Clone, Debug)]
 pub enum Effect<B> {
     /// Ask `source`; bring the answer back under `attempt` before `deadline`.
@@ -153,7 +153,7 @@ pub enum Effect<B> {
         attempt: AttemptId,
         /// Whom to ask.
         source: Source,
-        /// What to ask, with its priority at the backing file system and the epoch of this node.
+        /// The request, with its priority at the backing file system and the epoch of this node.
         request: Request<ReadMessage>,
         /// When the answer is of no use any more.
         deadline: Time,
@@ -164,7 +164,7 @@ pub enum Effect<B> {
         attempts: Vec<AttemptId>,
         /// Whom to ask.
         peer: NodeRank,
-        /// What to ask: a `ReadMessage::Bundle`.
+        /// The request: a `ReadMessage::Bundle`.
         request: Request<ReadMessage>,
         /// When none of the answers is of use any more.
         deadline: Time,
@@ -173,10 +173,10 @@ pub enum Effect<B> {
     Promote {
         /// The attempt.
         attempt: AttemptId,
-        /// Who was asked.
+        /// The source of the attempt.
         source: Source,
     },
-    /// Nobody wants an attempt's answer any more; a body that it was filling ends by `Errno::WAY_LOST`.
+    /// An attempt's answer is not wanted any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {
         /// The attempt.
         attempt: AttemptId,

@@ -9,10 +9,10 @@ use crate::routing::ReadRouting;
 use crate::waiter::ReadDispatch;
 use forebay_dispatch::{Routing, Source};
 
-/// What this node would do for a path.
+/// This node's plan for a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// What is kept here: `listing of /a (12 entries)`, `3 of 9 chunks`.
+    /// The objects kept here: `listing of /a (12 entries)`, `3 of 9 chunks`.
     pub kept: Vec<String>,
     /// Whether the request would end here.
     pub answers: bool,
@@ -46,7 +46,7 @@ pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &
     Explanation { kept: told, answers, source, failover_order, why }
 }
 
-/// What the words are found in.
+/// The state from which the explanation is made.
 struct Explaining<'a, B> {
     kept: &'a Kept<B>,
     routing: &'a ReadRouting,
@@ -81,7 +81,7 @@ impl<B: Clone> Explaining<'_, B> {
         }
     }
 
-    /// What the listing of the path's directory says, and whether the request ends there.
+    /// The path's entry in the listing of its directory, and whether the request ends there.
     fn entry(&self, path: &ViewPath, kept: &mut Vec<String>) -> (String, bool) {
         let Some((dir, name)) = path.split() else {
             let known = !kept.is_empty();

@@ -10,7 +10,7 @@ use crate::inode_id::{InodeId, ROOT_INODE};
 use crate::ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 use forebay_prefetch::ReadAhead;
 
-/// What is remembered of an inode.
+/// The state of an inode.
 pub(crate) struct Inode {
     pub path: ViewPath,
     pub generation: Generation,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     impl Ledger {
-        /// What a daemon that starts now finds.
+        /// The inodes as a daemon that starts now finds them.
         fn reopened(&self, next: u64) -> Inodes {
             let known = self.0.lock().unwrap().values().map(|inode| (inode.clone(), LedgerPlace(inode.id.0))).collect();
             let mut inodes = Inodes::new();

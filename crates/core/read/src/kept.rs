@@ -1,8 +1,8 @@
-//! What a node has: listings, attributes and chunks that are kept within the budget, and chunks that are filling.
+//! A node's objects: listings, attributes and chunks that are kept within the budget, and chunks that are filling.
 //!
-//! A chunk's handle goes round as soon as its first bytes are known to come. A node that nobody asks keeps a chunk only
-//! until its kernel has read all of it: the page cache holds it from then on, and a second copy would be waste. Whether
-//! nobody asks is a matter of the chunk's tree.
+//! A chunk's handle is passed on as soon as its first bytes are known to come. If no node asks this one for a chunk, it keeps it only
+//! until its kernel has read all of it. The page cache holds it from then on, and a second copy would be waste. The chunk's tree
+//! decides whether other nodes ask.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl<B: Clone> Kept<B> {
         }
     }
 
-    /// What is kept under a name, unless it is older than names may get.
+    /// The object kept under a name, unless it is older than names may get.
     pub fn name(&mut self, now: Time, key: &Key, kind: ObjectKind) -> Option<Object<Chunk<B>>> {
         if let Some(ttl) = self.entry_ttl
             && self.objects.age(key, now).is_some_and(|age| age >= ttl)
@@ -64,7 +64,7 @@ impl<B: Clone> Kept<B> {
         self.objects.get(key, kind)
     }
 
-    /// What is kept, without counting it as used.
+    /// The kept object, without counting it as used.
     pub fn peek(&self, key: &Key) -> Option<&Object<Chunk<B>>> {
         self.objects.peek(key)
     }
@@ -104,7 +104,7 @@ impl<B: Clone> Kept<B> {
         self.objects.remove_where(drops);
     }
 
-    /// Drops everything, pins included. What is filling goes on.
+    /// Drops everything, pins included. Chunks that are filling go on.
     pub fn clear(&mut self) {
         self.objects.clear();
         self.pins.clear();
@@ -120,7 +120,7 @@ impl<B: Clone> Kept<B> {
         }
     }
 
-    /// What the answer to a request fills.
+    /// The chunk that the answer to a request fills.
     pub fn filled_by(&self, request: RequestId) -> Option<&Key> {
         self.filled_by.get(&request)
     }

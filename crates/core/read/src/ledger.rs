@@ -1,4 +1,4 @@
-//! What of the inodes must outlive the daemon: the kernel asks the next one about the numbers that this one gave.
+//! The part of the inodes that must outlive the daemon: the kernel asks the next one about the numbers that this one gave.
 //!
 //! The core says what to write down, through a trait, because it must be written before the kernel is told of the inode
 //! and because an effect carried out later would come too late. How and where is the shell's affair. Attributes are not
@@ -17,7 +17,7 @@ pub struct KnownInode {
     pub path: ViewPath,
     /// The one generation it stands for; of a directory, the one it had first.
     pub generation: Generation,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Lookups that the kernel has not given back.
     pub lookups: u64,
@@ -39,7 +39,7 @@ pub trait InodeLedger: Send {
     fn remove(&mut self, place: LedgerPlace);
 }
 
-/// What a ledger holds.
+/// The contents of a ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LedgerContents {
     /// The inodes, in any order.

@@ -1,14 +1,13 @@
-//! The read path of a node: what it answers at once, what it asks for, whom it asks, and whom it tells.
+//! The read path of a node: its immediate answers, its requests, their sources, and the answers to others.
 //!
-//! Each part of it is a state machine that owns its state and knows none of the others above it: what is kept and filling
-//! (`kept`), finding names in that (`names`), reads and bundles that lack something (`reads`, `bundles`), how far
-//! refreshes, rechecks and parcels have come (`refreshes`, `rechecks`, `parcels`), what is prefetched and recorded
-//! (`prefetches`, `recording`), the inodes that the kernel knows (`inodes`). `read_path` composes them with the dispatch,
-//! which holds every request. A read miss: the kernel's read finds no chunk and makes or joins a request, whose
-//! `Effect::Fetch` the driver carries to the parent or to the backing file system; the answer's first bytes come back
-//! through `handle_body_started`, and everybody who waits gets the handle.
+//! Each part is a state machine that owns its state and knows no part above it. `kept` has the objects that are kept and
+//! filling; `names` finds names in them. `reads` and `bundles` have requests that lack a chunk. `refreshes`, `rechecks`
+//! and `parcels` say how far those have come. `prefetches` and `recording` watch programs, and `inodes` are those that
+//! the kernel knows. `read_path` composes them with the dispatch, which holds every request. On a read miss the kernel's
+//! read finds no chunk and makes or joins a request. The driver carries its `Effect::Fetch` to the parent or to the
+//! backing file system. The answer's first bytes come back through `handle_body_started`, and all waiters get the handle.
 //!
-//! # What to call when
+//! # Order of calls
 //! Sans-I/O: `now` is an argument, and bytes of files never pass through here: a chunk is a handle of the driver's type `B`,
 //! which may still be filling while it is handed on. After every call the driver empties `poll_effect`, which is where
 //! decisions are carried out; when `poll_timeout` has passed it calls `run_timers`.

@@ -11,9 +11,9 @@ use forebay_types::{Attributes, Kind, ViewPath, limits};
 pub struct Links {
     /// The view's absolute path.
     pub view: Vec<u8>,
-    /// What it shows.
+    /// The exports that it shows.
     pub exports: Vec<ViewPath>,
-    /// What it does not show of that.
+    /// Paths within them that it does not show.
     pub except: Vec<ViewPath>,
 }
 

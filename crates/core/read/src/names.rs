@@ -11,7 +11,7 @@ use crate::kept::Kept;
 
 type Records = Arc<[Option<EntryRecord>]>;
 
-/// What has arrived for one waiting operation. It is carried along because the cache may have dropped it already.
+/// The answers that have arrived for one waiting operation. They are carried along because the cache may have dropped them already.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Known {
     pub listing: Option<Listing>,
@@ -29,7 +29,7 @@ pub(crate) enum Search {
 }
 
 impl Known {
-    /// What is known with what has arrived.
+    /// Adds the answers that have arrived.
     pub fn with(self, arrived: &Self) -> Self {
         Self {
             listing: arrived.listing.clone().or(self.listing),
@@ -38,13 +38,13 @@ impl Known {
         }
     }
 
-    /// Nothing that a refresh may change.
+    /// Drops all that a refresh may change.
     pub fn forget(&mut self) {
         *self = Self { unlistable: self.unlistable, ..Self::default() };
     }
 }
 
-/// Who finds names in what is kept, at this time.
+/// Finds names among the kept objects, at this time.
 pub(crate) struct Finder<'a, B> {
     pub kept: &'a mut Kept<B>,
     pub now: Time,
@@ -118,7 +118,7 @@ impl<B: Clone> Finder<'_, B> {
     }
 }
 
-/// What is kept that says a file has this generation: the listing, the page of attributes, or the name on its own.
+/// The kept object that says that a file has this generation: the listing, the page of attributes, or the name on its own.
 pub(crate) fn source_of_generation<B: Clone>(
     kept: &Kept<B>,
     dir: &ViewPath,

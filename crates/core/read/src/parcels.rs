@@ -1,17 +1,17 @@
-//! Parcels: a start-up's contents come ahead of the programs, numbered, a few at a time; how far a node has come.
+//! Parcels: a start-up's contents arrive before the programs, numbered, a few at a time; how far a node has come.
 //!
-//! A parcel is asked for like anything else, so it is joined, forwarded while it arrives and asked for elsewhere when it
-//! gets lost. Whoever asks has no program waiting for it: one that does not come is left out, and its contents come when
-//! they are wanted. What a parcel says about names holds for the job's first snapshot only, so a refresh ends them.
+//! A parcel is requested like any other object: requests for it are joined, and it is forwarded while it arrives. If it is lost, it is
+//! requested elsewhere. No program waits for it: a parcel that does not come is left out, and its contents are requested when they are
+//! wanted. Names in a parcel are valid for the job's first snapshot only, so a refresh ends them.
 //!
-//! What a parcel brings soon is not asked for a second time. The first parcel says which of the others brings which chunk.
-//! Where a program wants such a chunk, its parcel is asked for at once, before those whose turn it is, and the chunk's
-//! request is held until the parcel is open, but not for long: a parcel has to wait for more than a chunk has. An open
-//! parcel ends the requests for what it brings, as a listing does; the others are asked like anything else.
+//! Contents of a parcel that comes soon are not requested twice. The first parcel says which of the others brings which chunk.
+//! If a program wants such a chunk, its parcel is requested immediately, before those whose turn it is. The chunk's request is
+//! held until the parcel is open, but not for long: a parcel has to wait for more than a chunk has. An open parcel ends the
+//! requests for its contents, as a listing does; the others are sent like any other request.
 //!
-//! Only what kernels read waits: a parcel is made of what peers ask for, so a peer's request for a chunk ends its wait.
-//! Storing a parcel waits for pages that a read has locked, so nothing of a chunk is stored while a read of it waits, and
-//! a read waits for parcels alone or not at all: so nothing waits for itself.
+//! Only reads of the kernel wait: a parcel is made from chunks that peers request, so a peer's request for a chunk ends its wait.
+//! Storing a parcel waits for pages that a read has locked. So no chunk is stored while a read of it waits, and a read waits for
+//! parcels alone or not at all. Waits are acyclic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ struct Wait {
     until: Time,
 }
 
-/// What a parcel that did not come leads to.
+/// The reaction to a parcel that did not come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterFailure {
     Nothing,
@@ -160,7 +160,7 @@ impl Parcels {
         }
     }
 
-    /// There will be no more. What waited for some.
+    /// There will be no more. Returns the holds of requests that waited for some.
     pub fn end(&mut self) -> Vec<HoldId> {
         self.is_wanted = false;
         self.under_way.clear();
@@ -169,7 +169,7 @@ impl Parcels {
         std::mem::take(&mut self.waits).into_values().map(|wait| wait.hold).collect()
     }
 
-    /// What the first parcel says about the others.
+    /// Notes the first parcel's places of chunks in the others.
     pub fn note_places(&mut self, places: &[ParcelPlace]) {
         if self.are_coming() && self.places.is_empty() {
             self.places.extend(places.iter().map(|place| (place.chunk, place.parcel)));
@@ -208,23 +208,23 @@ impl Parcels {
         is_news
     }
 
-    /// What the requests for a parcel's chunks wait for; `new` if none did.
+    /// The hold of requests for a parcel's chunks; `new` if there is none.
     pub fn wait_for(&mut self, now: Time, index: u32, new: impl FnOnce() -> HoldId) -> HoldId {
         let wait = || Wait { hold: new(), until: now.after(limits::PARCEL_WAIT) };
         self.waits.entry(index).or_insert_with(wait).hold
     }
 
-    /// What a request for a chunk waits for, if it waits for a parcel.
+    /// The hold of a request for a chunk, if it waits for a parcel.
     pub fn hold_of(&self, key: &Key) -> Option<HoldId> {
         self.parcel_of(key).and_then(|parcel| self.waits.get(&parcel)).map(|wait| wait.hold)
     }
 
-    /// A parcel is open, or will not be soon. What waited for it.
+    /// A parcel is open, or will not be soon. Returns the hold that it ends.
     pub fn end_wait_for(&mut self, index: u32) -> Option<HoldId> {
         self.waits.remove(&index).map(|wait| wait.hold)
     }
 
-    /// What has waited long enough.
+    /// The holds that have lasted long enough.
     pub fn end_long_waits(&mut self, now: Time) -> Vec<HoldId> {
         let late = self.waits.extract_if(.., |_, wait| wait.until <= now);
         late.map(|(_, wait)| wait.hold).collect()

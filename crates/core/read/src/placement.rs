@@ -3,7 +3,8 @@
 //! All that belongs to a directory goes one way: its listing, pages and names, and the small files in it, so that one node
 //! learns what programs do there, and prefetches. Large files are striped chunk by chunk.
 //!
-//! What a request leads to at another node is of the same tree, or nodes might wait for each other in a circle. A parcel leads to listings and chunks of all trees, and none of these to a parcel.
+//! A request leads only to requests of the same tree at other nodes, or nodes might wait for each other in a circle. A parcel leads to
+//! listings and chunks of all trees, and none of these to a parcel.
 
 use std::hash::BuildHasher;
 

@@ -1,8 +1,8 @@
-//! What nobody waits for yet, at the node that reads the backing file system: it sees what every node of the job wants in
-//! the directories it is root of, so the first node's accesses lead the others. The habits are learned in
-//! `forebay_prefetch`; here is when they are told and acted on. Every node learns from all that it sees, its own programs'
-//! accesses among it, though it may be root of few directories: a habit is one of the program, not of a directory. What
-//! a root prefetches may belong to another root (a directory in one of its own); then it is asked of that one.
+//! Prefetches, at the node that reads the backing file system. It sees the requests of every node of the job in the
+//! directories it is root of, so the first node's accesses lead the others. The habits are learned in `forebay_prefetch`;
+//! this module feeds them and acts on them. Every node learns from all that it sees, its own programs' accesses among it,
+//! though it may be root of few directories. A habit is one of the program, not of a directory. If a prefetch belongs to
+//! another root (a directory in one of its own), that root is asked.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct Prefetches {
     under_way: BTreeSet<RequestId>,
     /// Requests that were asked before anybody wanted their answers.
     pub issued: u64,
-    /// Of these, those whose answers somebody wanted then.
+    /// Of these, those that were in demand then.
     pub used: u64,
 }
 
@@ -38,17 +38,17 @@ impl Prefetches {
         self.habits.clear();
     }
 
-    /// Somebody wants `key`: if it was prefetched, that was not in vain.
+    /// Notes a demand for `key`: if it was prefetched, that was not in vain.
     pub fn note_used(&mut self, key: &Key) {
         self.used += u64::from(self.habits.on_used(key));
     }
 
-    /// Somebody enters a directory. Whether it is the first time, and its listing, if it is here, is news.
+    /// Notes that a directory is entered. Returns whether it is the first time, so that its listing, if it is here, is news.
     pub fn note_entered(&mut self, dir: &ViewPath, is_reader: bool) -> bool {
         self.habits.on_directory_entered(dir, is_reader)
     }
 
-    /// The listing of a directory is here; whether somebody has entered it.
+    /// The listing of a directory is here. Returns whether the directory has been entered.
     pub fn note_listing(&mut self, dir: &ViewPath, listing: &Listing, is_reader: bool) -> bool {
         let is_entered = self.is_on && self.habits.is_entered(dir);
         if is_entered {
@@ -57,7 +57,7 @@ impl Prefetches {
         is_entered
     }
 
-    /// Somebody reads the file at `index` of `listing`.
+    /// Notes a read of the file at `index` of `listing`.
     pub fn note_file(&mut self, dir: &ViewPath, listing: &Listing, index: usize, is_reader: bool) {
         let room = self.habits.on_file_wanted(dir, listing, index);
         if let Some(room) = room.filter(|_| is_reader) {
@@ -70,7 +70,7 @@ impl Prefetches {
         self.is_on && self.habits.is_read_whole(dir, suffix_of(name))
     }
 
-    /// What to ask for next, if there is room for it.
+    /// The next object to prefetch, if there is room for it.
     pub fn next_candidate(&mut self) -> Option<Key> {
         if self.under_way.len() >= limits::ANTICIPATED_UNDER_WAY {
             return None;

@@ -25,7 +25,7 @@ impl Rechecks {
         self.0.remove(&request).map(|recheck| recheck.hold)
     }
 
-    /// What a request for `key` has to wait for.
+    /// The holds of a request for `key`.
     pub fn holds_of(&self, key: &Key) -> impl Iterator<Item = HoldId> {
         let dir = listed_in(key);
         self.0.values().filter(move |recheck| Some(&recheck.dir) == dir).map(|recheck| recheck.hold)

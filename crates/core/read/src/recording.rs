@@ -1,14 +1,14 @@
 //! Recording: what the programs of a node use while they start, in the order of first use.
 //!
-//! It ends by itself, after a time and with a number of bytes: what a program reads for hours is its input, and not its
-//! start-up.
+//! It ends automatically, after a time and with a number of bytes: a file that a program reads for hours is its input,
+//! and not its start-up.
 
 use std::hash::BuildHasher;
 
 use forebay_types::{Hasher, Map, Time, chunk_bytes, limits};
 use forebay_wire::Use;
 
-/// What was used so far.
+/// The uses so far.
 #[derive(Default)]
 pub(crate) struct Recording {
     is_on: bool,
@@ -28,7 +28,7 @@ impl Recording {
         self.is_on = true;
     }
 
-    /// What follows is no use of a program's, until it is told so.
+    /// Excludes the next uses, while `is_paused`: they are no program's.
     pub fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }

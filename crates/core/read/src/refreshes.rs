@@ -11,9 +11,9 @@
 //! forgotten everything that has a name; chunks may stay, because they name their version. A chunk's request is therefore
 //! never held: an open file goes on with the bytes of its version, or gets `ESTALE`.
 //!
-//! Two nodes may lead at once while they see each other badly. A node that takes the second step of one refresh takes it of
-//! every earlier one whose first step it has taken; each ends with its own third step. Where the first step of the earlier one
-//! comes too late for that, whoever leads it is told, and leads it anew.
+//! Two nodes may lead concurrently while they see each other badly. A node that takes the second step of one refresh takes it
+//! of every earlier one whose first step it has taken; each ends with its own third step. If the first step of the earlier one
+//! comes too late for that, its leader is told, and leads it anew.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use forebay_cache::Key;
 use forebay_dispatch::HoldId;
 use forebay_types::{Epoch, Time, ViewPath};
 
-/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
+/// How long a refresh may make nodes wait for its end; then they go on without it, because its leader is lost.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
@@ -29,10 +29,10 @@ pub const QUIET_MAX: Duration = Duration::from_secs(40);
 
 /// How far above the last refresh that a node has met another may be, milliseconds: 279 years. Refreshes are numbered by the
 /// time of day, so a node that has met none meets numbers like today's, whatever its own clock says. Beyond that no leader gave
-/// the number, and whoever believed it would pass all real ones over.
+/// the number, and a node that believed it would pass all real ones over.
 const AHEAD_MAX_MS: u64 = 1 << 43;
 
-/// Refreshes at their first step at once. Whoever leads takes one at a time, and few lead.
+/// Refreshes at their first step at once. A leader takes one at a time, and few nodes lead.
 const QUIET_AT_ONCE_MAX: usize = 8;
 
 /// How far this node has come.
@@ -60,11 +60,11 @@ struct Hold {
     epoch: Epoch,
     paths: Vec<ViewPath>,
     until: Time,
-    /// What the requests about the paths wait for.
+    /// The hold of requests about the paths.
     id: HoldId,
 }
 
-/// What an epoch that another node has met makes of this one.
+/// The effect of an epoch that another node has met.
 pub(crate) enum Met {
     /// It has come as far, or no leader gave that number.
     Known,
@@ -74,7 +74,7 @@ pub(crate) enum Met {
     Missed,
 }
 
-/// What to do when this node is to take a second step.
+/// The way to take a second step.
 pub(crate) enum MayHold {
     /// The refresh is older than one that was met here, or no leader gave its number.
     Over,
@@ -101,7 +101,7 @@ impl Refreshes {
         !self.holds.is_empty() || self.quiet.iter().any(|quiet| now < quiet.until)
     }
 
-    /// What a request for `key` has to wait for.
+    /// The holds of a request for `key`.
     pub fn holds_of(&self, key: &Key) -> impl Iterator<Item = HoldId> {
         self.holds.iter().filter(|hold| is_name(key) && concerns(key, &hold.paths)).map(|hold| hold.id)
     }
@@ -159,7 +159,7 @@ impl Refreshes {
         due.filter(|quiet| now < quiet.until).map(|quiet| (quiet.epoch, quiet.paths)).collect()
     }
 
-    /// The second step. What waited for earlier refreshes of the same paths, or of fewer: whoever leads led those anew.
+    /// The second step. Returns the holds of earlier refreshes of the same paths, or of fewer: their leaders repeated those.
     pub fn hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>, id: HoldId) -> Vec<HoldId> {
         let is_replaced = |hold: &mut Hold| hold.epoch <= epoch && hold.paths.iter().all(|path| paths.contains(path));
         let replaced = self.holds.extract_if(.., is_replaced).map(|hold| hold.id).collect();
@@ -168,7 +168,7 @@ impl Refreshes {
         replaced
     }
 
-    /// The third step of what is held here. What waited for it.
+    /// The third step of a refresh that is held here. Returns its hold.
     pub fn release(&mut self, epoch: Epoch) -> Option<HoldId> {
         let at = self.holds.iter().position(|hold| hold.epoch == epoch)?;
         let hold = self.holds.remove(at);
@@ -192,7 +192,7 @@ impl Refreshes {
         }
     }
 
-    /// A refresh was missed and has been made up for. What waited for others.
+    /// A refresh was missed and has been made up for. Returns the holds of others.
     pub fn catch_up(&mut self, epoch: Epoch) -> Vec<HoldId> {
         (self.completed, self.was_missed) = (epoch, true);
         self.holds.drain(..).map(|hold| hold.id).collect()

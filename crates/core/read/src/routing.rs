@@ -15,7 +15,7 @@ use crate::placement::placement;
 /// A request that has waited so long at one node is asked of the next one too, if the budget allows.
 pub(crate) const HEDGE_AFTER: Duration = Duration::from_millis(250);
 
-/// The same for a parcel, which is made of many answers; whoever is asked second reads for it all that it reads ahead.
+/// The same for a parcel, which is made of many answers; the second node would read all of them.
 pub(crate) const PARCEL_HEDGE_AFTER: Duration = Duration::from_secs(4);
 
 /// Where this node stands in the forest.
@@ -68,7 +68,7 @@ impl Routing<Key> for ReadRouting {
         if self.is_direct(key) || self.may_be_root(key) { Fallback::Read } else { Fallback::LimitedRead }
     }
 
-    /// What is asked ahead may be slow because others have their turns before it; but nodes wait for parcels.
+    /// A prefetch may be slow because others have their turns before it; but nodes wait for parcels.
     fn hedge_after(&self, key: &Key, priority: Priority) -> Option<Duration> {
         match key {
             Key::Parcel { .. } => Some(PARCEL_HEDGE_AFTER),

@@ -1,4 +1,4 @@
-//! Who waits for a request of the read path.
+//! The waiters of a request of the read path.
 
 use forebay_cache::Key;
 use forebay_dispatch::{Dispatch, Finished};
@@ -26,7 +26,7 @@ impl Operation {
     }
 }
 
-/// Somebody, or something, that a request's answer goes to.
+/// A receiver of a request's answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiter {
     Kernel {

@@ -12,9 +12,9 @@
 //! under way or waiting, one background operation may be under way. After a fixed number of others that began before it, one begins,
 //! so that a full store empties beside a program that never stops reading.
 //!
-//! # What to call when
+//! # Usage
 //! No threads and no time. `submit` an operation; while `begin` gives one, carry it out and `end` it. After `submit`,
-//! `promote` and `end` something new may begin; `ready_count` says how many at most. What need not wait begins by `begin_at_once`
+//! `promote` and `end` something new may begin; `ready_count` says how many at most. An operation that need not wait begins by `begin_at_once`
 //! without having been submitted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub const OTHERS_PER_BACKGROUND: usize = 16;
 /// Promotions that are remembered although nothing of their number waits: threads overtake each other by a few.
 const PROMOTED_MAX: usize = 64;
 
-/// What an operation is for. The first goes first.
+/// The purpose of an operation, the most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
     /// A program waits for it.
@@ -135,7 +135,7 @@ impl<T> IoScheduler<T> {
         false
     }
 
-    /// Nobody wants an operation any more: if it waits, it never begins.
+    /// Withdraws an operation: if it waits, it never begins.
     pub fn withdraw(&mut self, number: u64) -> Option<T> {
         let low = || self.prefetch.waiting.remove(&number).or_else(|| self.background.waiting.remove(&number));
         self.demand.remove(&number).or_else(low)

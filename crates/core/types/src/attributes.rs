@@ -1,8 +1,8 @@
-//! What `stat(2)` tells of a file, and the version of a file that can be read off it.
+//! The attributes of a file as `stat(2)` returns them, and its version, which follows from them.
 
 use serde::{Deserialize, Serialize};
 
-/// What a directory entry is; the values are those of `d_type` in `getdents64(2)`.
+/// The kind of a directory entry; the values are those of `d_type` in `getdents64(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -54,7 +54,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// What `stat(2)` tells, as the backing file system told it.
+/// The fields of `stat(2)`, as the backing file system returned them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Attributes {
     /// Inode number of the backing file system (made unique among the devices of a view by the reader of it).

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Generation, Kind, Timestamp};
 
-/// What somebody has seen at a place of the backing file system.
+/// A file as it was seen at a place of the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Backed {
     /// Its version.
     pub generation: Generation,
     /// When it was made; the epoch where the file system does not say.
     pub born: Timestamp,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
@@ -29,7 +29,7 @@ impl Backed {
         self.generation.ino == ino && (self.born == born || !is_known(self.born) || !is_known(born))
     }
 
-    /// Whether nobody has changed its contents between the two, if both are the same file. What is not a file of bytes is what it is.
+    /// Whether its contents are the same in both, if both are the same file. Entries that are no regular files never change.
     /// The change time says nothing: it moves with names, modes and links too.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {

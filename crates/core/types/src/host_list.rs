@@ -12,7 +12,7 @@ const GROUPS_MAX: usize = 8;
 /// The longest name of a host, bytes (RFC 1035).
 const HOST_BYTES_MAX: usize = 253;
 
-/// Why a list does not say which hosts. Nothing is expanded then.
+/// Why a list does not say which hosts. No host is expanded then.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum HostListError {
     /// It cannot be read.
@@ -20,7 +20,7 @@ pub enum HostListError {
     Notation {
         /// As given.
         list: String,
-        /// What is wrong, and where.
+        /// The error in it, and where.
         problem: String,
     },
     /// A name in it is none.
@@ -28,7 +28,7 @@ pub enum HostListError {
     Host {
         /// As expanded.
         host: String,
-        /// What is wrong.
+        /// The error in it.
         problem: &'static str,
     },
     /// It is empty.
@@ -66,7 +66,7 @@ pub fn expand_host_list(list: &str) -> Result<Vec<String>, HostListError> {
 /// for an option or for shell syntax is refused here.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in it.
 pub fn check_host_name(host: &str) -> Result<(), &'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     match host.as_bytes() {

@@ -1,6 +1,6 @@
 //! The words that every other crate shares: ranks, paths, attributes, generations, chunks, limits and error numbers.
 //!
-//! Nothing here does I/O, reads a clock or holds state. A type lives here when more than one crate must agree on it;
+//! The crate does no I/O, reads no clock and holds no state. A type lives here when more than one crate must agree on it;
 //! how it looks on the network is the `wire` crate's affair.
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! Who goes first: what a program waits for goes before what is asked ahead of any.
+//! Priorities: requests that a program waits for go before prefetches.
 
 use serde::{Deserialize, Serialize};
 

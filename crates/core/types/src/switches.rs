@@ -1,7 +1,7 @@
 //! The switches of a network as Slurm writes them: `topology.conf` and what `scontrol show topology` prints.
 //!
 //! Lines such as `SwitchName=s1 Nodes=n[1-4]` and `SwitchName=top Switches=s[1-2]`; blocks of the plugin `topology/block`
-//! (`BlockName=b1 Nodes=n[1-4]`) are switches beside each other. Other settings are passed over. What is read makes sense:
+//! (`BlockName=b1 Nodes=n[1-4]`) are switches beside each other. Other settings are passed over. A parsed network is consistent:
 //! switches that are named have lines, and none is below itself.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::{expand_host_list, limits};
 /// Names in a file, all lines together: `scontrol` lists a host again at every switch above it.
 const NAMES_MAX: usize = 8 * limits::NODES_MAX;
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}: {problem}")]
 pub struct SwitchesError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong, and on what.
+    /// The error, and its subject.
     pub problem: String,
 }
 
@@ -169,7 +169,7 @@ fn parse_line(number: usize, text: &str) -> Result<Option<Line>, String> {
             "switchname" | "blockname" => value.clone_into(&mut switch.name),
             "nodes" => switch.hosts = list()?,
             "switches" => below = list()?,
-            // What blocks make up together is no switch that one could know by name.
+            // The aggregate of blocks is no switch that one could know by name.
             "aggregatedblock" => is_other = true,
             _ => {}
         }

@@ -34,8 +34,16 @@ pub const BACKING_CONCURRENCY: usize = 64;
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
 pub const BLOCKING_THREADS: usize = 32;
 
-/// Of these, threads that write stripes for the owner: one backing file system that hangs must not take all.
+/// Of these, threads of the owner's requests that wait for the backing file system at the same time: one that hangs leaves the rest to
+/// requests that need the node's own disk alone.
+pub const OWNER_BACKING_THREADS_MAX: usize = BLOCKING_THREADS / 2;
+
+/// Of `BLOCKING_THREADS`, threads that write stripes for the owner: one backing file system that hangs must not take all.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
+
+/// `answer`: requests of one node that have a thread each: about who owns the tree, and of drains. A node has a few of them at the same
+/// time, and asks again.
+pub const THREADS_PER_NODE_MAX: usize = 8;
 
 /// Threads of the owner that wait for stripes of other nodes: one for each stripe under way.
 pub const STRIPES_UNDER_WAY_MAX: usize = 64;

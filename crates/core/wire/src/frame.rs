@@ -6,7 +6,7 @@
 //! body_bytes u32`. A stream is one request with its answer, numbered by the node that asks; numbers are used again
 //! only after the answer has ended.
 //!
-//! What a tag covers, and how, is the transport's affair (`guard`); lengths are those of the plain text.
+//! The coverage of a tag is the transport's affair (`guard`); lengths are those of the plain text.
 
 use forebay_types::{PIECE_BYTES, limits};
 
@@ -21,7 +21,7 @@ pub const CHECKSUM_BYTES: usize = 4;
 /// Bytes of a tag on a keyed connection.
 pub const TAG_BYTES: usize = 16;
 
-/// What a frame is.
+/// The kinds of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -65,7 +65,7 @@ impl FrameKind {
 /// A frame's fixed head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHead {
-    /// What the frame is.
+    /// Its kind.
     pub kind: FrameKind,
     /// Which request it belongs to; 0 for `Greeting` and `Hello`.
     pub stream: u32,

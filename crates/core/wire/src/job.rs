@@ -1,4 +1,4 @@
-//! What concerns the job itself, carried over its first tree: who is there, what it does, when it ends.
+//! Messages about the job itself, carried over its first tree: who is there, what it does, when it ends.
 
 use forebay_types::{Epoch, ViewPath, limits};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::query::QueryWants;
 use crate::report::Report;
 
-/// What one node asks another about the job.
+/// A node's message to another about the job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum JobMessage {
     /// Whether this node is there; answered at once, whatever else is under way. Answer: `Alive`.
@@ -27,7 +27,7 @@ pub enum JobMessage {
     },
     /// The asked node is to lead a refresh. Answer: `Text`, a JSON array with its outcome.
     LeadRefresh {
-        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        /// Paths to refresh, `limits::REFRESH_PATHS_MAX` at most.
         paths: Vec<ViewPath>,
     },
     /// One step of a refresh, for this node and, recursively, its children. Answer: `Text`, a JSON array of the ranks
@@ -37,23 +37,23 @@ pub enum JobMessage {
         epoch: Epoch,
         /// Which step.
         step: RefreshStep,
-        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        /// Paths to refresh, `limits::REFRESH_PATHS_MAX` at most.
         paths: Vec<ViewPath>,
     },
     /// While the job starts: who is ready of the asking node and those below it. Answer: `Noted`; one that says that all
     /// are ready is answered when the job is up, or after a while.
     Report {
-        /// Who is.
+        /// The ready and the missing nodes.
         report: Report,
     },
-    /// What programs of the asked node have used while they started, or those of the first node below it that has
-    /// something. Answer: `Body`; body: the uses (see `recording`). `ENODATA` where nothing was used.
+    /// The recording of the asked node's programs at their start, or that of the first node below it that has one.
+    /// Answer: `Body`; body: the uses (see `recording`). `ENODATA` where no program has used any file.
     Recording,
     /// Which nodes, of this one and those below it, hold bytes of a file that a query is about. Answer: `Text`, a JSON array.
     Holders {
         /// The file.
         file: ViewPath,
-        /// What the query collects.
+        /// The values that the query collects.
         wants: QueryWants,
     },
 }
@@ -63,9 +63,9 @@ pub enum JobMessage {
 pub enum RefreshStep {
     /// The kernel is told to forget, and what it is told from now on holds for this one answer.
     Quiet,
-    /// What is known is forgotten, and who asks for it waits.
+    /// Each node forgets its names, and requests for them wait.
     Hold,
-    /// It is asked for anew.
+    /// The names are fetched anew.
     Release,
 }
 

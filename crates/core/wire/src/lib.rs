@@ -1,6 +1,6 @@
-//! What nodes say to each other: frames, messages and the encoded directory listing; and the record of a node's log.
+//! The messages between nodes: frames, messages and the encoded directory listing; and the record of a node's log.
 //!
-//! Only encoding and decoding; who says what to whom is decided by the cores, and carried by the transport. Decoding
+//! Only encoding and decoding: the cores decide on messages, and the transport carries them. Decoding
 //! never trusts a length, allocates no more than the bytes it was given justify, and has fuzz targets.
 
 pub mod exercise;

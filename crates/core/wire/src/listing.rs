@@ -44,7 +44,7 @@ pub struct ListingVersion {
 pub struct ListingEntry<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its inode number.
     pub ino: u64,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A lock that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct LockRequest {
-    /// Who, as the asking node's kernel names it: a process for `fcntl`, an open file for `flock`.
+    /// The owner, as the asking node's kernel names it: a process for `fcntl`, an open file for `flock`.
     pub owner: u64,
     /// First byte.
     pub start: u64,
@@ -27,16 +27,16 @@ pub struct LockRequest {
 pub enum LockKind {
     /// Others may have it too.
     Shared,
-    /// Nobody else has any.
+    /// No other owner has any.
     Exclusive,
 }
 
-/// A lock that somebody has.
+/// A lock that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldLock {
     /// On which node.
     pub node: NodeRank,
-    /// Who.
+    /// The owner, as in the request.
     pub owner: u64,
     /// First byte.
     pub start: u64,

@@ -19,9 +19,9 @@
 //! 72  contents           [u8; contents_bytes], then what is missing to a multiple of 8
 //! ```
 //!
-//! A head says which log it belongs to and where it lies: a copy of a log that somebody writes into a file of the burst
-//! tier, and so into a log, holds heads that are never taken for records. So a reader that finds no record where one
-//! should begin may look for the next one behind it.
+//! A head says which log it belongs to and where it lies. If a program copies a log into a file of the burst tier, and
+//! so into a log, the copied heads are never taken for records. So a reader that finds no record where one should begin
+//! may look for the next one behind it.
 //!
 //! An index ends its segment: its contents are the heads of all records before it, then zeros, then its own offset as a u64
 //! in the segment's last 8 bytes, so that a segment is indexed by reading its end.
@@ -67,15 +67,15 @@ const SEGMENTS_BITS: u32 = 24;
 const NUMBERED_BITS: u32 = 38;
 
 impl LogIdentity {
-    /// The number of a log's first segment: random, and far from that of any other log. So a place in one log is none in another,
-    /// and whoever knows where a record lay in a store that is gone finds no other record there.
+    /// The number of a log's first segment: random, and far from that of any other log. So a place in one log is none in another.
+    /// A node that knows the place of a record in a store that is gone finds no other record there.
     #[must_use]
     pub fn first_segment(self) -> u64 {
         (self.0 & ((1 << NUMBERED_BITS) - 1)) << SEGMENTS_BITS | 1
     }
 }
 
-/// What a record holds.
+/// The kinds of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// The first record of every segment, without contents.
@@ -95,10 +95,10 @@ pub enum RecordKind {
     Index,
 }
 
-/// What stands before a record's contents.
+/// The head before a record's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHead {
-    /// What it holds.
+    /// Its kind.
     pub kind: RecordKind,
     /// Where it lies.
     pub position: LogPosition,

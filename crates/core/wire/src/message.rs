@@ -13,7 +13,7 @@ pub const PROTOCOL_VERSION: u16 = 10;
 /// First bytes of a `Greeting`: tells another program's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
 
-/// What is wrong with bytes that a peer sent. The connection they came on is closed; no state changed.
+/// The defect of bytes that a peer sent. The connection they came on is closed; no state changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WireError {
     /// A frame's fixed head.
@@ -44,7 +44,7 @@ pub enum Class {
 /// refused, so that nobody can talk a node into less.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Level {
-    /// No key: whoever reaches the port and knows the job's name is let in.
+    /// No key: a peer that reaches the port and knows the job's name is let in.
     Off,
     /// Both sides prove that they hold the job's key; heads and messages are authenticated, bodies are not.
     Auth,
@@ -67,7 +67,7 @@ impl Level {
 /// Bytes of the random number in a `Greeting`.
 pub const NONCE_BYTES: usize = 32;
 
-/// What each side says first on a connection: nothing about the job, and what makes this connection's keys unlike any
+/// Each side's first message on a connection. It names no job, and makes this connection's keys unlike any
 /// other's. The magic and the version stay first in every version of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Greeting {
@@ -81,17 +81,17 @@ pub struct Greeting {
     pub nonce: [u8; NONCE_BYTES],
 }
 
-/// What each side says next: who it is and whom it means. Encrypted unless the level is `Off`; that it can be decrypted
-/// is the proof that the speaker holds the key.
+/// Each side's second message: its own rank and the peer's. It is encrypted unless the level is `Off`. If it can be decrypted,
+/// the speaker holds the key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Which job; connections of another are refused.
     pub job: String,
-    /// Who speaks.
+    /// The speaker.
     pub from: NodeRank,
     /// To whom, as far as the speaker knows.
     pub to: NodeRank,
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub class: Class,
     /// Ties a control and a bulk connection of one peer together.
     pub session: u64,
@@ -106,7 +106,7 @@ pub struct EntryRecord {
     pub target: Vec<u8>,
 }
 
-/// What an answer says, beside its body.
+/// An answer's result, beside its body.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The body is an encoded listing.
@@ -136,14 +136,14 @@ pub enum Outcome {
         /// The nodes without which the job is up, `limits::REPORT_MISSING_MAX` at most; `None` while it starts.
         settled: Option<Vec<Missing>>,
     },
-    /// What became of each file of a bundle: an error, or its bytes are in the body.
+    /// The result of each file of a bundle: an error, or its bytes are in the body.
     Bundle(Vec<Option<Errno>>),
 }
 
 /// An answer's message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// What it says.
+    /// The result.
     pub outcome: Outcome,
     /// Bytes of body in all, over as many frames as it takes.
     pub body_bytes: u32,

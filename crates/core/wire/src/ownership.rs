@@ -59,7 +59,7 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handed(pub Vec<(Have, Change)>);
 
-/// How much of a tree's history somebody has.
+/// How much of a tree's history a node has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Have {
     /// The history: each daemon of the owner begins another, since a cut of power may have taken the end of the one before.

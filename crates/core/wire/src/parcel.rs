@@ -1,6 +1,6 @@
 //! Parcels: a start-up's contents on their way to all nodes, some of each in one body.
 //!
-//! A parcel says by itself what is in it, so that nobody needs the profile it was made from: listings as they are now,
+//! A parcel describes its own contents, so that the profile it was made from is not needed: listings as they are now,
 //! names that are looked up and do not exist, and chunks in blocks. A block is compressed as it lies in a pack, or
 //! stored; of a pack's block a piece may be outdated, and is then marked and not used.
 //!
@@ -22,7 +22,7 @@ use crate::{Listing, WireError};
 
 const LENGTH_BYTES: usize = 4;
 
-/// What a parcel holds.
+/// The head of a parcel.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ParcelHead {
     /// How many parcels there are in all; their numbers are below.
@@ -76,7 +76,7 @@ pub struct ParcelBlock {
     pub codec: Codec,
     /// Its length in the parcel.
     pub encoded_bytes: u32,
-    /// What it holds, in order.
+    /// Its pieces, in order.
     pub pieces: Vec<ParcelPiece>,
 }
 

@@ -1,9 +1,9 @@
-//! What a query asks of a node that holds bytes: the pass over a part of a file.
+//! A query's requests to a node that holds bytes: the pass over a part of a file.
 //!
-//! A part is complete in itself and changes nothing, so it may be asked of several nodes, and again. What comes back is
+//! A part is complete in itself and changes no file, so it may be requested of several nodes, and repeatedly. Its answer is
 //! encoded by the core of queries; here it is bytes. A fragment of SQL is like a part, but its plan is bytes, too: only the program
-//! that has the engine knows what they say. A column is normalised by parts, too; a device may write them to a file that nobody sees
-//! before it is whole.
+//! with the engine understands them. A column is normalised by parts, too; a device may write them to a file that is hidden
+//! until it is whole.
 
 use forebay_types::{Generation, ViewPath};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub const QUERY_FILES_MAX: usize = 16;
 /// Bytes of what stands above a column that a device writes: the name of any column that a person gave.
 pub const QUERY_HEAD_BYTES_MAX: usize = 4096;
 
-/// What a query asks a node.
+/// A query's request to a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum QueryMessage {
     /// The pass over a part of a file. Answer: `Body`; body: the part's partials. `ESTALE` where the node has another
@@ -49,7 +49,7 @@ pub enum QueryMessage {
     },
 }
 
-/// What a query collects: how long its pass takes follows from that.
+/// The values that a query collects: the time of its pass follows from them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryWants {
     /// How often each byte occurs.
@@ -82,7 +82,7 @@ pub struct QueryPart {
 /// The rows of a file, and what is wanted of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryTable {
-    /// What stands between fields.
+    /// The byte between fields.
     pub delimiter: u8,
     /// Of each column whether it is numeric; `QUERY_FIELDS_MAX` at most.
     pub numeric: Vec<Option<bool>>,
@@ -120,11 +120,11 @@ pub struct QueryColumn {
 /// A file of a device that nobody sees before it is whole. It gets the blocks of a column in their order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryDraft {
-    /// What it is to be.
+    /// Its path when it is whole.
     pub output: ViewPath,
     /// Tells it from others.
     pub number: u64,
-    /// What stands above the column, `QUERY_HEAD_BYTES_MAX` at most.
+    /// The bytes above the column, `QUERY_HEAD_BYTES_MAX` at most.
     pub head: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ pub struct QueryDraft {
 pub struct QueryFragment {
     /// All files that it reads, `QUERY_FILES_MAX` at most, in the versions that the asked node has.
     pub files: Vec<(ViewPath, Generation)>,
-    /// What to do, for the engine; `QUERY_PLAN_BYTES_MAX` at most.
+    /// The plan, for the engine; `QUERY_PLAN_BYTES_MAX` at most.
     pub plan: Vec<u8>,
 }
 

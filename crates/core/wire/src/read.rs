@@ -1,4 +1,4 @@
-//! What the read path asks: names, attributes, bytes.
+//! Requests of the read path: names, attributes, bytes.
 //!
 //! Paths travel with every message, so that any node can answer any request without a table of its own: a daemon may
 //! be restarted, and a request may be sent to another parent, without anything to agree on first.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ListingVersion;
 
-/// What the read path asks a node's parent, or the node that stands in for it.
+/// A request of the read path to a node's parent, or to the node that stands in for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ReadMessage {
     /// The complete listing of a directory. Answer: `Listing`; body: the encoded listing.
@@ -56,7 +56,7 @@ pub enum ReadMessage {
         /// A path on it.
         path: ViewPath,
     },
-    /// A file has turned out to be no longer of this generation: whoever is asked forgets what says so, after all who are
+    /// A file has turned out to be no longer of this generation. The asked node forgets the old one, after all that are
     /// asked in turn have. Answer: `Entries` with one record.
     Recheck {
         /// The file.

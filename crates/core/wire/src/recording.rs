@@ -1,5 +1,5 @@
-//! What programs use while they start: recorded at every node, and carried from where they run to the node that writes it
-//! down.
+//! The files that programs use while they start: recorded at every node, and carried from there to the node that writes the
+//! profile.
 
 use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a node tells the one above it while a job starts: who of all below it is ready, and who is not.
+//! A node's report to the one above it while a job starts: the ready and the missing nodes of all below it.
 //!
 //! Reports add up: that of a node holds those of its children, so the root's speaks for the whole job, and no message is
 //! longer than its limits, however many nodes there are.
@@ -17,7 +17,7 @@ pub struct Report {
     pub is_cut: bool,
     /// The ready node that took longest to become so.
     pub slowest: Option<Slowest>,
-    /// What nodes have found out about those that they cannot reach, `limits::REPORT_TROUBLES_MAX` at most.
+    /// Errors about nodes that cannot be reached, `limits::REPORT_TROUBLES_MAX` at most.
     pub troubles: Vec<Trouble>,
 }
 

@@ -1,8 +1,7 @@
 //! A request as it travels: one envelope for every path, with a path's own message inside.
 //!
-//! The envelope carries what every node treats alike: how long the asking node still waits, what goes first, and up to
-//! which refresh the asking node has forgotten. What is asked is a message of one path; another path adds a message of
-//! its own and one line here.
+//! The envelope carries the values that every node treats alike: the time that the asking node still waits, the priority, and
+//! its last refresh. The request proper is a message of one path; another path adds a message of its own and one line here.
 
 use forebay_types::{Epoch, Priority};
 use serde::{Deserialize, Serialize};
@@ -18,24 +17,24 @@ use crate::write_message::WriteMessage;
 pub struct Envelope {
     /// Milliseconds the asking node still waits; clocks of nodes need not agree.
     pub remaining_ms: u32,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// What a node asks another: what, how much depends on it, and what the asking node knows of refreshes. `M` is the message
+/// A node's request to another: the message, its priority, and the asking node's knowledge of refreshes. `M` is the message
 /// of one path, or of any.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Request<M = Message> {
     /// Up to which refresh the asking node has forgotten. Compared only where the message is about names
     /// (`Message::is_fenced`).
     pub epoch: Epoch,
-    /// What goes first at the backing file system. A `Promote` of its stream may raise it.
+    /// Its priority at the backing file system. A `Promote` of its stream may raise it.
     pub priority: Priority,
-    /// What is asked.
+    /// The message.
     pub message: M,
 }
 
-/// What is asked, by the path that it belongs to.
+/// A message, by the path that it belongs to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// The read path: names, attributes, bytes.

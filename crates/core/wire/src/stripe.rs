@@ -15,7 +15,7 @@ pub(crate) fn is_stripe(extents: &[WrittenExtent]) -> bool {
         let follows = at.is_some_and(|at| at <= extent.offset) && extent.is_within_limits();
         at = extent.offset.checked_add(extent.len).filter(|_| follows);
     }
-    // What overflows has more than that.
+    // A sum that overflows is above the limit.
     let bytes = extents.iter().fold(0_u64, |bytes, extent| bytes.saturating_add(extent.len));
     extents.len() <= STRIPE_EXTENTS_MAX && bytes <= STRIPE_BYTES_MAX && at.is_some()
 }

@@ -49,7 +49,7 @@ pub struct Change {
     pub caller: Caller,
     /// When, by the asking node's clock.
     pub now: Timestamp,
-    /// What.
+    /// The operation.
     pub operation: Operation,
 }
 
@@ -73,14 +73,14 @@ pub struct Place {
     pub name: Name,
 }
 
-/// What may be changed.
+/// The changes of a tree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// `mkdir`, `mknod`, `symlink`, `open` with `O_CREAT`.
     Create {
         /// Where.
         place: Place,
-        /// What it is called from now on; of the asking node's count.
+        /// Its identity from now on; of the asking node's count.
         file: FileId,
         /// Type and permission bits, the umask taken off.
         mode: u32,
@@ -95,7 +95,7 @@ pub enum Operation {
     },
     /// `link`.
     Link {
-        /// What gets a second name.
+        /// The file that gets a second name.
         file: FileId,
         /// Which.
         place: Place,
@@ -116,7 +116,7 @@ pub enum Operation {
         from: Place,
         /// The name that comes.
         to: Place,
-        /// What if there is something.
+        /// The rule if the name is taken.
         rule: RenameRule,
     },
     /// `chmod`, `chown`, `utimensat`, `truncate`, each part on its own.
@@ -158,7 +158,7 @@ pub enum Operation {
     Commit {
         /// The file.
         file: FileId,
-        /// What was written, in the order of writing, `COMMIT_EXTENTS_MAX` at most.
+        /// The written ranges, in the order of writing, `COMMIT_EXTENTS_MAX` at most.
         extents: Vec<WrittenExtent>,
         /// From where their offsets count.
         at: CommitAt,
@@ -168,7 +168,7 @@ pub enum Operation {
     Lock {
         /// The file.
         file: FileId,
-        /// What.
+        /// The lock.
         request: LockRequest,
     },
     /// Files that a directory has only on the backing file system, as they were met there, are forgotten: its entries are to be
@@ -186,7 +186,7 @@ pub enum Operation {
         /// Whether it has no more.
         is_last: bool,
     },
-    /// What a file has now lands although nodes have it open: the tree drains.
+    /// The present contents of a file land although nodes have it open: the tree drains.
     Publish {
         /// The file.
         file: FileId,
@@ -195,7 +195,7 @@ pub enum Operation {
     Landed {
         /// Its number.
         step: u64,
-        /// What was done.
+        /// The outcome.
         outcome: StepOutcome,
     },
     /// A file is about to have a draft on the backing file system.
@@ -209,17 +209,17 @@ pub enum Operation {
     Publishing {
         /// The file.
         file: FileId,
-        /// What is to get its places.
+        /// The file that is to get its places.
         backed: Backed,
     },
-    /// Somebody else has something at a place of the backing file system: what the tree has there gets another name.
+    /// A place of the backing file system is taken by another file: the tree's file there gets another name.
     SetAside {
         /// The place.
         place: Place,
         /// The name there.
         name: Name,
     },
-    /// What was at a place of the backing file system is not there any more: somebody else has removed or replaced it.
+    /// The file at a place of the backing file system was removed or replaced from outside.
     Gone {
         /// The place.
         place: Place,
@@ -229,7 +229,7 @@ pub enum Operation {
     Drained {
         /// The file.
         file: FileId,
-        /// What.
+        /// The part.
         drained: Drained,
     },
     /// These nodes do not answer, and all others do: what only they have does not land, and nothing waits for it.
@@ -304,16 +304,16 @@ pub enum Operation {
     },
 }
 
-/// What was done for a step on the backing file system.
+/// The outcome of a step on the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum StepOutcome {
-    /// What it said.
+    /// It was carried out.
     Done,
     /// The same, and these contents are there now.
     Contents(LandedContents),
-    /// Nothing: newer contents are to come, or what it was about is gone.
+    /// It was skipped: newer contents are to come, or its file is gone.
     LeftOut,
-    /// What it said, and this is there now.
+    /// It was carried out, and this file is there now.
     Made(Backed),
 }
 
@@ -328,18 +328,18 @@ pub struct LandedContents {
     pub blocks: u64,
 }
 
-/// What of a file lies on the backing file system before it is published.
+/// The part of a file that lies on the backing file system before it is published.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Drained {
     /// The contents that were looked at.
     pub version: u64,
     /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
     pub size_bytes: u64,
-    /// What has them.
+    /// The file that has them.
     pub backed: Backed,
-    /// What of it logs had, `COMMIT_EXTENTS_MAX` at most.
+    /// The ranges of it that logs had, `COMMIT_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
-    /// Whether logs keep that.
+    /// Whether logs keep these.
     pub is_kept: bool,
 }
 
@@ -383,9 +383,9 @@ pub struct Copy {
 pub struct AdoptedEntry {
     /// Its name.
     pub name: Name,
-    /// What it is called in the burst tree.
+    /// Its identity in the burst tree.
     pub file: FileId,
-    /// What `lstat` says there.
+    /// Its attributes there, as `lstat` says.
     pub attributes: Attributes,
     /// When it was made there; the epoch where the file system does not say.
     pub born: Timestamp,
@@ -393,7 +393,7 @@ pub struct AdoptedEntry {
     pub target: Vec<u8>,
 }
 
-/// What becomes of what a rename meets at its new name.
+/// The rule for a file at the new name of a rename.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RenameRule {
     /// It is replaced.
@@ -404,7 +404,7 @@ pub enum RenameRule {
     Exchange,
 }
 
-/// What `SetAttributes` changes; `None` stays.
+/// The changes of `SetAttributes`; `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct AttributeChanges {
     /// Permission bits.
@@ -423,7 +423,7 @@ pub struct AttributeChanges {
     pub is_through_descriptor: bool,
 }
 
-/// What a time is set to.
+/// The new value of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TimeChange {
     /// The time of the operation, which who may write may.
@@ -432,10 +432,10 @@ pub enum TimeChange {
     To(Timestamp),
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Done {
-    /// Nothing to be told.
+    /// No value.
     Nothing,
     /// A file, as it is now.
     File(FileState),
@@ -468,14 +468,14 @@ pub enum Source {
 pub struct FileState {
     /// The file.
     pub file: FileId,
-    /// What `stat` says.
+    /// Its attributes, as `stat` says.
     pub attributes: Attributes,
-    /// Counts what changes its contents; who has read at the same number has the same bytes.
+    /// Counts changes of its contents; readings at the same number have the same bytes.
     pub version: u64,
 }
 
 impl Piece {
-    /// What of it lies in `range` of the file.
+    /// The part of it in `range` of the file.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Option<Self> {
         let (start, end) = (self.offset.max(range.start), (self.offset + self.len).min(range.end));

@@ -1,7 +1,7 @@
-//! What nodes ask each other about a burst tree: its owner, and whoever has bytes of it in a log.
+//! The messages of nodes about a burst tree: to its owner, and to nodes that have bytes of it in a log.
 //!
 //! An answer is `Body`. Where an operation or a question can be refused, the body is a `Result` with the error that the program
-//! sees: `Failed` means that nothing is known, and that the same is to be asked again.
+//! sees. `Failed` means that the outcome is unknown, and that the request is to be repeated.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub const FORGOTTEN_MAX: usize = 1 << 12;
 /// The longest path that is asked about, bytes.
 const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
 
-/// What is asked.
+/// A message about a burst tree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum WriteMessage {
     /// The owner is to carry it out. Body: `Changed`.
@@ -41,7 +41,7 @@ pub enum WriteMessage {
     Question {
         /// For whom.
         caller: Caller,
-        /// What.
+        /// The question.
         question: Question,
         /// Whether the asking node goes on believing the answer for a time (`forebay_write::Leases`).
         is_leased: bool,
@@ -71,7 +71,7 @@ pub enum WriteMessage {
     },
     /// The second home asks the owner for the changes that it does not have, and waits for one for a time. Body: `Followed`.
     Follow {
-        /// What it has, written down; `None` where it has no tree.
+        /// The history that it has written down; `None` where it has no tree.
         have: Option<Have>,
         /// Of a tree that it is being sent: which one, and the part that comes next.
         parts: Option<(Have, u32)>,
@@ -81,9 +81,9 @@ pub enum WriteMessage {
         /// The batch that it has copied last.
         done: Option<u64>,
     },
-    /// What the asked node's log has that is not committed. Body: bytes by segment.
+    /// Uncommitted records of the asked node's log. Body: bytes by segment.
     Pending,
-    /// What the asked node has copied of another one's log. Body: `COPIES_MAX` of `Copy`.
+    /// The asked node's copies of another node's log. Body: `COPIES_MAX` of `Copy`.
     Copies {
         /// Of which.
         of: NodeRank,
@@ -96,7 +96,7 @@ pub enum WriteMessage {
         /// Which.
         node: NodeRank,
     },
-    /// What the asked node's programs have written to a file and not committed. Body: offset and length of each range.
+    /// Uncommitted writes of the asked node's programs to a file. Body: offset and length of each range.
     Uncommitted {
         /// The file.
         file: FileId,
@@ -117,14 +117,14 @@ pub enum WriteMessage {
     Renew(Renewal),
     /// The tree's second home asks a node of the council for its vote. Body: `Verdict`.
     Vote(Bid),
-    /// Who owns the tree, as far as the asked node knows. Body: `Owns`.
+    /// The owner of the tree, as far as the asked node knows. Body: `Owns`.
     WhoOwns,
     /// The asking node owns the tree from now on, and wants the changes that the asked one had carried out before and that come after
     /// what it has. Body: `Handed`; `Failed` where that node knows a newer owner.
     HandOver {
         /// The owner.
         owns: Owns,
-        /// What it has.
+        /// The history that it has.
         after: Have,
     },
     /// The owner has the asked node write a stripe of a file to its draft on the backing file system, make it durable, read it back and
@@ -134,23 +134,23 @@ pub enum WriteMessage {
     EndChanges,
 }
 
-/// What of a file a node is to write to its draft.
+/// A stripe of a file that a node is to write to its draft.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Stripe {
-    /// Who asks: one that does not own the tree any more is refused.
+    /// The asking owner: one that does not own the tree any more is refused.
     pub owns: Owns,
     /// Where the draft lies.
     pub path: ViewPath,
-    /// What it is: nothing else is written to.
+    /// The draft's identity: no other file is written to.
     pub draft: Backed,
-    /// What is to be written, in the file's order, `STRIPE_EXTENTS_MAX` at most.
+    /// The ranges to write, in the file's order, `STRIPE_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
 }
 
-/// What the owner answers to a change.
+/// The owner's answer to a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Changed {
-    /// What came of it.
+    /// The result.
     pub outcome: Result<Done, Errno>,
     /// The tree's history with it; `None` where the tree has no second home.
     pub have: Option<Have>,
@@ -178,10 +178,10 @@ pub struct LogPart {
     pub len: u32,
 }
 
-/// What is asked of the owner without a change.
+/// A question to the owner that changes no file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// What a name names. Told: `State`.
+    /// The file of a name. Told: `State`.
     Lookup {
         /// The name.
         place: Place,
@@ -203,7 +203,7 @@ pub enum Question {
         /// The link.
         file: FileId,
     },
-    /// What is in a directory. Told: `Entries`.
+    /// The entries of a directory. Told: `Entries`.
     List {
         /// The directory.
         directory: FileId,
@@ -215,11 +215,11 @@ pub enum Question {
         /// Of the file's bytes.
         range: Range<u64>,
     },
-    /// Who has what is in the way of a lock of the asking node. Told: `Lock`.
+    /// The lock that conflicts with one of the asking node. Told: `Lock`.
     Lock {
         /// The file.
         file: FileId,
-        /// What would be asked for.
+        /// The lock that would be set.
         request: LockRequest,
     },
     /// Room of the backing file system. Told: `FileSystem`.
@@ -269,7 +269,7 @@ pub struct Seek {
     pub backing_until: u64,
 }
 
-/// What the owner says.
+/// The owner's answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Told {
@@ -298,7 +298,7 @@ pub struct Entries {
     pub own: FileState,
     /// The one that holds it.
     pub parent: FileId,
-    /// What is in it, by name.
+    /// Its entries, by name.
     pub entries: Vec<(Name, FileState)>,
 }
 

@@ -1,7 +1,7 @@
-//! What of a tree's contents has been the same for some time.
+//! Contents of a tree that have not changed for some time.
 //!
-//! Positions in a log only grow. So what is older than a time is what lies at or below the last position that the tree knew then, by
-//! node: nothing has to be remembered of single files. Time is the caller's.
+//! Positions in a log only grow. So all contents older than a time lie at or below the last position that the tree knew then, by
+//! node. No state is kept per file. The caller passes the time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -86,7 +86,7 @@ impl DrainRate {
         self.large.bytes_per_s(open, begun_bytes).or_else(|| self.small.bytes_per_s(Duration::ZERO, 0))
     }
 
-    /// How long so many bytes and steps take, of which `begun_bytes` are being sent. What was not measured yet is assumed.
+    /// The time for so many bytes and steps, of which `begun_bytes` are being sent. Rates not measured yet are assumed.
     #[must_use]
     pub fn time_for(&self, bytes: u64, steps: u64, now: Time, begun_bytes: u64) -> Duration {
         let open = self.under_way.map_or(Duration::ZERO, |under_way| now.since(under_way.since));

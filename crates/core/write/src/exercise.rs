@@ -1,7 +1,7 @@
-//! For fuzzing and for its corpus: what becomes of a tree when nodes ask for whatever they like.
+//! For fuzzing and for its corpus: the state of a tree after nodes have requested arbitrary changes.
 //!
 //! Bytes are a script of changes. Most are spelled in a few bytes each, with files, names and numbers from small sets, so that
-//! they meet; others are messages as they travel. What a node may not ask for is passed over, as the owner does.
+//! they meet. Others are messages as they travel. Changes that a node may not request are skipped, as the owner does.
 
 mod script;
 

@@ -1,8 +1,8 @@
-//! What of a file lies where.
+//! The extents of a file, and where each lies.
 //!
-//! A file is a base, which is the file of the backing file system as far as it still counts, and what was written over it:
-//! ranges that do not overlap, each with its place in a log. What is in neither reads as zeros. Who writes later has the range;
-//! what nobody can see any more is given to the caller, since it takes room in somebody's log.
+//! A file is a base and the ranges written over it. The base is the file of the backing file system as far as it still counts.
+//! Ranges do not overlap, and each has its place in a log. Holes read as zeros. A later write replaces an earlier one in its
+//! range. Bytes that are no longer reachable are given to the caller, since they take room in a log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -167,7 +167,7 @@ impl Extents {
         }
     }
 
-    /// What `range` consists of, in the file's order and without a gap.
+    /// The pieces of `range`, in the file's order and without a gap.
     #[must_use]
     pub fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
         let mut pieces = vec![];
@@ -210,7 +210,7 @@ impl Extents {
         push(border..range.end, Source::Hole);
     }
 
-    /// What is left of `extent`, and what of its record goes on beyond it.
+    /// The parts of `extent` that are left, and later parts of its record.
     fn parts_of(&self, extent: &WrittenExtent) -> impl Iterator<Item = &WrittenExtent> {
         let extent = *extent;
         self.overlapping(&(extent.offset..end(&extent))).into_iter().filter(move |found| {

@@ -1,11 +1,11 @@
-//! What the owner keeps for the tree's second home: the changes of lately, and how far the other is.
+//! The owner's backlog of recent changes for the tree's second home, and the second home's progress.
 //!
-//! The second home asks for what comes after what it has written down, so each question says what is safe. Where it has
-//! fallen too far behind it gets the tree instead. Time is the caller's.
+//! The second home asks for changes after those that it has written down, so each question says which are safe. If it has
+//! fallen too far behind, it gets the tree instead. The caller passes the time.
 //!
-//! Who changes a name does not wait for it; `fsync` does, and whatever is not to be undone (landing, giving room back). Where the second
-//! home says nothing the owner goes on without it, once those know who might let it take the tree over (`Tenure`), until it has
-//! everything again.
+//! A change of a name does not wait for the second home. `fsync` does, and so does each step that cannot be undone (landing, giving room
+//! back). If the second home is silent, the owner goes on without it until it has all changes again. Before that, the nodes that could
+//! let it take the tree over must know (`Tenure`).
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines that are known before the newest.
 const LINES_MAX: usize = 16;
 
-/// Which changes have made a tree, by the daemons of its owner that have carried them out: each is a line of its own, since a loss of
-/// power may have taken the end of what the one before it did. Whoever has a line up to where the next one goes on lacks only what came
+/// The changes that have made a tree, by the daemons of its owner that carried them out. Each daemon has a line, since a loss of
+/// power may have taken the end of the line before it. A node with a line up to the start of the next one lacks only the changes
 /// after that.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lineage {
@@ -57,7 +57,7 @@ impl Lineage {
         self.have.count += 1;
     }
 
-    /// Whether somebody who has this much has nothing else.
+    /// Whether a node with this history has no other changes.
     #[must_use]
     pub fn covers(&self, have: Have) -> bool {
         let mut lines = self.before.iter().chain([&self.have]);
@@ -82,7 +82,7 @@ pub struct History {
     awaited_until: Time,
     /// It is not waited for.
     is_alone: bool,
-    /// Somebody waits until the follower has so many.
+    /// The highest count for which a caller waits at the follower.
     wanted: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct Follower {
     pub heard: Time,
 }
 
-/// What it is sent.
+/// The answer to the follower's question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// It has everything.
@@ -149,7 +149,7 @@ impl History {
         self.lineage.note();
     }
 
-    /// What the owner has.
+    /// The owner's own history.
     #[must_use]
     pub fn have(&self) -> Have {
         self.lineage.have()
@@ -174,7 +174,7 @@ impl History {
         self.lineage.covers(have) && self.have().count - have.count <= self.recent.changes.len() as u64
     }
 
-    /// What the follower is to be sent.
+    /// The next answer to the follower.
     #[must_use]
     pub fn sent(&self) -> Sent {
         let Some(Follower { have, .. }) = self.follower.filter(|follower| self.leads_on_from(follower.have)) else {
@@ -214,12 +214,12 @@ impl History {
         Some(self.lineage.at(self.follower?.have.count))
     }
 
-    /// Somebody waits for `is_safe`.
+    /// Notes that a caller waits for `is_safe`.
     pub fn want(&mut self, count: u64) {
         self.wanted = self.wanted.max(count);
     }
 
-    /// Whether somebody waits for what the follower does not have.
+    /// Whether a caller waits for a change that the follower does not have.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.follower.map_or(0, |follower| follower.have.count) < self.wanted

@@ -7,10 +7,10 @@
 //! A file may have a name elsewhere, too. Nodes that write it there have shared locks on the same range (`refusal`), which end in the
 //! same way: nobody holds it meanwhile.
 //!
-//! A hold that others end, since its node is given up, lapses: the node may be back, with what its programs have written meanwhile. It goes
-//! on with a lapsed hold as long as nobody else has had the file. Once somebody has, the hold is void, and what the node had not
-//! committed is refused (`REFUSED`), until it holds the file anew. Both are locks of their own, beyond the range of holds, so that the
-//! tree keeps them and nobody is in the way of them.
+//! A hold that others end, since its node is given up, lapses: the node may be back, with writes of its programs. It goes on with a lapsed
+//! hold as long as no other node has had the file. Once one has, the hold is void. Uncommitted writes of the first node are then refused
+//! (`REFUSED`), until it holds the file anew. Both are locks of their own, beyond the range of holds, so that the tree keeps them and they
+//! conflict with no other lock.
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write::{FileState, HeldLock, LockKind, LockRequest};
@@ -21,11 +21,11 @@ pub(crate) const START: u64 = 1 << 63;
 /// Where lapsed holds begin, one offset for each node: above the range of holds.
 const LAPSED_START: u64 = START | 1 << 62;
 
-/// The identity of a lapsed hold that is void. Nothing has it.
+/// The identity of a lapsed hold that is void. No contents have it.
 const VOID: u64 = u64::MAX - 2;
 
-/// What a node is told whose programs wrote something under a hold that ended before it was committed, and another node has had the file
-/// since. It is nobody's: it cannot be committed any more.
+/// The error for a write under a hold that ended before the commit, if another node has had the file since. The write cannot be
+/// committed any more.
 pub const REFUSED: Errno = Errno::ECANCELED;
 
 /// The lock that is a hold of a file whose contents the kernel knows by `identity`.
@@ -48,27 +48,27 @@ pub fn end_of(identity: u64) -> LockRequest {
     LockRequest { kind: None, ..request(identity) }
 }
 
-/// What asks for anybody's hold of a file. Nothing has this identity.
+/// A request for any node's hold of a file. No contents have its identity.
 #[must_use]
 pub fn any() -> LockRequest {
     request(u64::MAX)
 }
 
-/// The lock of a node that writes a file elsewhere than below a prefix, where it has a name below one. Nothing has this identity.
+/// The lock of a node that writes a file elsewhere than below a prefix, where it has a name below one. No contents have its identity.
 #[must_use]
 pub fn refusal() -> LockRequest {
     LockRequest { kind: Some(LockKind::Shared), ..request(u64::MAX - 1) }
 }
 
-/// What a node asks that has taken a file without opening it: its hold ends, unless it has the file open. Nothing has this identity.
+/// The request of a node that has taken a file without opening it: its hold ends, unless it has the file open. No contents have its identity.
 ///
-/// One operation for both, so that a daemon that dies and the next one that asks the same do no harm.
+/// One operation does both, so a daemon that dies and the next one that repeats the request do no harm.
 #[must_use]
 pub fn unless_open() -> LockRequest {
     end_of(u64::MAX - 3)
 }
 
-/// What asks for the lapsed hold of a node.
+/// A request for the lapsed hold of a node.
 #[must_use]
 pub fn lapsed_of(node: NodeRank) -> LockRequest {
     let at = LAPSED_START + u64::from(node.0);
@@ -81,7 +81,7 @@ pub fn resumable(lapsed: &HeldLock) -> Option<u64> {
     (lapsed.owner != VOID).then_some(lapsed.owner)
 }
 
-/// What becomes of a lock when others end all that its node has: of a hold, a lapsed one.
+/// The lock that remains when others end all locks of its node: a hold becomes a lapsed one.
 pub(crate) fn lapse(held: HeldLock) -> Option<HeldLock> {
     if is_lapsed(&held) {
         return Some(held);
@@ -95,7 +95,7 @@ pub(crate) fn lapse(held: HeldLock) -> Option<HeldLock> {
     })
 }
 
-/// What becomes of a lapsed hold when `node` holds the file, or refuses holds of it.
+/// The lapsed hold after `node` holds the file, or refuses holds of it.
 pub(crate) fn overtake(lapsed: HeldLock, node: NodeRank) -> Option<HeldLock> {
     (lapsed.node != node).then_some(HeldLock { owner: VOID, ..lapsed })
 }

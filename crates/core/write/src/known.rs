@@ -1,9 +1,9 @@
-//! What a node that does not own the tree answers by itself: what the owner has told it lately (`leases`).
+//! The metadata cache of a node that does not own the tree: recent answers of the owner (`leases`).
 //!
-//! An answer may come after a change that it does not know of. Everything that makes something old, a change of this node's own or
-//! one that the owner tells of, has a number; what was asked before a file's last number is not kept. A change of this node's
-//! own makes old what it is about when it begins and when it is over, so that no answer in between is kept longer; what it came
-//! to is kept only if nothing else happened meanwhile.
+//! An answer may come after a change that it does not know of. Each invalidation, by a change of this node's own or by
+//! a message of the owner, has a number. If an answer was requested before its file's last number, it is not kept. A change of this
+//! node's own invalidates its files when it begins and when it ends, so that no answer in between is kept longer. Its result
+//! is kept only if no other invalidation came meanwhile.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct Known {
     numbers: Vec<u64>,
     /// When the owner told last that files are not what they were, by groups.
     told_at: Vec<Time>,
-    /// Nothing is kept any more.
+    /// Whether keeping has ended.
     has_stopped: bool,
 }
 
@@ -52,10 +52,10 @@ struct Places {
     until: Time,
 }
 
-/// What is known of a directory.
+/// The cached state of a directory.
 struct Directory {
     until: Time,
-    /// What had happened when it became known.
+    /// The last invalidation when it was cached.
     since: u64,
     /// Mode, owner and group.
     rights: Option<Attributes>,
@@ -80,14 +80,14 @@ pub struct Asked {
     pub is_leased: bool,
 }
 
-/// What is known of a name.
+/// The cache's knowledge of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// What the owner would say.
+    /// The answer that the owner would give.
     Answer(Result<FileState, Errno>),
     /// Which file it is, of which more is to be asked.
     File(FileId),
-    /// Nothing.
+    /// The owner must be asked.
     Unknown,
 }
 
@@ -119,7 +119,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// What `place` names.
+    /// The file that `place` names, as far as it is cached.
     #[must_use]
     pub fn lookup(&self, now: Time, caller: &Caller, place: &Place) -> Found {
         let directory = self.directories.get(&place.directory).filter(|directory| directory.until > now);
@@ -143,7 +143,7 @@ impl Known {
         Some((known.state, known.until))
     }
 
-    /// What decides who may do what with a directory, if that is known: its mode, owner and group.
+    /// Mode, owner and group of a directory, which decide access to it, if they are cached.
     #[must_use]
     pub fn rights(&self, now: Time, directory: FileId) -> Option<Attributes> {
         self.directories.get(&directory).filter(|known| known.until > now)?.rights
@@ -186,7 +186,7 @@ impl Known {
         }
     }
 
-    /// The owner is about to be asked about a file, or about a name in a directory. What others change all the time is not kept:
+    /// The owner is about to be asked about a file, or about a name in a directory. If others change it often, the answer is not kept:
     /// they would have to wait for this node each time.
     #[must_use]
     pub fn ask(&self, now: Time, file: FileId) -> Asked {
@@ -286,13 +286,13 @@ impl Known {
         self.drop_names(operation);
         match outcome {
             Ok(done) if is_alone && !changing.is_blind => self.keep_name(now, changing.asked, operation, done),
-            // What was named was perhaps not what is known of.
+            // The names may have meant other files than the cached ones.
             _ if names_unseen(operation) => self.forget_all(),
             _ => {}
         }
     }
 
-    /// A file that this node has made, unless somebody has changed it since.
+    /// Keeps a file that this node has made, unless it was changed since.
     fn keep_new(&mut self, now: Time, asked: Asked, state: &FileState, is_directory: bool) {
         self.told_state(now, asked, *state);
         if is_directory && self.is_news(now, asked, state.file) {
@@ -324,7 +324,7 @@ impl Known {
         }
     }
 
-    /// What a change of this node's own makes old, and whether that may be more: it is not known what a name names.
+    /// The files that a change of this node's own invalidates, and whether there may be more: a name that it uses may be unknown.
     fn files_of(&self, now: Time, operation: &Operation) -> (Vec<FileId>, bool) {
         let (mut files, mut is_blind) = (vec![], false);
         let mut named = |place: &Place| {
@@ -379,7 +379,7 @@ impl Known {
         }
     }
 
-    /// What is known of a directory, which holds longer by what was asked now.
+    /// The cached state of a directory, with its lease extended by this answer.
     fn directory(&mut self, now: Time, asked: Asked, file: FileId) -> &mut Directory {
         if self.directories.get(&file).is_none_or(|directory| directory.until <= now) {
             // The owner may not have told of changes since.

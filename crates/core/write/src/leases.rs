@@ -1,10 +1,10 @@
-//! Who was told of which file lately, and may go on answering by himself.
+//! The leases by which nodes answer about files themselves.
 //!
-//! A node that asks the owner about a file or a directory may believe the answer for `BELIEVED` from when it asked. Until that is
-//! over the owner tells the node before it answers whoever changes the file; a node that cannot be told is waited for until the
-//! lease has ended. So what a change has made is seen everywhere when the change returns, and nobody need be asked twice.
+//! A node that asks the owner about a file or a directory may believe the answer for `BELIEVED` from when it asked. Until then,
+//! the owner invalidates the answer at that node before it answers a change of the file. If the node cannot be told, the change waits
+//! until the lease has ended. So a change is seen everywhere when it returns, and no answer is requested twice.
 //!
-//! The owner's next daemon does not know who was told of what: it takes every node as told of everything.
+//! The owner's next daemon does not know the leases: it takes every node as having leases of all files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Leases {
     of_everything: Vec<Lease>,
     /// Leases that were granted so far.
     granted: u64,
-    /// Who is being told.
+    /// The invalidations under way.
     telling: Vec<Told>,
 }
 
@@ -36,7 +36,7 @@ struct Lease {
     number: u64,
 }
 
-/// What a node is to forget.
+/// The files that a node is to forget.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// Which node.
@@ -96,8 +96,8 @@ impl Leases {
         }
     }
 
-    /// Who is to be told before a change of `files` by `changer` is answered, also where they are being told already because of
-    /// another change. `changer` knows what it does, unless it has not heard yet what others did before.
+    /// The nodes to be told before a change of `files` by `changer` is answered, including those that are being told because of
+    /// another change. `changer` knows its own change, unless it has not heard yet of earlier changes by others.
     #[must_use]
     pub fn to_tell(&mut self, now: Time, changer: NodeRank, files: &[FileId]) -> Vec<Told> {
         let mut nodes: BTreeMap<NodeRank, Told> = BTreeMap::new();
@@ -118,8 +118,7 @@ impl Leases {
         nodes
     }
 
-    /// When a node that does not answer has forgotten by itself what it was to forget: what it has asked for meanwhile makes it
-    /// go on.
+    /// When the leases of a node that does not answer end. Later leases of the same files count too.
     #[must_use]
     pub fn ends(&self, told: &Told) -> Time {
         let of_files = told.files.iter().filter_map(|file| self.by_file.get(file)).flatten();

@@ -1,12 +1,12 @@
-//! The write path's core: what the owner of a burst tree decides, and what of a file lies where.
+//! The write path's core: the decisions of a burst tree's owner, and the extents of files.
 //!
-//! A burst tree is one state machine (`Tree`) with one owner. What changes it is an operation (`forebay_wire::write`), and the
-//! order of operations is the order in the owner's log: whoever carries out the same ones in the same order has the same tree,
-//! which is how a node takes over, and how the owner's next daemon begins. Contents are not in it: writers keep the bytes in
-//! logs of their own, and the tree knows which log has what (`Extents`). What happened in the tree happens on the backing file system
-//! in the same order (`Landing`).
+//! A burst tree is one state machine (`Tree`) with one owner. Each change is an operation (`forebay_wire::write`), and the
+//! order of operations is the order in the owner's log. The same operations in the same order make the same tree:
+//! so a node takes over, and so the owner's next daemon begins. Contents are not in it: writers keep the bytes in
+//! logs of their own, and the tree knows which log has which range (`Extents`). Changes reach the backing file system
+//! in the tree's order (`Landing`).
 //!
-//! Nothing here does I/O, has a clock or waits. What a caller may do is decided here too (`permissions`), by the
+//! The crate does no I/O, has no clock and never waits. Access is decided here too (`permissions`), by the
 //! attributes that the tree has; the kernel's own checks see attributes that may be old.
 
 mod ages;

@@ -13,23 +13,23 @@ pub const LOCKS_MAX: usize = 1 << 16;
 /// one for each thread that waits; a node that has more has its oldest forgotten, and is told EIO should it ask again.
 pub const RESULTS_MAX: usize = 1 << 14;
 
-/// Directories that are remembered once they are removed, some 200 bytes each: for programs that have one open or work in it.
+/// Directories that are remembered once they are removed, about 200 bytes each: for programs that have one open or work in it.
 pub const REMOVED_MAX: usize = 1 << 13;
 
-/// Leases that are remembered one by one, some 40 bytes each; where there are more, nodes are told of every change for a while.
+/// Leases that are remembered one by one, about 40 bytes each; if there are more, nodes are told of every change for a while.
 pub const LEASES_MAX: usize = 1 << 18;
 
-/// Files, names and directories that a node knows of, some 200 bytes each; where there are more, it forgets all and begins anew.
+/// Files, names and directories that a node knows of, about 200 bytes each; if there are more, it forgets all and begins anew.
 pub const KNOWN_MAX: usize = 1 << 17;
 
 /// Entries of a directory that a node remembers when it has listed it.
 pub const LISTED_MAX: usize = 1 << 12;
 
-/// Files of which a node knows what its kernel's page cache has, some 80 bytes each; where there are more, it drops all pages of a file
+/// Files of which a node knows what its kernel's page cache has, about 80 bytes each; if there are more, it drops all pages of a file
 /// before the file's next use.
 pub const PAGED_MAX: usize = 1 << 16;
 
-/// Pieces of files of which a node knows where they are, some 70 bytes each.
+/// Pieces of files of which a node knows where they are, about 70 bytes each.
 pub const PIECES_KNOWN_MAX: usize = 1 << 16;
 
 /// Extended attributes of all files of a tree together, bytes: they are in the owner's memory, and one part of a tree that travels may have

@@ -1,7 +1,7 @@
 //! Locks of programs on files: `fcntl` ranges and `flock`, over all nodes.
 //!
-//! A holder may lock what it has locked already, which changes the kind of that range; the kinds of `flock` and `fcntl` do not
-//! see each other. Nobody waits here: who may not have a lock is told so, and asks again.
+//! A holder may lock a range that it has locked already, which changes the kind of that range. The kinds of `flock` and `fcntl` do not
+//! see each other. This module never waits: if a lock conflicts, the caller learns so and asks again.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Locks {
     /// Gives a range of a file to a holder on `node`, or takes it from it.
     ///
     /// # Errors
-    /// EAGAIN when somebody else has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
+    /// EAGAIN when another holder has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
     /// `identity` is of the file's contents.
     pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest, identity: u64) -> Result<(), Errno> {
         let is_over = hold::goes_on(request, identity) && self.is_void(node, file);
@@ -59,7 +59,7 @@ impl Locks {
         [false, true].iter().any(|is_flock| self.by_file.contains_key(&(file, *is_flock)))
     }
 
-    /// What of another holder is in the way, the first of it.
+    /// The first lock of another holder that conflicts.
     #[must_use]
     pub fn conflict(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {
         let kind = request.kind?;
@@ -151,7 +151,7 @@ impl Locks {
     }
 }
 
-/// What a file's locks are once `node` holds it, or refuses holds of it.
+/// A file's locks after `node` holds it, or refuses holds of it.
 fn overtaken(held: Vec<HeldLock>, node: NodeRank) -> Vec<HeldLock> {
     let overtake = |lock: HeldLock| if hold::is_lapsed(&lock) { hold::overtake(lock, node) } else { Some(lock) };
     held.into_iter().filter_map(overtake).collect()
@@ -161,7 +161,7 @@ fn is_of(lock: &HeldLock, node: NodeRank, owner: u64) -> bool {
     (lock.node, lock.owner) == (node, owner)
 }
 
-/// What is left of a lock without a range.
+/// The rest of a lock without a range.
 fn without(lock: HeldLock, start: u64, end: u64) -> impl Iterator<Item = HeldLock> {
     let before = (lock.start < start).then(|| HeldLock { end: lock.end.min(start.wrapping_sub(1)), ..lock });
     let after = (lock.end > end).then(|| HeldLock { start: lock.start.max(end.wrapping_add(1)), ..lock });

@@ -1,11 +1,11 @@
-//! What a node's kernel has of files in its page cache, and believes of their attributes.
+//! The state of a node's kernel caches: pages of files, and attributes.
 //!
-//! Pages come from readings, and each reading is of some version of its file. As long as all were of the same one, and that is the
-//! file's, the kernel may go on with its pages, and believe attributes that are leased. When it is told another size or another
-//! time of change, it drops a file's pages by itself. What it is told while pages are dropped by a notification it does not take: a
-//! file that has grown would seem as short as before. So a notification comes before a change has returned, or when nothing else helps.
-//! It sees nothing where it has been told other attributes than those of its pages: with what this node's programs have written and not
-//! committed, or by the answer to a change of attributes, for which it drops nothing.
+//! Pages come from readings, and each reading is of some version of its file. If all are of the file's own version, the kernel may go on
+//! with its pages, and believe attributes that are leased. If it gets another size or another time of change, it drops a file's pages
+//! itself. If it gets attributes while a notification drops pages, it ignores them: a file that has grown would seem as short as before. So
+//! a notification comes before a change has returned, or when no other way is left. The kernel sees no change if its last attributes are
+//! not those of its pages. They may count uncommitted writes of this node's programs, or come from the answer to a change of attributes,
+//! for which it drops no pages.
 
 use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
@@ -30,7 +30,7 @@ struct Entry {
     pages: Cached,
     /// Whether the kernel may go on with the attributes that it has.
     is_believed: bool,
-    /// What it was told last, with what was pending.
+    /// The attributes that it got last, with pending writes.
     told: Option<Shown>,
 }
 
@@ -53,7 +53,7 @@ impl From<&Attributes> for Shown {
     }
 }
 
-/// What the kernel has of a file.
+/// The kernel's pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cached {
     Nothing,
@@ -61,7 +61,7 @@ enum Cached {
     Of(Version),
     /// Pages of this version; earlier ones are dropped when the kernel takes its attributes, which it was told once.
     Replaced(Version),
-    /// Nothing, as soon as what is there has been dropped.
+    /// None, as soon as those that are there have been dropped.
     Dropping(u64),
     /// Of several versions, or of one that is over.
     Old,

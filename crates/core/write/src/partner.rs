@@ -1,8 +1,8 @@
-//! A node's log on another node, its partner: what is not there yet, as the node that writes knows it (`Uncopied`), and what is
-//! there, as the partner does (`Copies`).
+//! A node's log on another node, its partner. `Uncopied` has the records still to be copied, at the writing node, and `Copies` the
+//! copies, at the partner.
 //!
-//! The partner asks for what comes next, appends it to its own log and asks for more, which tells that it has what it was handed.
-//! What it was handed and does not say to have it is handed again. Time is the caller's.
+//! The partner asks for the next records, appends them to its own log and asks for more, which confirms the ones before.
+//! Records that it does not confirm are handed again. The caller passes the time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub struct Uncopied {
     /// Bytes of each.
     records: BTreeMap<LogPosition, u32>,
     bytes: u64,
-    /// What was handed last, and its number.
+    /// The records that were handed last, and their number.
     handed: Vec<LogPosition>,
     batch: u64,
     /// When the partner asked last, or was to begin.
@@ -54,7 +54,7 @@ impl Uncopied {
         }
     }
 
-    /// What the partner is to copy next: none when it has everything.
+    /// The next records for the partner to copy: none when it has them all.
     pub fn hand(&mut self) -> ToCopy {
         let mut room = CONTENTS_BYTES_MAX;
         let fits = |record: &(&LogPosition, &u32)| {
@@ -88,7 +88,7 @@ impl Uncopied {
         now.since(self.heard) < PATIENCE
     }
 
-    /// What it does not have.
+    /// The records that the partner lacks.
     pub fn records(&self) -> impl Iterator<Item = (LogPosition, u32)> {
         self.records.iter().map(|(position, len)| (*position, *len))
     }
@@ -136,7 +136,7 @@ impl Copies {
         Some(*self.of.get(&of)?.last_key_value()?.0)
     }
 
-    /// What they take, bytes by segment of this node's log.
+    /// Their size, bytes by segment of this node's log.
     #[must_use]
     pub fn by_segment(&self) -> BTreeMap<u64, u64> {
         let mut bytes = BTreeMap::new();

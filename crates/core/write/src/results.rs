@@ -1,4 +1,4 @@
-//! What operations came to, for those that are sent again.
+//! Results of operations, for operations that are sent again.
 //!
 //! A kernel sends a request again to the next daemon, a node to the next owner; by then it may have been carried out. So each
 //! result is kept until the asking node says that it will not ask again (`Change::oldest`).
@@ -33,8 +33,8 @@ struct OfLine {
 }
 
 impl Results {
-    /// What `id` came to; `None` when it has not been carried out. One that its node has said it
-    /// does not ask for any more is refused by EALREADY: it was answered, and what it came to is forgotten.
+    /// The result of `id`; `None` when it has not been carried out. If its node has said that it does not ask for it any more, the
+    /// answer is EALREADY: its result is forgotten.
     #[must_use]
     pub fn of(&self, id: OperationId) -> Option<Result<Done, Errno>> {
         if id.session == NEVER_AGAIN {

@@ -1,8 +1,8 @@
 //! A large file on its way to the backing file system: by stripes, each of which one node writes.
 //!
-//! The file is cut into aligned stripes. The aggregation planner gives stripes that follow each other to a node that has bytes of them, so
-//! that nodes have as much to do and read little from each other. The tree's owner has the nodes write them, some at a time, and writes the stripes of a
-//! node that fails itself. What is verified is noted in the tree and not sent again, whoever owns the tree then.
+//! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them. So nodes have
+//! equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails, the owner
+//! writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,19 +37,19 @@ const LINK_BYTES_PER_S: f64 = 1e10;
 /// Whose bytes a stripe has, by stripe.
 pub type Weights = BTreeMap<u64, BTreeMap<NodeRank, u64>>;
 
-/// What is to be done next.
+/// The next step of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextStripe {
     /// A node is to write a stripe.
     Write {
         /// Which, from the file's beginning.
         stripe: u64,
-        /// Who.
+        /// The writer.
         node: NodeRank,
     },
-    /// Nothing until one that is under way has ended.
+    /// None until one that is under way has ended.
     Wait,
-    /// Nothing any more.
+    /// All stripes are done.
     Over,
 }
 
@@ -95,7 +95,7 @@ impl Stripes {
         self.to_write.values().map(of).sum()
     }
 
-    /// What is to be done next: the node with fewest stripes under way is first.
+    /// The next stripe to write: the node with fewest stripes under way is first.
     pub fn next_stripe(&mut self) -> NextStripe {
         let under_way = |node: NodeRank| self.under_way.values().filter(|by| **by == node).count();
         let free =
@@ -153,7 +153,7 @@ pub fn stripe_bytes(extents: &[WrittenExtent], block_bytes: u32) -> u64 {
     (1_u64 << wanted.ilog2()).clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_MAX)
 }
 
-/// What a stripe has, of a file's extents in their order.
+/// The extents within a stripe, of a file's extents in their order.
 #[must_use]
 pub fn of_stripe(extents: &[WrittenExtent], stripe: u64, stripe_bytes: u64) -> Vec<WrittenExtent> {
     let range = stripe * stripe_bytes..(stripe + 1) * stripe_bytes;
@@ -162,7 +162,7 @@ pub fn of_stripe(extents: &[WrittenExtent], stripe: u64, stripe_bytes: u64) -> V
     within.filter_map(|extent| part(extent, range.clone())).collect()
 }
 
-/// What of an extent lies in a range of the file.
+/// The part of an extent in a range of the file.
 #[must_use]
 pub fn part(extent: &WrittenExtent, range: std::ops::Range<u64>) -> Option<WrittenExtent> {
     let whole = Piece { offset: extent.offset, len: extent.len, source: Source::Log(*extent) };
@@ -172,7 +172,7 @@ pub fn part(extent: &WrittenExtent, range: std::ops::Range<u64>) -> Option<Writt
     }
 }
 
-/// Who writes each stripe.
+/// The writer of each stripe.
 fn writers(weights: &Weights, stripe_bytes: u64) -> BTreeMap<u64, NodeRank> {
     let nodes: Vec<NodeRank> =
         weights.values().flat_map(BTreeMap::keys).copied().collect::<BTreeSet<_>>().into_iter().collect();
@@ -185,7 +185,7 @@ fn writers(weights: &Weights, stripe_bytes: u64) -> BTreeMap<u64, NodeRank> {
     heaviest(weights)
 }
 
-/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system by itself.
+/// By the aggregation planner: nodes are its ranks, and each reaches the backing file system on its own.
 fn planned(weights: &Weights, stripe_bytes: u64, nodes: &[NodeRank]) -> Option<BTreeMap<u64, NodeRank>> {
     let number = |node: &NodeRank| nodes.binary_search(node).ok();
     // How much of a stripe a node has matters, and not where in it that lies.

@@ -1,15 +1,15 @@
-//! Who may own the tree, and until when.
+//! The right to own the tree, and its end.
 //!
-//! Every node of the council (`council`) grants the owner a tenure of `TENURE`, again and again. The owner changes nothing and lands
-//! nothing unless a majority has granted it one that is not over. When the owner has been silent for so long, the tree's second home
-//! bids for the next epoch; a node votes for it once the tenure that it granted last is over. So there is never more than one
-//! owner, and the old one knows by its own clock that it is not any more. Half of the council is a majority if it has
-//! the council's first node, so that a job of two nodes goes on without the second.
+//! Every node of the council (`council`) grants the owner a tenure of `TENURE`, repeatedly. The owner changes nothing and lands nothing
+//! unless a majority has granted it a tenure that has not ended. When the owner has been silent for so long, the tree's second home bids
+//! for the next epoch. A node votes for it once the tenure that it granted last is over. So there is never more than one owner, and an
+//! owner sees by its own clock when its tenure has ended. Half of the council is a majority if it has the council's first node: a job of
+//! two nodes goes on without the second.
 //!
-//! A second home that has fallen behind must not own the tree. The owner says in each renewal whether it waits for its second home;
-//! it goes on without it only when a majority knows (`Tenure::may_go_on_alone`), and nobody votes for it then.
+//! A second home that has fallen behind must not own the tree. The owner says in each renewal whether it waits for its second home.
+//! It goes on without it only when a majority knows (`Tenure::may_go_on_alone`), and no node votes for it then.
 //!
-//! Time is the caller's, and must go on while the machine sleeps.
+//! The caller passes the time, which must advance while the machine sleeps.
 
 use std::time::Duration;
 
@@ -29,13 +29,13 @@ pub fn is_majority(council: &[NodeRank], mut is_in: impl FnMut(NodeRank) -> bool
     }
 }
 
-/// What a node has granted and voted for.
+/// A node's grants and votes.
 #[derive(Debug)]
 pub struct Member {
     owns: Owns,
     /// No vote before. A daemon does not know what those before it have granted.
     bound_until: Time,
-    /// What the owner said last.
+    /// The owner's last renewal.
     heard: Option<Renewal>,
 }
 
@@ -70,7 +70,7 @@ impl Member {
         Ok(())
     }
 
-    /// Somebody wants to own the tree. A vote that is no trial must be written down before it is given.
+    /// Votes on a bid for the tree. A vote that is no trial must be written down before it is given.
     pub fn vote(&mut self, now: Time, bid: Bid) -> Verdict {
         if bid.owns == self.owns {
             // It has been voted for.
@@ -97,7 +97,7 @@ impl Member {
 pub struct Tenure {
     council: Vec<NodeRank>,
     granted: Map<NodeRank, Grant>,
-    /// Who owns the tree instead.
+    /// The newer owner of the tree.
     newer: Option<Owns>,
 }
 

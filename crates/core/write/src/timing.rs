@@ -1,6 +1,6 @@
 //! How long nodes wait for each other about the tree, in one place: which of them outlasts which is what makes them right.
 //!
-//! A node's clock may be slower or faster than another's by a tenth. All times are by the clock of whoever keeps to them.
+//! A node's clock may be slower or faster than another's by a tenth. All times are by the clock of the node that keeps them.
 
 use std::time::Duration;
 

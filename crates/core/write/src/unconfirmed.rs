@@ -1,7 +1,7 @@
 //! Changes of a node that the owner has carried out, and that the tree's second home may not have yet.
 //!
-//! Whoever changes a name does not wait for the second home. The node keeps the change until it has it, and hands it over should the
-//! second home have to take the tree over before.
+//! A change of a name does not wait for the second home. The node keeps the change until the second home has it. If the second home takes
+//! the tree over before, the node hands the change over.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! A map whose copies share what neither has changed since.
 //!
-//! A tree of a million files is copied in the time of a thousand: the copy can then be encoded without anybody who changes the tree
-//! waiting for that. Whoever changes an entry afterwards copies the thousandth part of the map that the entry lies in, once.
+//! A tree of a million files is copied in the time of a thousand. The copy can then be encoded without delaying changes of the tree.
+//! A later change of an entry copies the thousandth part of the map that the entry lies in, once.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -145,7 +145,7 @@ impl<K: Ord + Spread + Clone, V: Clone> Versioned<K, V> {
     }
 }
 
-/// As a value of its own, for serde: whoever shares it now does not share what is read.
+/// As a value of its own, for serde: a copy that is read shares no parts.
 pub mod shared {
     use std::sync::Arc;
 

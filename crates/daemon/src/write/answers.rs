@@ -1,6 +1,5 @@
 //! Other nodes' requests about the burst tree and the logs that hold its contents.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,28 +9,59 @@ use forebay_transport::Replier;
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
-use forebay_wire::write::Change;
-use forebay_wire::write_message::{Changed, LogPart, Owns, Stripe, WriteMessage};
+use forebay_wire::write::{Caller, Change};
+use forebay_wire::write_message::{Changed, LogPart, Owns, Question, Stripe, Told, WriteMessage};
 use forebay_write::second_home;
 use serde::Serialize;
 
-use super::contents::{open_backing, read_exactly};
 use super::drain::stripe_writer::{is_from_owner, write_extents};
 use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
+use super::tree::calling::On;
+use super::tree::knowing::Needs;
 use super::tree::owner::Owner;
 use super::tree::questions::Asker;
+use super::waiting_requests::Admitted;
 use crate::shared::node::Node;
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
-const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
+const NOT_THE_OWNER: Answered = AGAIN;
+
+/// For a node that is to ask again.
+const AGAIN: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
 
 impl WriteParts {
-    /// Answers node `from`. May block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
-    pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
+    /// Answers node `from`. By a task, whose calls that may block have threads of their own.
+    pub(super) async fn answer(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Answered {
+        match self.begin(from, message) {
+            Ok(waiting) => waiting.await,
+            Err(answered) => answered,
+        }
+    }
+
+    /// Answers node `from`, or begins to: the rest waits for other nodes, or for the backing file system. May block for this node's own disk.
+    fn begin(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Result<Waiting<'static, Answered>, Answered> {
+        match message {
+            WriteMessage::Change(change) => self.begin_change(from, change),
+            WriteMessage::Question { caller, question, is_leased } => {
+                self.begin_question(Asker { node: from, is_leased }, (caller, question))
+            }
+            WriteMessage::Forget { files } => Ok(Box::pin(async move { self.forget(&files).await })),
+            WriteMessage::Rescue { node } => {
+                self.begin_by_owner(from, move |owner| async move { told(&owner.rescue(On::Pool, node).await) })
+            }
+            WriteMessage::Unlinked { file, offset, len } => self.begin_by_owner(from, move |owner| async move {
+                contents(owner.read_unlinked(On::Pool, file, offset, len).await)
+            }),
+            message => Err(self.answer_here(from, message)),
+        }
+    }
+
+    /// The same for a thread that may block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
+    fn answer_here(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {
-                (Outcome::Failed(Errno::EAGAIN), vec![])
+                AGAIN
             }
             message => self.answer_of_store(from, message),
         }
@@ -39,39 +69,18 @@ impl WriteParts {
 
     fn answer_of_store(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::Change(change) => self.as_owner(|owner| {
-                owner.hear(from);
-                told(&change_of(owner, from, &change))
-            }),
-            WriteMessage::Question { caller, question, is_leased } => {
-                let asker = Asker { node: from, is_leased };
-                self.as_owner(|owner| {
-                    owner.hear(from);
-                    told(&owner.tell(asker, &caller, &question))
-                })
-            }
             WriteMessage::Renew(_)
             | WriteMessage::Vote(_)
             | WriteMessage::WhoOwns
             | WriteMessage::HandOver { .. }
             | WriteMessage::Follow { .. } => self.answer_of_ownership(from, message),
-            WriteMessage::Forget { files } => self.nodes.wait_for(self.forget(&files)),
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
-            WriteMessage::Unlinked { file, offset, len } => {
-                let mut bytes = vec![0; len as usize];
-                self.as_owner(|owner| {
-                    let mut read = |open: &File| self.local.calls.serve(|| read_exactly(open, offset, &mut bytes));
-                    let read = open_backing(owner, file).and_then(|open| read(&open));
-                    contents(read.map(|()| bytes))
-                })
-            }
             WriteMessage::Copy { done } => match &self.local.copying {
                 Some(copying) => told(&copying.hand(done)),
-                None => (Outcome::Failed(Errno::EAGAIN), vec![]),
+                None => AGAIN,
             },
             WriteMessage::Pending => told(&self.files.with_pending_bytes(|| ()).1),
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
-            WriteMessage::Rescue { node } => self.as_owner(|owner| told(&owner.rescue(node))),
             WriteMessage::CommitAll => told(&self.commit_all()),
             WriteMessage::EndChanges => told(&self.end_changes()),
             WriteMessage::Uncommitted { file } => {
@@ -83,6 +92,11 @@ impl WriteParts {
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
             WriteMessage::Stripe(stripe) => told(&self.write_stripe(from, &stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
+            WriteMessage::Change(_)
+            | WriteMessage::Question { .. }
+            | WriteMessage::Forget { .. }
+            | WriteMessage::Rescue { .. }
+            | WriteMessage::Unlinked { .. } => (Outcome::Failed(Errno::EINVAL), vec![]),
         }
     }
 
@@ -96,9 +110,10 @@ impl WriteParts {
             WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
                 self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
             }
-            WriteMessage::Follow { have, parts } if is_second_home() => {
-                self.as_owner(|owner| told(&owner.followed(have, parts)))
-            }
+            WriteMessage::Follow { have, parts } if is_second_home() => match self.owner() {
+                Some(owner) if self.council.is_held() => self.if_held(told(&owner.followed(have, parts))),
+                _ => NOT_THE_OWNER,
+            },
             _ => (Outcome::Failed(Errno::EPERM), vec![]),
         }
     }
@@ -112,37 +127,81 @@ impl WriteParts {
         }
     }
 
-    /// Carries a change of node `from` out. What it is answered when all nodes know of it, which the rest waits for.
-    fn begin_change(self: Arc<Self>, from: NodeRank, change: &Change) -> Result<Waiting<'static, Answered>, Answered> {
-        let Some(owner) = self.owner().filter(|_| self.council.is_held()).cloned() else { return Err(NOT_THE_OWNER) };
-        owner.hear(from);
+    /// The owner, if this node is it beyond doubt, and one more request of a node that waits for it.
+    fn admit(&self, from: NodeRank) -> Result<(Arc<Owner>, Admitted), Answered> {
+        let owner = self.owner().filter(|_| self.council.is_held()).ok_or(NOT_THE_OWNER)?;
+        Ok((Arc::clone(owner), self.waiting_tasks.admit(from).ok_or(AGAIN)?))
+    }
+
+    /// The same answer, where this node is still the owner beyond doubt.
+    fn if_held(&self, answered: Answered) -> Answered {
+        if self.council.is_held() { answered } else { NOT_THE_OWNER }
+    }
+
+    /// Carries a change of node `from` out, as far as nothing is waited for.
+    fn begin_change(self: Arc<Self>, from: NodeRank, change: Change) -> Result<Waiting<'static, Answered>, Answered> {
+        let (owner, admitted) = self.admit(from)?;
         if !change.may_come_from(from) {
             return Err(told(&Changed { outcome: Err(Errno::EPERM), have: None, safe: None }));
         }
-        let Some(admitted) = self.waiting_changes.admit(from) else {
-            return Err((Outcome::Failed(Errno::EAGAIN), vec![]));
+        let is_lost = owner.is_lost(from);
+        let begun = if is_lost { Err(Needs::Task) } else { owner.apply_knowing(&change, false) };
+        let outcome = match begun {
+            Ok(applied) if applied.is_for_all(owner.local.rank) => Ok(applied.outcome()),
+            Err(Needs::Nothing(errno)) => Err(errno),
+            begun => {
+                return Ok(Box::pin(async move {
+                    let outcome = owner.end_change(from, is_lost, change, begun).await;
+                    drop(admitted);
+                    match outcome {
+                        Ok(outcome) => self.if_held(told(&owner.changed_by(outcome))),
+                        Err(_) => NOT_THE_OWNER,
+                    }
+                }));
+            }
         };
-        let applied = owner.apply_knowing(change);
-        let answer = move |owner: &Owner, outcome| {
-            let answered = told(&owner.changed_by(outcome));
-            if self.council.is_held() { answered } else { NOT_THE_OWNER }
-        };
-        match applied {
-            Ok(applied) if !applied.is_for_all(owner.local.rank) => Ok(Box::pin(async move {
-                let told_of = owner.tell_of(&applied).await;
-                drop(admitted);
-                // Where this daemon ends, it is asked again, and knows what it has carried out.
-                if told_of.is_ok() { answer(&owner, Ok(applied.outcome())) } else { NOT_THE_OWNER }
-            })),
-            applied => Err(answer(&owner, applied.map(|applied| applied.outcome()))),
-        }
+        Err(self.if_held(told(&owner.changed_by(outcome))))
     }
 
-    /// What the owner answers, where this node is it beyond doubt, before and after.
-    fn as_owner(&self, answer: impl FnOnce(&Owner) -> Answered) -> Answered {
-        let Some(owner) = self.owner().filter(|_| self.council.is_held()) else { return NOT_THE_OWNER };
-        let answered = answer(owner);
-        if self.council.is_held() { answered } else { NOT_THE_OWNER }
+    /// Answers a question of another node, as far as nothing is waited for.
+    fn begin_question(
+        self: Arc<Self>,
+        asker: Asker,
+        asked: (Caller, Question),
+    ) -> Result<Waiting<'static, Answered>, Answered> {
+        let (owner, admitted) = self.admit(asker.node)?;
+        let is_lost = owner.is_lost(asker.node);
+        let known = if is_lost { Err(Needs::Task) } else { owner.tell_known(asker, &asked.0, &asked.1) };
+        let needs = match known {
+            Err(Needs::Nothing(errno)) => return Err(self.if_held(told(&Err::<Told, _>(errno)))),
+            Err(needs) => needs,
+            Ok(known) => return Err(self.if_held(told(&Ok::<_, Errno>(known)))),
+        };
+        Ok(Box::pin(async move {
+            let outcome = async {
+                if is_lost {
+                    owner.hear(asker.node).await?;
+                }
+                owner.tell_by_task(On::Pool, asker, Arc::new(asked), needs).await
+            };
+            let outcome = outcome.await;
+            drop(admitted);
+            if outcome == Err(Errno::EAGAIN) { NOT_THE_OWNER } else { self.if_held(told(&outcome)) }
+        }))
+    }
+
+    /// Has the owner answer by a task.
+    fn begin_by_owner<T: Future<Output = Answered> + Send>(
+        self: Arc<Self>,
+        from: NodeRank,
+        answer: impl FnOnce(Arc<Owner>) -> T + Send + 'static,
+    ) -> Result<Waiting<'static, Answered>, Answered> {
+        let (owner, admitted) = self.admit(from)?;
+        Ok(Box::pin(async move {
+            let answered = answer(owner).await;
+            drop(admitted);
+            self.if_held(answered)
+        }))
     }
 
     /// Writes what the owner wants in a file's draft. One that is none any more changes nothing there.
@@ -172,13 +231,6 @@ impl WriteParts {
     }
 }
 
-fn change_of(owner: &Owner, from: NodeRank, change: &Change) -> Changed {
-    if !change.may_come_from(from) {
-        return Changed { outcome: Err(Errno::EPERM), have: None, safe: None };
-    }
-    owner.change(change)
-}
-
 /// Whether a node may say that it owns the tree from now on: it says so of itself, and is one of those among which owners are chosen.
 fn may_own(from: NodeRank, owns: Owns, council: &[NodeRank]) -> bool {
     owns.node == from && council.contains(&from)
@@ -203,24 +255,22 @@ fn text(told: &impl Serialize) -> Answered {
 /// Hands a request to the write path of a node that has one. What waits for other nodes waits without a thread.
 pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessage, reply: Replier) {
     let Some(write) = write else { return reply.answer(Outcome::Failed(Errno::EAGAIN), None) };
+    let tasks = Arc::clone(node);
     match message {
         WriteMessage::Forget { files } => drop(node.spawn(async move { send(reply, write.forget(&files).await) })),
-        WriteMessage::Change(change) => {
-            let tasks = Arc::clone(node);
-            drop(node.block(move || match write.begin_change(from, &change) {
-                Ok(waiting) => drop(tasks.spawn(async move { send(reply, waiting.await) })),
-                Err(answered) => send(reply, answered),
-            }));
+        message if has_own_thread(&message) => {
+            let Some(admitted) = write.waiting_threads.admit(from) else { return send(reply, AGAIN) };
+            let answer = move || {
+                send(reply, write.answer_here(from, message));
+                drop(admitted);
+            };
+            // Where there are no more threads it is asked again.
+            drop(std::thread::Builder::new().name("answer".to_owned()).spawn(answer));
         }
-        message => {
-            let has_own_thread = is_waited_for(&message);
-            let answer = move || send(reply, write.answer(from, message));
-            match has_own_thread {
-                // Where there are no more threads it is asked again.
-                true => drop(std::thread::Builder::new().name("answer".to_owned()).spawn(answer)),
-                false => drop(node.block(answer)),
-            }
-        }
+        message => drop(node.block(move || match write.begin(from, message) {
+            Ok(waiting) => drop(tasks.spawn(async move { send(reply, waiting.await) })),
+            Err(answered) => send(reply, answered),
+        })),
     }
 }
 
@@ -229,10 +279,23 @@ fn send(reply: Replier, (outcome, body): Answered) {
     reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
 }
 
-/// Whether whoever else is answered may wait for this one: it has a thread of its own.
-fn is_waited_for(message: &WriteMessage) -> bool {
-    use WriteMessage::{Follow, HandOver, Renew, Vote, WhoOwns};
-    matches!(message, Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
+/// Whether a request has a thread of its own: others may wait for it, or it waits for long and is rare.
+fn has_own_thread(message: &WriteMessage) -> bool {
+    use WriteMessage::{CommitAll, Copy, Drain, EndChanges, Follow, GiveBack, HandOver, Landed, Renew, Vote, WhoOwns};
+    matches!(
+        message,
+        CommitAll
+            | Copy { .. }
+            | Drain { .. }
+            | EndChanges
+            | Follow { .. }
+            | GiveBack
+            | HandOver { .. }
+            | Landed { .. }
+            | Renew(_)
+            | Vote(_)
+            | WhoOwns
+    )
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use forebay_write::is_gone;
 use super::files::Files;
 use super::local::Local;
 use super::remote::{Nodes, PATIENCE, copy};
+use super::tree::calling::On;
 use super::tree::owner::Owner;
 use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_paths};
 use super::tree::tree_link::TreeLink;
@@ -278,6 +279,21 @@ pub fn read_exactly(open: &File, offset: u64, into: &mut [u8]) -> Result<(), Err
         std::io::ErrorKind::UnexpectedEof => Errno::ESTALE,
         _ => Errno::of(&error),
     })
+}
+
+impl Owner {
+    /// Bytes of a file that other nodes do not reach on the backing file system. By a task.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub async fn read_unlinked(&self, on: On, file: FileId, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
+        let read = move |owner: &Self| {
+            let open = open_backing(owner, file)?;
+            let mut bytes = vec![0; len as usize];
+            owner.local.calls.serve(|| read_exactly(&open, offset, &mut bytes)).map(|()| bytes)
+        };
+        self.call_backing(on, read).await?
+    }
 }
 
 /// The file of the backing file system that has a file's contents, for the owner.

@@ -34,6 +34,8 @@ mod ending;
 pub mod exercise;
 mod files;
 mod giving_back;
+mod group_commit;
+mod invalidations;
 mod joining;
 mod kernel_words;
 mod local;
@@ -54,7 +56,7 @@ mod settling;
 mod stripes_under_way;
 mod time_limit;
 mod tree;
-mod waiting_changes;
+mod waiting_requests;
 
 pub use committed::{CommittedFile, Home};
 pub use drain::progress::Progress;

@@ -10,6 +10,7 @@ use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
 
 use super::peers::{Called, Calls, Unanswered, Waiting};
+use crate::environment::Operation;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
@@ -75,6 +76,10 @@ impl Calls for Network {
                 () = tokio::time::sleep(time) => {}
             }
         })
+    }
+
+    fn block(&self, operation: Operation) {
+        self.node.environment.block(operation);
     }
 
     fn wait_for(&self, waiting: Waiting<'_, ()>) {

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::threads::NODES_ASKED_AT_ONCE;
+use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
 use forebay_types::{Errno, NodeRank, ViewPath};
 use forebay_wire::message::Checked;
 use forebay_wire::write::Operation;
@@ -38,12 +38,13 @@ use super::programs::room::Room;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::time_limit::{Alarm, left_of};
+use super::tree::calling::On;
 use super::tree::council::Council;
 use super::tree::owner::{Life, Owner};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::second_home::SecondHome;
 use super::tree::tree_link::TreeLink;
-use super::waiting_changes::WaitingChanges;
+use super::waiting_requests::{TASKS_PER_NODE_MAX, WaitingRequests};
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
@@ -72,7 +73,9 @@ pub struct WriteParts {
     pub(super) commits: Arc<Commits>,
     pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
-    pub(super) waiting_changes: Arc<WaitingChanges>,
+    /// Requests of other nodes: tasks, and threads.
+    pub(super) waiting_tasks: Arc<WaitingRequests>,
+    pub(super) waiting_threads: Arc<WaitingRequests>,
     made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
@@ -132,7 +135,7 @@ impl WriteParts {
         let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
         let life = Life { is_first, owner_before, history, has_second, cache: Arc::clone(&cache), budget_bytes };
         let council = Council::new(&local, &nodes, begin_next);
-        let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
+        let owner = tree.map(|tree| Owner::new(&local, &nodes, &council, tree, life));
         let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
@@ -171,7 +174,8 @@ impl WriteParts {
             commits,
             cache,
             council,
-            waiting_changes: Arc::default(),
+            waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
+            waiting_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
             nodes,
             reader,
             files,
@@ -390,7 +394,8 @@ impl WriteParts {
             }
         }
         if self.nodes.has_partners()
-            && let Some(errno) = lost.iter().find_map(|node| owner.rescue(*node).err())
+            && let Some(errno) =
+                lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }

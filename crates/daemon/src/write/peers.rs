@@ -9,7 +9,7 @@ use forebay_types::NodeRank;
 use forebay_wire::Outcome;
 use forebay_wire::write_message::WriteMessage;
 
-use crate::environment::since_boot;
+use crate::environment::{Operation, since_boot};
 
 /// An event that a task waits for, without a thread.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -46,6 +46,9 @@ pub trait Calls: Send + Sync {
 
     /// A time that goes by.
     fn pause(&self, time: Duration) -> Waiting<'static, ()>;
+
+    /// Has something done that may block, on one of the threads for that.
+    fn block(&self, operation: Operation);
 
     /// Waits, on a thread that may.
     fn wait_for(&self, waiting: Waiting<'_, ()>);

@@ -16,10 +16,11 @@ use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::{Caller, Change, Done};
 use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Question, UNCONFIRMED_MAX, WriteMessage};
-use forebay_write::{Told, Unconfirmed};
+use forebay_write::Unconfirmed;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
-use super::peers::{Called, Calls, Unanswered, Waiting, all};
+use super::peers::{Called, Calls, Unanswered};
 
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -46,7 +47,7 @@ const COPIED_PATIENCE: Duration = Duration::from_secs(4);
 const TEXT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often.
-const AGAIN_AFTER: Duration = Duration::from_millis(20);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Which node has copies of what each has written.
 pub enum Partners {
@@ -89,7 +90,7 @@ impl KnownOwner {
 
 /// Who is asked.
 #[derive(Clone, Copy)]
-enum To {
+pub(super) enum To {
     Node(NodeRank),
     /// Whoever owns the tree.
     Owner,
@@ -297,31 +298,16 @@ impl Nodes {
         Time::default().after(self.calls.since_boot().saturating_sub(self.began))
     }
 
-    /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
-    pub async fn have_forget(&self, told: &[Told], ends: &(impl Fn(&Told) -> Time + Sync)) {
-        let each = told.iter().map(|told| Box::pin(self.have_one_forget(told, ends)) as Waiting<'_, ()>);
-        all(each.collect()).await;
-    }
-
-    async fn have_one_forget(&self, told: &Told, ends: &(impl Fn(&Told) -> Time + Sync)) {
-        let message = WriteMessage::forget(&told.files);
-        while !self.is_ending.load(Ordering::Relaxed) {
-            let patience = ends(told).since(self.now());
-            if patience.is_zero() || self.has_forgotten(told.node, &message, patience).await {
-                return;
-            }
-            self.calls.pause(AGAIN_AFTER).await;
-        }
-    }
-
-    async fn has_forgotten(&self, node: NodeRank, message: &WriteMessage, patience: Duration) -> bool {
-        let answered = self.call(To::Node(node), message, patience).await;
-        answered.is_ok_and(|(_, (outcome, body))| decoded::<Result<(), Errno>>(&outcome, &body).is_ok())
-    }
-
     /// A time that goes by.
     pub async fn pause(&self, time: Duration) {
         self.calls.pause(time).await;
+    }
+
+    /// The result of what may block, on one of the threads for that; `None` when the daemon ends.
+    pub async fn block<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (done, outcome) = oneshot::channel();
+        self.calls.block(Box::new(move || drop(done.send(operation()))));
+        outcome.await.ok()
     }
 
     /// Waits for what other nodes do. May block.
@@ -352,6 +338,20 @@ impl Nodes {
         patience: Duration,
     ) -> Result<T, Errno> {
         let (_, (outcome, body)) = self.wait_for_call(To::Node(to), message, patience)?;
+        decoded(&outcome, &body)
+    }
+
+    /// The same by a task.
+    ///
+    /// # Errors
+    /// As `ask`.
+    pub async fn answer_of<T: DeserializeOwned + Checked>(
+        &self,
+        to: NodeRank,
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Result<T, Errno> {
+        let (_, (outcome, body)) = self.call(To::Node(to), message, patience).await?;
         decoded(&outcome, &body)
     }
 
@@ -426,7 +426,12 @@ impl Nodes {
     }
 
     /// What is answered, and who owned the tree then.
-    async fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
+    pub(super) async fn call(
+        &self,
+        to: To,
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Result<(Owns, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -479,7 +484,7 @@ fn whole(body: &[Bytes]) -> Cow<'_, [u8]> {
     }
 }
 
-fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> Result<T, Errno> {
+pub(super) fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> Result<T, Errno> {
     match outcome {
         Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
         _ => Err(Errno::EPROTO),

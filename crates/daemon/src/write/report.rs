@@ -17,7 +17,6 @@ use super::parts::WriteParts;
 use super::time_limit::left_of;
 use super::tree::owner::Owner;
 use super::tree::paths::backing_path;
-use super::tree::questions::Asker;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_PATIENCE: Duration = Duration::from_secs(2);
@@ -259,12 +258,11 @@ fn lost_in_words(lost: &LostFile) -> String {
 
 fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {
     use forebay_wire::write_message::{Question, Told};
-    let asker = Asker { node: owner.local.rank, is_leased: false };
     let (caller, mut file, mut kind) = (Caller::default(), BURST_ROOT, Kind::Directory);
     for name in path.components() {
         let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let question = Question::Lookup { place: Place { directory: file, name } };
-        let told = owner.tell(asker, &caller, &question).map_err(|errno| errno.to_string())?;
+        let told = owner.tell(&caller, &question).map_err(|errno| errno.to_string())?;
         let Told::State(state) = told else { return Err("no answer".to_owned()) };
         (file, kind) = (state.file, state.attributes.kind());
     }

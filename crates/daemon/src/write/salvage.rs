@@ -26,7 +26,7 @@ use super::parts::{Beginning, WriteParts};
 use super::peers::{Called, Calls, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
-use crate::environment::Environment;
+use crate::environment::{Environment, Operation};
 use crate::machine::Machine;
 use crate::options::{Copied, DrainPolicy};
 
@@ -294,13 +294,17 @@ impl Calls for Together {
         Box::pin(async move {
             let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
             let parts = parts.ok_or_else(|| Unanswered::Ever("its store was not given".to_owned()))?;
-            let (outcome, body) = parts.answer(self.own, message.clone());
+            let (outcome, body) = parts.answer(self.own, message.clone()).await;
             Ok((outcome, vec![body.into()]))
         })
     }
 
     fn pause(&self, time: Duration) -> Waiting<'static, ()> {
         Box::pin(async move { std::thread::sleep(time) })
+    }
+
+    fn block(&self, operation: Operation) {
+        operation();
     }
 
     fn wait_for(&self, mut waiting: Waiting<'_, ()>) {

@@ -1,9 +1,9 @@
-//! System calls of this process that are answered here: those that wait, those that draw random numbers, those that change files, and those that
-//! tell of files what no seed decides.
+//! System calls of this process that are answered here. They wait, draw random numbers, change files, or return values
+//! of files that no seed decides.
 //!
-//! A filter of the kernel (`seccomp(2)`) makes each of them a signal to the thread that made it, whoever that is: the standard
-//! library, the C library or a bare instruction. What `pass` makes is made at one place of the program, by which the filter
-//! knows it, and passes.
+//! A filter of the kernel (`seccomp(2)`) turns each of them into a signal to the calling thread. Its caller may be the
+//! standard library, the C library or a bare instruction. `pass` makes its calls at one place of the program, by which the
+//! filter knows them, and lets them pass.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
@@ -150,7 +150,7 @@ fn answer(call: &Call) -> i64 {
         libc::SYS_getrandom => {
             let (at, len) = (arguments[0] as *mut u8, arguments[1] as usize);
             for index in 0..len {
-                // SAFETY: whoever makes the call gives `len` bytes at `at`.
+                // SAFETY: the calling code gives `len` bytes at `at`.
                 unsafe { at.add(index).write(turns::below(256) as u8) };
             }
             len as i64
@@ -161,7 +161,7 @@ fn answer(call: &Call) -> i64 {
 }
 
 fn time_at(at: u64) -> u64 {
-    // SAFETY: whoever makes the call gives a time there.
+    // SAFETY: the calling code gives a time there.
     let time = unsafe { *(at as *const libc::timespec) };
     (time.tv_sec.cast_unsigned()).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.cast_unsigned())
 }
@@ -180,7 +180,7 @@ fn futex([at, operation, value, time, ..]: [u64; 6]) -> i64 {
             woken as i64
         }
         wait @ (libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET) => {
-            // SAFETY: whoever makes the call gives a word there.
+            // SAFETY: the calling code gives a word there.
             let found = unsafe { (*(at as *const AtomicU32)).load(std::sync::atomic::Ordering::SeqCst) };
             if found != value as u32 {
                 return -i64::from(libc::EAGAIN);

@@ -1,4 +1,4 @@
-//! What programs write: slots that say of which file they are, and which write of its program made them.
+//! Programs' contents: slots that say of which file they are, and which write of its program made them.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ pub const SLOT_BYTES: usize = 700;
 const HEAD_BYTES: usize = 24;
 const MAGIC: u64 = 0x666f_7265_6261_7921;
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Slot {
     Hole,
@@ -34,7 +34,7 @@ pub fn slot(file: u64, number: u64, index: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the slots of a file hold, whose last one may be cut off.
+/// The slots of a file, whose last one may be cut off.
 pub fn slots(bytes: &[u8]) -> Vec<Slot> {
     bytes.chunks(SLOT_BYTES).enumerate().map(|(index, bytes)| found(bytes, Some(index as u64))).collect()
 }
@@ -61,7 +61,7 @@ fn found(bytes: &[u8], at: Option<u64>) -> Slot {
     if is_right { Slot::Written(file, number) } else { Slot::Torn }
 }
 
-/// The bytes of a file of the backing file system, read as whoever looks at it from outside: at once.
+/// The bytes of a file of the backing file system, read from outside, without turns.
 pub fn read(path: &Path) -> Vec<u8> {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return vec![] };
     let open = [libc::AT_FDCWD as u64, name.as_ptr() as u64, (libc::O_RDONLY | libc::O_CLOEXEC) as u64, 0, 0];

@@ -1,4 +1,4 @@
-//! What a node's disk would lose if the power went now.
+//! The writes and names of a node's disk that a loss of power now would take.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use crate::pass::pass;
 use crate::reached::{Reach, reached};
 use crate::turns;
 
-/// What a disk writes at once.
+/// The unit that a disk writes whole.
 const SECTOR_BYTES: usize = 512;
 
-/// What was done since the last sync.
+/// The changes since the last sync.
 #[derive(Default)]
 pub struct Disk {
     /// Files, in the order in which they were written first: no seed decides the order of inode numbers.
@@ -20,7 +20,7 @@ pub struct Disk {
 struct Written {
     inode: u64,
     descriptor: i32,
-    /// What was there before each write.
+    /// The bytes before each write.
     before: Vec<Before>,
 }
 
@@ -57,7 +57,7 @@ impl Disk {
         self.names.push(change);
     }
 
-    /// What a descriptor is of is durable now.
+    /// Makes a descriptor's file durable.
     pub fn sync(&mut self, descriptor: i32) {
         let Some(found) = status(descriptor) else { return };
         if found.st_mode & libc::S_IFMT == libc::S_IFDIR {

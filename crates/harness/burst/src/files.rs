@@ -38,7 +38,7 @@ struct Files {
     locks: Vec<(turns::Life, i32)>,
     hangs_until_ns: u64,
     fails: Option<Fails>,
-    /// Who changed names on the backing file system, one after the other.
+    /// The lives that changed names on the backing file system, in order.
     landers: Vec<turns::Life>,
 }
 
@@ -87,7 +87,7 @@ pub fn fail(fails: Option<Fails>) {
     files(|files| files.fails = fails);
 }
 
-/// What a life had locked is free: it has ended.
+/// Frees the locks of a life that has ended.
 pub fn unlock(life: turns::Life) {
     let locks = files(|files| std::mem::take(&mut files.locks)).unwrap_or_default();
     let (its, others): (Vec<_>, Vec<_>) = locks.into_iter().partition(|(of, _)| *of == life);
@@ -126,7 +126,7 @@ fn passed(call: &Call) -> i64 {
     pass(call.number, [a, b, c, d, e])
 }
 
-/// What a call is about.
+/// The object of a call.
 struct About {
     place: Place,
     path: PathBuf,
@@ -149,7 +149,7 @@ impl About {
 }
 
 fn at(directory: u64, name: u64) -> PathBuf {
-    // SAFETY: whoever makes the call gives a name that ends with 0.
+    // SAFETY: the calling code gives a name that ends with 0.
     let name = unsafe { CStr::from_ptr(name as *const libc::c_char) };
     let name = Path::new(OsStr::from_bytes(name.to_bytes()));
     if name.is_absolute() || directory as i32 == libc::AT_FDCWD {
@@ -255,7 +255,7 @@ fn on_backing(call: &Call, about: &About) -> i64 {
     if !is_its {
         return passed(call);
     }
-    // What has begun is not taken back, however long it takes.
+    // A change that has begun is not taken back, however long it takes.
     if about.is_name && call.number != libc::SYS_openat {
         let life = turns::life();
         note(|| format!("daemon {life} changes the name of {}", about.path.display()));
@@ -309,7 +309,7 @@ fn spoiled(call: &Call) -> i64 {
     if said > 0 {
         let [descriptor, at, _, offset, ..] = call.arguments;
         let index = turns::below(said as u64);
-        // SAFETY: whoever makes the call gives as many bytes there as were written.
+        // SAFETY: the calling code gives as many bytes there as were written.
         let byte = !unsafe { *((at + index) as *const u8) };
         pass(libc::SYS_pwrite64, [descriptor, &raw const byte as u64, 1, offset + index, 0]);
         reached(Reach::BackingSpoiled);
@@ -322,7 +322,7 @@ fn write(call: &Call, disk: Option<usize>) -> i64 {
     let [descriptor, at, len, offset, ..] = call.arguments;
     let bytes = match call.number {
         libc::SYS_pwritev => gathered(at, len),
-        // SAFETY: whoever makes the call gives `len` bytes there.
+        // SAFETY: the calling code gives `len` bytes there.
         _ => unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) }.to_vec(),
     };
     let offset = match call.number {
@@ -357,7 +357,7 @@ fn write(call: &Call, disk: Option<usize>) -> i64 {
 }
 
 fn gathered(at: u64, count: u64) -> Vec<u8> {
-    // SAFETY: whoever makes the call gives so many pieces there.
+    // SAFETY: the calling code gives so many pieces there.
     let pieces = unsafe { std::slice::from_raw_parts(at as *const libc::iovec, count as usize) };
     let mut bytes = vec![];
     for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {

@@ -1,4 +1,4 @@
-//! What happens, line by line, where it is to be told; and what is not as it must be.
+//! The log of a history, line by line, if it is wanted; and violations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use crate::turns;
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 static WRONG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What happens is told.
+/// Turns the log on.
 pub fn tell() {
     IS_TOLD.store(true, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What a daemon stands on: threads that take turns, a clock that the turns move, and no exports but the burst tier's directory.
+//! A daemon's machine: threads that take turns, a clock that the turns move, and no exports but the burst tier's directory.
 
 use std::any::Any;
 use std::path::Path;

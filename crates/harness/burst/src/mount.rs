@@ -47,14 +47,14 @@ struct Waiting {
     answer: Option<Result<Vec<u8>, Errno>>,
 }
 
-/// What a name leads to.
+/// The file of a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     pub node: u64,
 }
 
 impl Mount {
-    /// A session for the next daemon, and its number. What one before has taken and not answered is asked again.
+    /// A session for the next daemon, and its number. Requests that an earlier one has taken and not answered are sent again.
     pub fn attach(self: &Arc<Self>, options: &SessionOptions) -> io::Result<(Session, u64)> {
         let number = {
             let mut state = self.state();
@@ -85,7 +85,7 @@ impl Mount {
         self.asked.notify_all();
     }
 
-    /// Nobody waits for answers any more.
+    /// Drops all requests: no program waits for answers any more.
     pub fn forget(&self) {
         let mut state = self.state();
         state.waiting.clear();
@@ -167,7 +167,7 @@ impl Mount {
         self.ask(opcode::FSYNC, node, &[FsyncIn { fh: handle, ..FsyncIn::default() }.as_bytes()]).map(drop)
     }
 
-    /// Closes what is open. Whether what was written is everybody's now.
+    /// Closes a handle. Returns whether its writes are visible to all nodes now.
     pub fn close(&self, node: u64, handle: u64, flags: i32) -> Result<(), Errno> {
         let flushed = self.ask(opcode::FLUSH, node, &[FlushIn { fh: handle, ..FlushIn::default() }.as_bytes()]);
         let asked = ReleaseIn { fh: handle, flags: flags as u32, ..ReleaseIn::default() };
@@ -248,7 +248,7 @@ impl ProcessKernel for End {
         if state.daemon != self.number && state.daemon != self.number + 1 {
             return Err(Errno::ENODEV.into());
         }
-        // Nothing is kept that could be taken back.
+        // A notification: this kernel keeps no caches.
         if head.unique == 0 {
             return Ok(());
         }

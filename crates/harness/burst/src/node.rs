@@ -198,7 +198,7 @@ impl Node {
         note(|| format!("node {}: its daemon {turns} is dead", self.rank));
         self.mount.detach();
         files::unlock(turns);
-        // Its connections are closed. What it has locked stays so: nobody waits for who closes them.
+        // Its connections are closed. Its locks stay held: no thread waits for the one that closes them.
         std::thread::spawn(move || life.kill());
         self.state().restarts += 1;
         true
@@ -236,7 +236,7 @@ impl Node {
         state.made_at_ms = 1 + turns::now_ns() / 1_000_000;
     }
 
-    /// Nobody waits for answers: the programs have ended.
+    /// Drops the requests of programs that have ended.
     pub fn forget_requests(&self) {
         self.mount.forget();
     }

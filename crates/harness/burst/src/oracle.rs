@@ -1,8 +1,8 @@
-//! What programs have written and been told, and what of it must be found.
+//! The writes and promises of programs, and the states that must be found.
 //!
-//! Each program has a directory and files of its own, so that what they may hold is a series of states, one for each thing it asked
-//! for. Whoever looks finds one of them, from the last that must be visible there to the newest. A loss of power or of a node may
-//! take a program back to an earlier one, but not behind the last that `fsync` has returned for.
+//! Each program has a directory and files of its own, so that their contents are a series of states, one for each request.
+//! A reader finds one of them, from the last that must be visible there to the newest. A loss of power or of a node may
+//! take a program back to an earlier one, but not behind its last `fsync`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,16 +18,16 @@ pub type Contents = Vec<u64>;
 #[derive(Clone, Debug, Default)]
 pub struct FileModel {
     pub states: Vec<Contents>,
-    /// What survives everything that was promised.
+    /// The state that survives all that a program may lose.
     pub durable: usize,
-    /// What all nodes see.
+    /// The state that all nodes see.
     pub committed: usize,
     pub program: usize,
     /// Some of its bytes may be gone: with the only node that had them, or since they were not synced when power went.
     pub may_be_lost: bool,
-    /// Somebody has found that they are. Its program leaves it alone.
+    /// They were found to be gone. Its program leaves it alone.
     pub is_lost: bool,
-    /// Power was cut, and nobody has looked since: see `find_left`.
+    /// Power was cut, and no program has looked since: see `find_left`.
     is_of_two_logs: bool,
     last_number: u64,
 }
@@ -67,7 +67,7 @@ pub struct Oracle {
 
 static ORACLE: Mutex<Option<Oracle>> = Mutex::new(None);
 
-/// Looks at it, or notes something. Nobody waits meanwhile.
+/// Looks at it, or notes an event. The caller must not wait meanwhile.
 pub fn with<T>(look: impl FnOnce(&mut Oracle) -> T) -> T {
     look(ORACLE.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
@@ -131,9 +131,9 @@ impl Oracle {
         now_ns < self.excused_until_ns
     }
 
-    /// What only `fsync` has promised some programs is left: the power was cut, or their node is lost; with no other copy of their
-    /// bytes, perhaps not even that. What was written over the last that was synced may be known and gone. Nodes of which each
-    /// has a log may each have lost the end of it.
+    /// Takes programs back to the states that `fsync` has promised: the power was cut, or their node is lost. With no other copy of their
+    /// bytes, even those may be lost. Writes over the last synced state may be known and gone. If two logs have parts of a file, each may
+    /// have lost its end.
     pub fn fall_back(&mut self, programs: &[usize], is_copied: bool, is_of_two_logs: bool) {
         for file in self.files.values_mut().filter(|file| programs.contains(&file.program)) {
             file.committed = file.durable;
@@ -169,10 +169,10 @@ impl FileModel {
         self.states.push(new);
     }
 
-    /// The newest state of those that `fsync` has not been told of, and may be left, that is as found, or becomes so by later writes.
+    /// The newest state after the last promised one, if it is as found or becomes so by later writes.
     ///
-    /// What is not synced may be lost of one log and not of another: the owner's, which has lengths and commits, and that of the
-    /// node that has written, which has its writes.
+    /// Unsynced records may be lost of one log and not of another. The owner's has lengths and commits; that of the writing
+    /// node has its writes.
     pub fn find_left(&self, found: &Contents) -> Option<usize> {
         self.find(self.durable, found).or_else(|| {
             let is_left = |from: &usize| self.is_of_two_logs && self.with_later_writes(*from, found) == *found;
@@ -242,7 +242,7 @@ pub fn published(path: &Path, bytes: &[u8]) {
             return wrong("serialisation", &format!("{} is published with bytes of no file", path.display()));
         };
         match model.find(0, &contents) {
-            // What has landed is not taken back.
+            // Landed contents are not taken back.
             Some(state) if state >= model.durable => {
                 model.durable =
                     (model.durable..=state).find(|state| model.states[*state] == contents).unwrap_or(model.durable)

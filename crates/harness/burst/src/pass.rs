@@ -52,14 +52,13 @@ unsafe extern "C" {
     fn forebay_passed_call();
 }
 
-/// Where the kernel goes on after calls that pass: no other call is made there. What a call carries would not tell it from others:
-/// a function of the C library that makes calls gives the kernel more than its caller gave, and that is what earlier calls left
-/// behind.
+/// Where the kernel goes on after calls that pass: no other call is made there. A call's arguments would not tell it from others.
+/// A function of the C library gives the kernel more than its caller gave, left in registers by earlier calls.
 pub fn place() -> u64 {
     forebay_passed_call as *const () as u64
 }
 
-/// Makes a call that passes. What the kernel says: below 0 an error's number.
+/// Makes a call that passes. Returns the kernel's result: below 0 an error's number.
 pub fn pass(number: c_long, arguments: [u64; 5]) -> i64 {
     let [a, b, c, d, e] = arguments;
     // SAFETY: it is a call of the code above, which vouches for its arguments, or a call on values alone.
@@ -72,7 +71,7 @@ pub fn park(word: &AtomicU32) {
     pass(libc::SYS_futex, [word.as_ptr() as u64, wait, 0, 0, 0]);
 }
 
-/// Who waits at `word` looks again.
+/// Wakes the thread that waits at `word`.
 pub fn unpark(word: &AtomicU32) {
     let wake = libc::FUTEX_WAKE as u64 | u64::from(FUTEX_PRIVATE);
     pass(libc::SYS_futex, [word.as_ptr() as u64, wake, 1, 0, 0]);

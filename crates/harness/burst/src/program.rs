@@ -1,5 +1,5 @@
-//! What programs do on a burst mount: they write files of their own, look at those of others, race and append; and after something
-//! was lost, they look what is left.
+//! Programs on a burst mount: they write files of their own, look at those of others, race and append. After a loss
+//! they look which state is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl Program {
         Ok(())
     }
 
-    /// What was refused of what was `written` is nobody's.
+    /// Closes a file. Refused writes of `written` are dropped.
     fn close(&mut self, file: u64, node: u64, handle: u64, written: Result<(), Errno>) -> Result<(), Errno> {
         let closed = self.node.mount.close(node, handle, libc::O_RDWR);
         if written.and(closed).is_ok() {
@@ -209,7 +209,7 @@ impl Program {
         self.close(file, node, handle, written)
     }
 
-    /// What programs do that are to find one whole file or the other, whatever happens.
+    /// A checkpoint: readers are to find one whole file or the other, whatever happens.
     fn checkpoint(&mut self) -> Result<(), Errno> {
         let name = "new";
         if oracle::with(|oracle| oracle.directories[self.index].now().contains_key(name)) {
@@ -299,7 +299,7 @@ impl Program {
         let found = self.node.mount.look_up(ROOT_NODE, &format!("p{other}"));
         let found = found.and_then(|directory| self.node.mount.look_up(directory.node, &name));
         let node = match found {
-            // Nobody knows when its program removes it.
+            // Its program may remove it at any time.
             Err(Errno::ENOENT) => return Ok(()),
             found => found?.node,
         };
@@ -380,7 +380,7 @@ impl Program {
         written.and(closed)
     }
 
-    /// What was lost is lost: what is there is one of the states since the last that may not be lost.
+    /// Looks which state is left after a loss: it is one of the states since the last that may not be lost.
     pub fn look_what_is_left(&mut self) -> Result<(), Errno> {
         let names = self.node.mount.list(self.directory)?;
         let mut left: BTreeMap<String, Left> = BTreeMap::new();
@@ -398,7 +398,7 @@ impl Program {
         Ok(())
     }
 
-    /// What is there is what this program has from now on.
+    /// Goes on from the state that was found.
     fn go_back(&self, oracle: &mut Oracle, left: &BTreeMap<String, Left>) {
         let model = &oracle.directories[self.index];
         let is_it = |names: &BTreeMap<String, u64>| {
@@ -465,7 +465,7 @@ impl Program {
     }
 }
 
-/// What is left of a file.
+/// The rest of a file.
 #[derive(Debug)]
 enum Left {
     /// Of which file it is, where it says so, and its slots.

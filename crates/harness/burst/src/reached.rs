@@ -1,4 +1,4 @@
-//! What a history has met: counted, so that one that meets nothing is noticed.
+//! The events of a history: counted, so that a history without events is noticed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

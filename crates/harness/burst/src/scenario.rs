@@ -36,7 +36,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// For how long after something went wrong errors have a reason: programs wait for a minute, and ask again.
 const EXCUSED_NS: u64 = 150 * S;
 
-/// What goes wrong in a history.
+/// The kind of faults in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theme {
     Nothing,
@@ -300,7 +300,7 @@ impl Scenario {
         oracle::with(|oracle| oracle.fall_back(&its, is_copied, false));
     }
 
-    /// What programs of lost nodes have left, and those that were refused to the end, is looked at by others.
+    /// Programs on other nodes look at the directories of lost nodes, and at those whose programs were refused to the end.
     fn is_settled(&mut self) -> bool {
         files::fail(None);
         self.network.mend_all();
@@ -329,7 +329,7 @@ impl Scenario {
             // Whichever is the owner, or gets an answer of it in time.
             let told = nodes.iter().find_map(|node| node.drain(DRAIN));
             note(|| format!("drained: {told:?}"));
-            // Nothing waits for what is lost.
+            // Landing does not wait for lost contents.
             let is_all = told.as_ref().is_some_and(|told| told.steps == 0);
             let why = told.and_then(|told| told.why);
             if is_all && why.is_none() {
@@ -337,7 +337,7 @@ impl Scenario {
                 return self.compare(true);
             }
             let is_lost = is_all && why.as_ref().is_some_and(|why| why.contains("cannot land"));
-            // What was not committed when a node was lost is nobody's.
+            // Uncommitted writes of a lost node are lost.
             let is_open = is_all && why.as_ref().is_some_and(|why| why.contains("what it has not committed"));
             last = why;
             if is_open && self.nodes.iter().any(|node| node.is_lost()) {

@@ -73,7 +73,7 @@ fn raise_descriptors() {
     }
 }
 
-/// What a process said about a seed.
+/// The output of a process for a seed.
 struct Said {
     seed: u64,
     lines: Vec<String>,

@@ -1,7 +1,7 @@
-//! What the kernel tells of files that no seed decides: inode numbers, and times of change and birth.
+//! Values of files that no seed decides: inode numbers, and times of change and birth.
 //!
-//! Nothing depends on their values, but records have them, and the fewer bits they have the shorter these are: where disks tear
-//! writes, other bytes would be torn. So all are as long, and as different from each other as they were.
+//! Histories do not depend on the values, but records have them, and are shorter the fewer bits they have. If disks tear writes,
+//! other bytes would be torn. So all are as long, and as different from each other as they were.
 
 use crate::pass::{Call, pass};
 
@@ -23,7 +23,7 @@ pub fn answer(call: &Call) -> i64 {
     }
     match call.number {
         libc::SYS_statx => {
-            // SAFETY: whoever makes the call gives a place for that, and the kernel has written it.
+            // SAFETY: the calling code gives a place for that, and the kernel has written it.
             let found = unsafe { &mut *(e as *mut libc::statx) };
             found.stx_ino += INODE_OFFSET;
             for time in [&mut found.stx_mtime, &mut found.stx_ctime, &mut found.stx_btime] {

@@ -17,7 +17,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 type Begin = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a thread begins with.
+/// The arguments of a new thread.
 struct Beginning {
     thread: turns::Thread,
     word: &'static AtomicU32,
@@ -32,7 +32,7 @@ static BEGUN: Mutex<Vec<(libc::pthread_t, turns::Thread)>> = Mutex::new(Vec::new
 /// The C library calls what belongs to this key at the very end of a thread.
 static ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// What is needed before threads take turns.
+/// Makes the key that ends threads. Call it before threads take turns.
 pub fn begin() {
     let mut key = 0;
     // SAFETY: `key` may be written, and the function is one for a key's end.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
     let now = turns::look_at_clock();
     turns::may_give_way(16);
     let since = if clock == libc::CLOCK_REALTIME { EPOCH_S } else { 0 };
-    // SAFETY: whoever calls gives a place for a time.
+    // SAFETY: the calling code gives a place for a time.
     unsafe { *time = libc::timespec { tv_sec: (since + now / NS_PER_S) as i64, tv_nsec: (now % NS_PER_S) as i64 } };
     0
 }

@@ -1,13 +1,13 @@
 //! The threads of this process, one at a time, in virtual time.
 //!
-//! A thread has its turn until it waits: for a lock, for another thread, for a time. Whose turn is next follows from the seed
-//! alone. When all wait, the clock goes on to the first time that one of them waits for. So the order of everything is the
-//! seed's, and the code that runs knows nothing of it: its locks, threads and clocks are the standard library's, whose calls
+//! A thread has its turn until it waits: for a lock, for another thread, for a time. The next turn follows from the seed
+//! alone. When all wait, the clock goes on to the first time that one of them waits for. So the order of all events is the
+//! seed's, and the code that runs does not notice. Its locks, threads and clocks are the standard library's, whose calls
 //! end here (`calls`, `symbols`).
 //!
-//! Every thread belongs to a life, as threads belong to a process: lives are stopped, go on and end as a whole. What a thread
-//! of a life that is to stop has begun goes on until it waits by itself: then it holds nothing that threads of other lives
-//! need, since lives share nothing but the network, whose locks nobody waits with.
+//! Every thread belongs to a life, as threads belong to a process: lives are stopped, go on and end as a whole. If a life is to stop,
+//! its threads run until they wait. A thread that waits holds no lock that other lives need. Lives share only the network, and no
+//! thread waits while it holds a lock of that.
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -176,7 +176,7 @@ pub fn new_thread() -> Thread {
     })
 }
 
-/// The calling thread is this one; returns when it has its turn. `arrived` tells whoever began it that it waits for that.
+/// The calling thread is this one; returns when it has its turn. `arrived` tells its creator that it waits for that.
 pub fn enter(thread: Thread, word: &'static AtomicU32, arrived: &AtomicU32) {
     ME.set(thread);
     give_turn(arrived);
@@ -235,7 +235,7 @@ pub fn sleep_ns(time_ns: u64) {
     wait(0, Some(until));
 }
 
-/// Waits until somebody wakes who waits at an address, or until a time. Whether that has come.
+/// Waits for a wake-up at an address, or until a time. Returns whether the time has come.
 pub fn wait(on: usize, until: Option<u64>) -> bool {
     with(|state| state.threads[ME.get()].wait = Wait::For { on, until });
     pass_on();
@@ -280,7 +280,7 @@ pub fn go_on(life: Life) {
         if state.lives[life] == Phase::Stopped {
             state.lives[life] = Phase::Runs;
             for kept in state.threads.iter_mut().filter(|kept| kept.life == life) {
-                // Who was woken meanwhile is not known: all look.
+                // The threads woken meanwhile are not known: all look.
                 if matches!(kept.wait, Wait::For { on, .. } if on != 0) {
                     kept.wait = Wait::Ready;
                 }
@@ -310,7 +310,7 @@ fn await_turn(word: &AtomicU32) {
     while word.swap(0, Ordering::SeqCst) == 0 {
         park(word);
     }
-    // Nobody else runs then.
+    // No other thread runs then.
     match LEAVES.swap(0, Ordering::SeqCst) {
         0 => {}
         leaves => await_death(leaves),

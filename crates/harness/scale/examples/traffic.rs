@@ -1,4 +1,4 @@
-//! What nodes ask and send each other while a large Python import starts on all of them, file by file as the model has it:
+//! Requests and bytes among nodes while a large Python import starts on all of them, file by file as the model has it:
 //! means over some seeds.
 //!
 //! `cargo run --release -p forebay-scale --example traffic`

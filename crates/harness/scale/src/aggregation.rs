@@ -88,7 +88,7 @@ pub(super) fn mira(nodes: &[usize], seed: u64) -> Outcome {
     compared(&of_mira(nodes[0]), nodes[0], seed)
 }
 
-/// What C1 and C2 say of the aggregators that strategies take, on nodes of such a torus that share I/O nodes.
+/// C1 and C2 of the aggregators that strategies choose, on nodes of such a torus that share I/O nodes.
 pub(super) fn formula(nodes: &[usize], seed: u64) -> Outcome {
     let nodes = nodes[0];
     let machine = Machine { aggregators: ONE_AGGREGATOR, ..of_mira(nodes) };
@@ -213,7 +213,7 @@ fn case(machine: &Machine, nodes: usize, particles: u64, map: Option<Vec<usize>>
     case.ok()
 }
 
-/// What the strategies take for so many particles a rank; no row if the machine cannot be planned for.
+/// The times of the strategies for so many particles a rank; no row if the machine cannot be planned for.
 fn row(
     machine: &Machine,
     nodes: usize,

@@ -1,4 +1,4 @@
-//! What Forebay is compared with: every node reads for itself, from the files or from one compressed image.
+//! The baselines of Forebay: every node reads for itself, from the files or from one compressed image.
 //!
 //! Programs are chains of requests, each made when the one before is answered, at the same file system that Forebay's
 //! roots read. A step of a chain stands for several requests in turn.
@@ -19,13 +19,13 @@ const CHAINS_MAX: usize = 60_000;
 /// Whether files or the image are in the node's page cache already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Run {
-    /// Nothing is known.
+    /// Every name and content is fetched.
     Cold,
     /// Names and contents are in memory, but each open still asks the file system, as Lustre's does.
     Second,
 }
 
-/// What a chain asks in all.
+/// The total work of a chain.
 #[derive(Clone, Copy)]
 struct Chain {
     requests: f64,

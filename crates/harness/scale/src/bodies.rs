@@ -32,7 +32,7 @@ pub(super) struct Filling {
 /// The attempts at a bundle's files, and the files' sizes.
 pub(super) type Files = Vec<(AttemptId, u32)>;
 
-/// Who waits for more of a body.
+/// The consumers that wait for more of a body.
 #[derive(Clone, Debug)]
 pub(super) enum Watcher {
     /// A node that it is sent on to.

@@ -18,7 +18,7 @@ use super::network::NodeIndex;
 use super::servers::{Nanos, nanos};
 use super::tickets::own_ticket;
 
-/// What the file system's client asks for in one request, bytes: of a kernel's read-ahead.
+/// Bytes of one request of the file system's client: a kernel's read-ahead.
 const CLIENT_READ_BYTES: u64 = 128 << 10;
 
 /// The pack among the files that are open.

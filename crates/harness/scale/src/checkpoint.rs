@@ -1,7 +1,7 @@
-//! A checkpoint on the nodes' own disks, and its reading by the ranks that wrote it: what one owner of the tree leaves of their rates.
+//! A checkpoint on the nodes' own disks, and its reading by the ranks that wrote it: the part of their rates that one owner of the tree leaves.
 //!
-//! Bytes go to a node's own disk and meet no other node. What a file costs the others is the owner's: its name, and its commit when it is
-//! closed. Both wait at one processor there, in the order in which they arrive. Nothing lands meanwhile.
+//! Bytes go to a node's own disk and meet no other node. The cost of a file to others is the owner's: its name, and its commit when it is
+//! closed. Both wait at one processor there, in the order in which they arrive. No file lands meanwhile.
 
 use super::servers::{Fifo, Nanos, Queue, nanos, scattered, seconds, span};
 use super::stated::{Stated, stated};
@@ -44,7 +44,7 @@ enum Step {
     Commits,
 }
 
-/// What the owner is given to do for a rank before its bytes, and after them.
+/// The owner's work for a rank before its bytes, and after them.
 #[derive(Clone, Copy)]
 struct AtOwner {
     before: Stated,
@@ -111,7 +111,7 @@ fn run(nodes: usize, at_owner: AtOwner, rate: Stated, seed: u64) -> f64 {
     let mut owner = Fifo::default();
     let mut disks = vec![Fifo::default(); nodes];
     let mut queue = Queue::new();
-    // Whoever is first is first by chance.
+    // Chance decides which rank is first.
     let mut order: Vec<usize> = (0..ranks).collect();
     order.sort_by_key(|rank| scattered(seed, *rank as u64));
     order.into_iter().for_each(|rank| queue.at(latency, (rank, Step::Asks)));

@@ -48,7 +48,7 @@ pub(super) fn copper_curve(nodes: &[usize], run: Run, seed: u64) -> Curve {
     curve("Copper's design", nodes, |nodes| Some(copper::time(&AURORA, &COPPER, &TORCH, nodes, run, seed)))
 }
 
-/// What goes into a run of `torch`.
+/// The numbers that a run of `torch` uses.
 pub(super) fn of_torch() -> Vec<Stated> {
     [AURORA.list(), TORCH.list(), MODEL.list()].concat()
 }

@@ -14,7 +14,7 @@ use forebay_wire::{Listing, ListingBuilder, ListingEntry};
 
 use super::stated::Stated;
 
-/// What one thing of the model stands for.
+/// The weight of one thing of the model: the real things that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Weight {
     /// So many real things, with their messages and bytes.
@@ -37,7 +37,7 @@ const FIRST_INO: u64 = 2;
 /// Number of a path of the model.
 pub(super) type PathIndex = u32;
 
-/// What a program asks of the kernel's file system, and what it computes after that.
+/// A request of a program to the kernel's file system, and the computing after it.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub ask: Ask,
@@ -49,7 +49,7 @@ pub(super) struct Step {
     pub think_seconds: f64,
 }
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     /// A name in a directory that is known; the path of what is found, none for an absent name.
@@ -157,7 +157,7 @@ impl Files {
         self.listings.get(dir)
     }
 
-    /// What the file or directory of a generation stands for.
+    /// The weight of the file or directory of a generation.
     pub fn weight(&self, generation: &Generation) -> Weight {
         let index = generation.ino.saturating_sub(FIRST_INO) as usize;
         self.weights.get(index).copied().unwrap_or(Weight::ONE)
@@ -167,7 +167,7 @@ impl Files {
         self.known.get(path).map_or(Weight::ONE, |known| known.weight)
     }
 
-    /// What lies in a directory, in the order of its listing, which a kernel knows after it has read it.
+    /// The entries of a directory, in the order of its listing, which a kernel knows after reading it.
     pub fn entries(&self, dir: &ViewPath) -> Vec<PathIndex> {
         let entries = self.listings.get(dir).into_iter().flat_map(Listing::entries);
         entries.map(|entry| entry.ino.saturating_sub(FIRST_INO) as PathIndex).collect()
@@ -178,7 +178,7 @@ impl Files {
     }
 }
 
-/// What a program does, step by step.
+/// The steps of a program.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Script {
     pub steps: Vec<Step>,
@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
             return false;
         }
         let finds = self.files.index(path);
-        // What a name that does not exist stands for is what its neighbours do.
+        // A name that does not exist has the weight of its neighbours.
         let weight = if finds.is_some() { self.files.weight_of(path) } else { self.files.weight_of(&dir) };
         let Some(parent) = self.files.index(&dir) else { return false };
         self.push(Ask::Lookup { parent, dir, name, finds }, weight.things, 1);

@@ -1,5 +1,5 @@
 //! Taking parcels apart at a node, as the daemon does it: one after the other, each opened, its names shown to the kernel by the
-//! walker, and its chunks stored into the kernel's caches. What the program has asked for before costs nothing more.
+//! walker, and its chunks stored into the kernel's caches. Items that the program has already asked for cost no more time.
 
 use forebay_read::ParcelChunk;
 use forebay_types::ViewPath;

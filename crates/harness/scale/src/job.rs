@@ -1,8 +1,8 @@
 //! A job of real cores over the model's network, file system and programs.
 //!
-//! Every node has the core that its daemon has (`forebay_read::ReadPath`); what the daemon does around it (requests
-//! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
-//! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/harness/sim`); this
+//! Every node has the core that its daemon has (`forebay_read::ReadPath`); the daemon's work around it (requests
+//! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. The model has no
+//! contents: a body is a number of bytes. Another simulator checks behaviour under faults (`crates/harness/sim`); this
 //! one asks how long things take and what passes over which link.
 
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub(super) struct Setup<'a> {
     pub machine: &'a Machine,
     pub files: &'a Files,
     pub script: &'a Script,
-    /// What is sent ahead, if the start-up is known.
+    /// The pack that is prefetched, if the start-up is known.
     pub pack: Option<&'a Pack>,
     pub forest: Forest,
     pub nodes: usize,
@@ -53,7 +53,7 @@ pub(super) struct Setup<'a> {
     pub losses: &'a [Loss],
 }
 
-/// What happens.
+/// Events of the job.
 pub(super) enum Event {
     /// A daemon is still being started: so much of that is left.
     Launch { node: NodeIndex, left: Nanos },
@@ -79,7 +79,7 @@ pub(super) enum Event {
     Piece(Piece),
     /// A body will not be whole.
     Lost { to: NodeIndex, call: AttemptId },
-    /// Nobody wants an answer any more.
+    /// The requester wants no answer any more.
     Cancel { to: NodeIndex, from: NodeIndex, call: AttemptId },
     /// A node is asked whether it is there.
     Ping { to: NodeIndex, from: NodeIndex, epoch: Epoch },
@@ -123,15 +123,15 @@ pub(super) struct Node {
     pub core: ReadPath<Handle>,
     pub program: Program,
     pub filling: Vec<Filling>,
-    /// Who was asked, by the number of the request.
+    /// The nodes that were asked, by the number of the request.
     pub asked: Vec<(AttemptId, NodeIndex)>,
     /// The bundles that were asked for, by the first of their attempts.
     pub bundles: Vec<(AttemptId, bodies::Files)>,
     /// The daemon's processor.
     pub processor: Fifo,
-    /// What it does to make parcels, if it reads the file system for others.
+    /// Its work to make parcels, if it reads the file system for others.
     pub builder: Option<Builder>,
-    /// What has come of them, and is taken apart one after the other.
+    /// Parcels that have come, which are taken apart one after the other.
     pub filling_kernel: FillingKernel,
     /// When the core will be told the time next.
     pub timer: Nanos,
@@ -150,11 +150,11 @@ pub(super) struct Job<'a> {
     pub network: Network,
     pub backing: Backing,
     pub nodes: Vec<Node>,
-    /// What cores decided, and when their processors have come to it; carried out before anything else happens.
+    /// Decisions of cores, and when their processors have come to them; carried out before any other event.
     pub decided: VecDeque<(NodeIndex, Nanos, Effect<Handle>)>,
     /// The processors that all nodes share, if they do.
     pub processors: Option<Pool>,
-    /// What took processors so long.
+    /// Processor time by cause.
     pub cpu: Taken,
     /// Messages of kernels.
     pub kernel_messages: u64,
@@ -249,7 +249,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What one end of so many messages costs, with bytes in all.
+    /// The cost of one end of so many messages, with bytes in all.
     pub fn cost_of_message(&self, messages: u32, bytes: u64) -> Nanos {
         let daemon = &self.machine.daemon;
         nanos(daemon.message.value * f64::from(messages) + daemon.gigabyte.value * bytes as f64 / 1e9)
@@ -290,7 +290,7 @@ impl Node {
         Some(self.bundles.swap_remove(at).1)
     }
 
-    /// Nobody wants an attempt's answer: the one by which its message is known, unless something else in it is wanted.
+    /// Drops an attempt. Returns the attempt that names its message, unless other parts of it are wanted.
     pub fn leave_bundle(&mut self, call: AttemptId) -> Option<AttemptId> {
         let asked = self.bundles.iter_mut().map(|(first, files)| (*first, files));
         let filling = self.filling.iter_mut().filter_map(|filling| Some((filling.call, filling.files.as_mut()?)));

@@ -15,7 +15,7 @@ use super::stated::{Machine, StartParameters};
 /// The grain of a daemon's timer.
 const TIMER_GRAIN: Nanos = SECOND / 1000;
 
-/// What came of a start.
+/// The outcome of a start.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
     /// When whoever started the job knew that all were ready, seconds.
@@ -161,7 +161,7 @@ impl Start<'_> {
                 let latency = self.latency();
                 let connected = self.nodes[node as usize].connected.iter().find(|(other, _)| *other == to);
                 let arrives = match connected.map(|(_, since)| *since) {
-                    // Nothing overtakes what was said before on the same connection.
+                    // No message overtakes an earlier one on the same connection.
                     Some(since) => since.max(at + latency),
                     None if self.nodes[to as usize].listens <= at => self.connect(node, to, at),
                     // Refused.

@@ -3,14 +3,14 @@
 //! The cores are the daemon's (`forebay_read::ReadPath`, `forebay_job::Readiness`, `forebay_overlay::Forest`); what they
 //! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
 //! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` has the nodes; `starting`
-//! and `steps` (of programs), `shell` (around cores), `builder` and `filling` (parcels made and taken apart) and `run` (what
-//! happens next) bring the two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and
+//! and `steps` (of programs), `shell` (around cores), `builder` and `filling` (parcels made and taken apart) and `run` (the
+//! order of events) bring the two together. The baselines (`baselines`, `copper`) run on the same network and
 //! file system.
 //!
 //! Every number that goes in is in `parameters` and `published`, with its source; every number that comes out is called
 //! a model's. docs/scale.md says how far it was checked against real runs, and where it cannot be trusted.
 //!
-//! All nodes are there, each with a whole core. What keeps 100,000 of them small is the script: one file or chunk of the
+//! All nodes are there, each with a whole core. The script keeps 100,000 of them small: one file or chunk of the
 //! model stands for several (`Grain`), the same at every number of nodes.
 
 mod aggregation;

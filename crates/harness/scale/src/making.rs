@@ -23,7 +23,7 @@ pub(super) struct FillingKernel {
     pub is_busy: bool,
 }
 
-/// What a reader does to make parcels.
+/// A reader's work to make parcels.
 pub(super) struct Builder {
     /// Parts of the pack that are still to be read ahead, and those that are being read.
     pub ahead: VecDeque<u32>,

@@ -14,7 +14,7 @@ use forebay_wire::ParcelPlace;
 use super::bodies::Handle;
 use super::files::{Ask, Files, LISTING_MESSAGES, Script, Weight};
 
-/// What the first parcel says of a chunk, bytes: a number of 64 bits and that of its parcel.
+/// Bytes of a chunk's entry in the first parcel: a number of 64 bits and that of its parcel.
 const PLACE_BYTES: u64 = 12;
 
 /// How large a pack is.
@@ -26,9 +26,9 @@ pub(super) enum PackSize {
     Bytes(u64),
 }
 
-/// What the parcels of a script are.
+/// The parcels of a script.
 pub(super) struct Pack {
-    /// What is in each.
+    /// The contents of each.
     pub parcels: Vec<Parcel>,
     /// The parcel that brings what a step asks for.
     pub of_step: Vec<u32>,

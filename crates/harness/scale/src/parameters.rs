@@ -1,4 +1,4 @@
-//! What the scenarios are told: machines, workloads, Copper, the start of daemons, and the model's own grain.
+//! Parameters of the scenarios: machines, workloads, Copper, the start of daemons, and the model's own grain.
 
 use super::stated::{
     CopperParameters, DaemonParameters, FileSystemParameters, Machine, ModelParameters, NetworkParameters,
@@ -10,7 +10,7 @@ const ASSUMED: &str = "assumed";
 const OF_BENCH: &str = "measured on two nodes: forebay-bench-read --only scale-model";
 const FITTED: &str = "fitted to the processor time of 4 nodes: the same";
 
-/// What daemons were measured to cost on the test bed, on processors of their own.
+/// Costs of daemons, measured on the test bed, on processors of their own.
 const DAEMON: DaemonParameters = DaemonParameters {
     message: stated(
         "daemon, each end of a message",

@@ -1,4 +1,4 @@
-//! What nobody has published: all ways to 100,000 nodes, the start of the job itself, nodes that are lost, and links.
+//! Figures that are not published: all ways to 100,000 nodes, the start of the job itself, nodes that are lost, and links.
 
 use super::baselines::{self, Run};
 use super::curves::{curve, default_forest, direct_curve, forebay_curve, forest_of, of_torch, torch};
@@ -87,7 +87,7 @@ pub(super) fn start(nodes: &[usize], seed: u64) -> Outcome {
     }
 }
 
-/// What is lost, and with which nodes; nothing that a job of so few nodes does not have.
+/// The losses, with their nodes; only those that a job of so few nodes can have.
 fn losses(nodes: usize, seed: u64) -> Vec<(&'static str, Vec<u32>)> {
     let switch = AURORA.network.group_nodes.count();
     let mut by_chance: Vec<u32> = (0..nodes as u32).collect();

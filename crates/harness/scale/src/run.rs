@@ -1,4 +1,4 @@
-//! What happens in a job, one thing after the other.
+//! The events of a job, one after the other.
 
 use forebay_types::Time;
 
@@ -120,7 +120,7 @@ impl Event {
             | Self::Pong { to, .. }
             | Self::Silent { to, .. } => Some(*to),
             Self::Arrive(piece) | Self::Piece(piece) | Self::Made(piece) => Some(piece.to),
-            // What is on its way travels on; nodes are lost by name.
+            // Pieces under way travel on; nodes are lost by name.
             Self::Cross { .. } | Self::Lose(_) => None,
         }
     }

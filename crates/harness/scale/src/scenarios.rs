@@ -7,7 +7,7 @@ use super::{aggregation, checkpoint, predictions, reproductions};
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// Its subject.
     pub about: &'static str,
     /// The numbers of nodes that it is run with if nobody asks for others. Only one: then it takes one.
     pub nodes: &'static [usize],

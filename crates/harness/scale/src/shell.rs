@@ -1,4 +1,4 @@
-//! What the daemon does around its core, with bytes counted instead of moved.
+//! The daemon's work around its core, with bytes counted instead of moved.
 
 use forebay_read::AttemptId;
 use forebay_read::{Answered, Effect, PeerAnswer, PeerTicket, Source};
@@ -349,7 +349,7 @@ impl Job<'_> {
         }
     }
 
-    /// Nobody wants an answer any more: the request is taken back, or no more of the body is sent.
+    /// The requester wants no answer any more: the request is taken back, or the rest of the body is not sent.
     pub(super) fn be_cancelled(&mut self, node: NodeIndex, by: NodeIndex, call: AttemptId) {
         for filling in &mut self.nodes[node as usize].filling {
             filling.watchers.retain(|watcher| watcher.peer() != Some((by, call)));

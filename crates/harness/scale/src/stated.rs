@@ -7,13 +7,13 @@
 /// A number with its unit and its source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stated {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// How much.
     pub value: f64,
     /// Of what; empty for a count.
     pub unit: &'static str,
-    /// Who says so.
+    /// Its source.
     pub source: &'static str,
 }
 
@@ -83,7 +83,7 @@ stated_numbers! {
         read_request,
         /// Servers of contents.
         object_servers,
-        /// What each of them gives.
+        /// The bandwidth of each of them.
         object_server,
         /// Metadata requests for a directory's listing, whatever its size.
         listing_requests,
@@ -91,7 +91,7 @@ stated_numbers! {
         entry_requests,
     }
 
-    /// What daemons cost.
+    /// Costs of daemons.
     DaemonParameters {
         /// Each end of a message between nodes.
         message,
@@ -107,7 +107,7 @@ stated_numbers! {
         kernel_walker,
         /// The start of a program, until it asks for its first file.
         program_start,
-        /// What a program computes for each operation of a replay.
+        /// A program's computing for each operation of a replay.
         replay_operation,
         /// Unpacking a gigabyte of parcels.
         unpack_gigabyte,
@@ -123,7 +123,7 @@ stated_numbers! {
         client_request,
         /// Their part in a gigabyte of contents.
         client_gigabyte,
-        /// What the kernel reads of a view in one message.
+        /// Bytes of a view that the kernel reads in one message.
         kernel_read,
         /// Processors that all nodes share; 0 where each node has its own.
         shared_processors,
@@ -133,7 +133,7 @@ stated_numbers! {
         launch_node,
     }
 
-    /// What a program loads.
+    /// The files that a program loads.
     Workload {
         /// Small files that are read whole.
         small_files,
@@ -161,7 +161,7 @@ stated_numbers! {
         levels,
         /// Requests of a node that travel up: entries, names that do not exist, files.
         questions,
-        /// What a request costs the root.
+        /// A request's cost at the root.
         root_question,
         /// Each end of a call between nodes.
         call,
@@ -195,7 +195,7 @@ stated_numbers! {
         fan_out,
         /// A job spec without its nodes, which each daemon gets from the launcher's host.
         spec,
-        /// What it says of each node.
+        /// Its part about each node.
         spec_node,
         /// Sending a gigabyte of job specs, which one process does.
         spec_send,
@@ -205,7 +205,7 @@ stated_numbers! {
         daemon,
         /// Taking a connection, with the proof of the key.
         handshake,
-        /// What a report costs beside being a message.
+        /// A report's cost beside being a message.
         report,
     }
 }

@@ -48,7 +48,7 @@ impl Job<'_> {
             }
         };
         let Some(request) = request else {
-            // What it lies in could not be found.
+            // Its directory could not be found.
             return self.fail(node, self.queue.now());
         };
         let work = nanos(self.machine.daemon.kernel_daemon.value * f64::from(messages));
@@ -143,7 +143,7 @@ impl Job<'_> {
     }
 }
 
-/// Messages of the kernel for a step. What a parcel has brought is known to it.
+/// Messages of the kernel for a step. The kernel has items that a parcel has brought.
 fn messages_of(step: &Step, is_filled: bool) -> u32 {
     if is_filled { 0 } else { step.messages }
 }

@@ -13,13 +13,13 @@ use super::synthetic::{Grain, files_and_script};
 /// A start-up of a workload.
 #[derive(Clone, Debug)]
 pub struct Storm<'a> {
-    /// What it runs on.
+    /// The machine that it runs on.
     pub machine: &'a Machine,
-    /// What its programs load.
+    /// The files that its programs load.
     pub workload: &'a Workload,
     /// How coarsely it is told.
     pub grain: Grain,
-    /// Who asks whom.
+    /// The trees of the nodes.
     pub forest: Forest,
     /// Number of nodes, one program each.
     pub nodes: usize,
@@ -31,7 +31,7 @@ pub struct Storm<'a> {
     pub losses: &'a [Loss],
 }
 
-/// What came of a start.
+/// The outcome of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// When the last program ended, seconds.

@@ -23,7 +23,7 @@ impl Grain {
     /// Each file, directory and chunk by itself.
     pub const FINE: Self = Self { small: 1, large: 1 };
 
-    /// What the scenarios are told with.
+    /// The grain of the scenarios.
     pub const OF_SCENARIOS: Self =
         Self { small: MODEL.small_grain.count() as u32, large: MODEL.large_grain.count() as u32 };
 }

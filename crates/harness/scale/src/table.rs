@@ -1,11 +1,11 @@
-//! What a scenario gives: a table, curves for a plot, bars that are met or not, and what it was told.
+//! The outcome of a scenario: a table, curves for a plot, bars that are met or not, and its parameters.
 
 use super::stated::Stated;
 
 /// A scenario's outcome.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// Where what it is compared with was published.
     pub source: &'static str,
@@ -17,14 +17,14 @@ pub struct Outcome {
     pub curves: Vec<Curve>,
     /// Bars over these results.
     pub bars: Vec<Bar>,
-    /// What a reader must know.
+    /// Remarks that a reader needs.
     pub notes: Vec<String>,
 }
 
 /// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What it is.
+    /// Its name.
     pub label: String,
     /// Whether it was published, and not modelled.
     pub is_published: bool,
@@ -35,7 +35,7 @@ pub struct Curve {
 /// A bar: a figure and what it must not exceed.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is.
+    /// Its name.
     pub what: String,
     /// The figure; none if what it is made of did not come about.
     pub figure: Option<f64>,

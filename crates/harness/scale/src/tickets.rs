@@ -5,7 +5,7 @@ use forebay_read::{AttemptId, PeerTicket};
 use super::files::PathIndex;
 use super::network::NodeIndex;
 
-/// Whoever asks on behalf of this node's own parcels is no node.
+/// The requester for this node's own parcels, which is no node.
 pub(super) const OWN: NodeIndex = (1 << 24) - 1;
 
 /// The ticket of a listing that this node's own parcels need.

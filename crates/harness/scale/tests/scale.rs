@@ -220,7 +220,7 @@ fn service_times_that_vary_change_a_start_by_little() {
     assert!((0.9..1.15).contains(&(varied / same)), "{same} and {varied}");
 }
 
-/// What a parcel costs has its own numbers, and each of them is charged.
+/// The costs of a parcel have their own numbers, and each of them is charged.
 #[test]
 fn each_cost_of_a_parcel_makes_a_start_longer() {
     let replay = replay_of(&Model::packages(1), &TEST_BED);

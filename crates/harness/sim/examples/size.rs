@@ -1,4 +1,4 @@
-//! What a simulated job of many nodes costs: every node looks one path up and reads one file.
+//! The cost of a simulated job of many nodes: every node looks one path up and reads one file.
 //!
 //! `cargo run --release -p forebay-sim --example size -- NODES`
 

@@ -1,4 +1,4 @@
-//! What is checked of a history: each finding says which check made it.
+//! The checks of a history: each finding says which check made it.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(crate) enum Check {
     Stall,
     /// A refresh is completed, and names whom it did not reach.
     Refresh,
-    /// Nothing is asked for when all has ended.
+    /// No request is under way when all has ended.
     Settled,
     /// No more nodes read the backing file system than had nobody to ask.
     Reads,

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults, and their times.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Fault {
     Resume(NodeIndex),
     /// Everything that a node sends comes later.
     Slow(NodeIndex, Duration),
-    /// Nothing gets from the first node to the second, until it is mended.
+    /// No message gets from the first node to the second, until the route is mended.
     Cut(NodeIndex, NodeIndex),
     /// It does again; what was on its way arrives.
     Mend(NodeIndex, NodeIndex),
@@ -78,7 +78,7 @@ pub enum Alteration {
     Link,
 }
 
-/// The faults of a seed for a job of `nodes` nodes, in order of time, within `span`. What is broken is mended within some
+/// The faults of a seed for a job of `nodes` nodes, in order of time, within `span`. Faults are mended within about
 /// 20 seconds, so that a deadline of 30 seconds is never an excuse.
 #[must_use]
 pub fn schedule(random: &mut Random, nodes: usize, span: Duration) -> Vec<(Time, Fault)> {
@@ -149,7 +149,7 @@ pub fn clocks_set_back(seed: u64, nodes: usize, span: Duration) -> Vec<(Time, Fa
     (0..count).map(|_| one()).collect()
 }
 
-/// What else may happen in a seed: the tree changes, daemons die under living programs, one path hangs. From a source of chance
+/// Other events of a seed: the tree changes, daemons die under living programs, one path hangs. From a source of chance
 /// of its own, too.
 #[must_use]
 pub fn unrest(seed: u64, nodes: usize, span: Duration) -> Vec<(Time, Fault)> {

@@ -1,7 +1,7 @@
-//! What a node may not be behind: its floor.
+//! A node's floor: the versions that it may not be behind.
 //!
-//! For each path it is what was there at the last refresh that holds at the node; with revalidation, what was there so long ago; and
-//! what the node itself has shown, where it has one source for it. A node whose parent was lost or that keeps little may be told by
+//! The floor of a path is the latest of its state at the last refresh that holds at the node, with revalidation its state so long ago, and
+//! the state that the node itself has shown, where it has one source for it. A node whose parent was lost or that keeps little may be told by
 //! another source, and directories travel at their own times (docs/semantics.md): there the last of these promises nothing.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn before(time: Time, by: Duration) -> Time {
 }
 
 impl Shared {
-    /// What no program at a node may be behind that asks now: by what is promised to all, and by what the node has shown too.
+    /// The floors of a program that asks at a node now: by the promises to all, and by the states that the node has shown too.
     pub fn floors(&self, node: NodeIndex) -> (Versions, Versions) {
         let now = self.world.now();
         let completed = self.with_core(node, |core| core.epoch()).unwrap_or(Epoch::START);

@@ -1,7 +1,7 @@
-//! What stood at each path of the backing file system, one state after the other, and how it changes.
+//! The states of each path of the backing file system, one after the other, and their changes.
 //!
-//! A state has a number: how often what stands at its path had changed before. So "not older than" is a comparison of numbers, and
-//! what a node may not be behind is a number for each path (`Versions`).
+//! The number of a state counts the changes of its path before it. So "not older than" is a comparison of numbers, and
+//! a node's floor is a number for each path (`Versions`).
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::model::{Model, Node};
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Versions(BTreeMap<ViewPath, usize>);
 
-/// What stands at each path now, and what stood there.
+/// The state of each path now, and the states before.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     first: Model,
-    /// What stands at each path now.
+    /// The state of each path now.
     pub now: Model,
     later: BTreeMap<ViewPath, Vec<State>>,
     changes: i64,
     next_ino: u64,
 }
 
-/// What stood at a path from a time on.
+/// The state of a path from a time on.
 #[derive(Clone, Debug)]
 struct State {
     since: Time,
@@ -32,7 +32,7 @@ struct State {
     by: Change,
 }
 
-/// What made a state of what stood there before.
+/// The change that led to a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     Rewritten,
@@ -49,13 +49,13 @@ impl Versions {
         self.0.get(path).copied().unwrap_or(0)
     }
 
-    /// What is at or below some paths is not behind `other`.
+    /// Raises paths at or below the given ones to their versions in `other`.
     pub fn raise(&mut self, other: &Self, paths: &[ViewPath]) {
         let is_named = |path: &ViewPath| paths.iter().any(|named| path.is_within(named));
         other.0.iter().filter(|(path, _)| is_named(path)).for_each(|(path, version)| self.raise_one(path, *version));
     }
 
-    /// A path is not behind a version.
+    /// Raises a path to a version.
     pub fn raise_one(&mut self, path: &ViewPath, version: usize) {
         if version > self.of(path) {
             self.0.insert(path.clone(), version);
@@ -64,7 +64,7 @@ impl Versions {
 }
 
 impl History {
-    /// What stands there at the beginning.
+    /// A history that begins with this model.
     pub fn new(model: &Model) -> Self {
         let next_ino = model.nodes.len() as u64 + 2;
         Self { first: model.clone(), now: model.clone(), later: BTreeMap::new(), changes: 0, next_ino }
@@ -80,13 +80,13 @@ impl History {
         self.later.get(path).map_or(0, Vec::len)
     }
 
-    /// What no path may be behind that shows nothing older than from `time`.
+    /// The numbers of the states of all paths at `time`.
     pub fn versions_at(&self, time: Time) -> Versions {
         let count = |states: &Vec<State>| states.partition_point(|state| state.since <= time);
         Versions(self.later.iter().map(|(path, states)| (path.clone(), count(states))).collect())
     }
 
-    /// What stood at a path in a state; `None` for nothing.
+    /// The file of a path in a state; `None` for none.
     pub fn state(&self, path: &ViewPath, version: usize) -> Option<&Node> {
         match version.checked_sub(1) {
             None => self.first.nodes.get(path),
@@ -94,7 +94,7 @@ impl History {
         }
     }
 
-    /// What made a state of a path; `None` for the first.
+    /// The change that led to a state of a path; `None` for the first.
     pub fn change(&self, path: &ViewPath, version: usize) -> Option<Change> {
         Some(self.later.get(path)?.get(version.checked_sub(1)?)?.by)
     }
@@ -156,7 +156,7 @@ impl History {
         self.touch_directory_of(at, to);
     }
 
-    /// What stands at a path is gone, with all below.
+    /// Removes the file at a path, with all below.
     pub fn remove(&mut self, at: Time, path: &ViewPath) {
         if path.is_root() {
             return;
@@ -165,7 +165,7 @@ impl History {
         self.touch_directory_of(at, path);
     }
 
-    /// What stands at a path is found at another, with all below; what stood there is gone.
+    /// Moves the file at a path to another one, with all below; the file there is gone.
     pub fn rename(&mut self, at: Time, from: &ViewPath, to: &ViewPath) {
         let Some((to_dir, _)) = to.split() else { return };
         let has_place = self.now.is_directory(&to_dir);

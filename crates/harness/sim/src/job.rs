@@ -112,7 +112,7 @@ impl Job {
         asking.map(|(node, count)| format!("node {node} asks for ever: {count}")).collect()
     }
 
-    /// What was not as it must be.
+    /// Violations that checks have found.
     #[must_use]
     pub fn wrong(&self) -> Vec<String> {
         self.shared.world.state().wrong.clone()
@@ -174,7 +174,7 @@ impl Job {
         self.shared.refreshes.count()
     }
 
-    /// What came of them.
+    /// The outcomes of refreshes.
     #[must_use]
     pub fn refreshed(&self) -> Vec<Refreshed> {
         self.shared.refreshes.all()
@@ -192,7 +192,7 @@ impl Job {
         self.shared.world.state().unheard.clone()
     }
 
-    /// What the backing file system answered more than once, though no kernel asked for it twice.
+    /// Objects that the backing file system answered more than once, though no kernel asked for them twice.
     #[must_use]
     pub fn asked_more_than_once(&self) -> Vec<String> {
         let state = self.shared.world.state();
@@ -235,7 +235,7 @@ impl Job {
         (0..self.node_count()).filter_map(|node| self.shared.with_core(node, &count)).sum()
     }
 
-    /// What was reached, counted where nodes run.
+    /// Events that the history reached, counted where nodes run.
     #[must_use]
     pub fn reached(&self) -> Reached {
         let mut reached = self.shared.world.state().reached.clone();
@@ -250,7 +250,7 @@ impl Job {
         reached
     }
 
-    /// What happened, line by line, if it was written down.
+    /// The log, line by line, if it was written down.
     #[must_use]
     pub fn log(&self) -> Vec<String> {
         self.shared.world.state().log.clone()
@@ -272,7 +272,7 @@ async fn run_program(job: Arc<Shared>, number: usize, program: Program) {
         let nodes = job.nodes();
         nodes[program.node].host.as_ref().map(|host| (host.life.clone(), Arc::clone(&host.kernel)))
     };
-    // Nothing runs where no host is.
+    // No program runs where no host is.
     let Some((life, kernel)) = place else { return };
     let walk = Walk { job: Arc::clone(&job), kernel, program, number };
     // It dies with its host.

@@ -17,7 +17,7 @@ struct Kept {
 }
 
 impl KeptInodes {
-    /// What the next daemon takes over.
+    /// The inodes that the next daemon takes over.
     pub fn hand_over(&self) -> (Box<dyn InodeLedger>, LedgerContents) {
         let kept = self.lock();
         let next = kept.next;

@@ -23,7 +23,7 @@ use crate::contents;
 use crate::reached::Reach;
 use crate::world::World;
 
-/// What a directory's reader takes at once: small, so that it goes on from many positions.
+/// Bytes that a directory's reader takes at a time: small, so that it goes on from many positions.
 const DIRECTORY_BYTES: u32 = 512;
 
 const PAGE_BYTES: u64 = 4096;
@@ -48,7 +48,7 @@ type Take = Arc<dyn Fn(&[u8]) + Send + Sync>;
 struct State {
     next_unique: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// What names lead to, and until when that may be believed; `None` for nothing.
+    /// The inodes of names, and until when each may be believed; `None` for absences.
     names: BTreeMap<(u64, Vec<u8>), (Option<Inode>, Time)>,
     paths: BTreeMap<u64, ViewPath>,
     generations: BTreeMap<u64, Generation>,
@@ -69,7 +69,7 @@ struct Waiting {
     looked_up: Option<(u64, Vec<u8>)>,
 }
 
-/// What a name leads to.
+/// The inode of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inode {
     pub node: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Listed {
     pub name: Vec<u8>,
     pub ino: u64,
     pub kind: u32,
-    /// What it leads to, where the listing said so.
+    /// Its inode, where the listing said so.
     pub inode: Option<Inode>,
 }
 
@@ -120,7 +120,7 @@ impl Kernel {
         Ok(Arc::new(Session::within(end, negotiated, &SessionOptions::default())?))
     }
 
-    /// What it asks is handled from now on, first of all what it asked of a daemon before.
+    /// The handler gets the kernel's requests from now on, first those that it sent to a daemon before.
     pub fn attach(&self, session: &Arc<Session>, handler: Arc<impl Handler>) {
         let session = Arc::clone(session);
         let take: Take = Arc::new(move |request: &[u8]| session.take(request, &*handler));
@@ -151,7 +151,7 @@ impl Kernel {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a name in a directory leads to, for task `pid`.
+    /// The inode of a name in a directory, for task `pid`.
     pub async fn look_up(&self, pid: u32, parent: u64, name: &[u8]) -> Result<Option<Inode>, Errno> {
         let key = (parent, name.to_vec());
         let now = self.world.now();
@@ -237,7 +237,7 @@ impl Kernel {
         }
     }
 
-    /// Whoever waits as task `pid` gets a signal: the daemon hears of the first one by an interrupt, and of no other.
+    /// Sends a signal to the waiter of task `pid`: the daemon hears of the first one by an interrupt, and of no other.
     pub fn signal(&self, pid: u32, unique: u64) {
         let interrupt = InterruptIn { unique };
         self.send(0, opcode::INTERRUPT, 0, pid, interrupt.as_bytes());
@@ -310,7 +310,7 @@ impl Kernel {
             state.names.insert(key, (inode, until));
         }
         drop(state);
-        // Whoever waited may have been killed.
+        // The waiter may have been killed.
         let _ = answer.send(outcome);
         Ok(())
     }
@@ -432,7 +432,7 @@ fn request_of(unique: u64, code: u32, node: u64, pid: u32, body: &[u8]) -> Vec<u
     [head.as_bytes(), body].concat()
 }
 
-/// What a name leads to, and for how long that may be believed.
+/// The inode of a name, and for how long it may be believed.
 fn entry_of(bytes: &[u8]) -> (Option<Inode>, Duration) {
     let Ok((entry, _)) = EntryOut::read_from_prefix(bytes) else { return (None, Duration::ZERO) };
     let ttl = Duration::new(entry.entry_valid, entry.entry_valid_nsec);

@@ -95,7 +95,7 @@ impl Model {
         self.nodes.insert(path, Node::new(kind, size_bytes, ino, listable));
     }
 
-    /// What a refresh of this number is about: all, a directory, or a directory with one that may lie in it.
+    /// The paths of a refresh of this number: all, a directory, or a directory with one that may lie in it.
     #[must_use]
     pub fn subtrees(&self, number: u64) -> Vec<ViewPath> {
         let is_dir = |node: &Node| node.attributes.kind() == Kind::Directory;
@@ -165,7 +165,7 @@ impl Model {
         self.one_of(Kind::File, number)
     }
 
-    /// What of a kind has a number, if there is any.
+    /// The entry of a kind that has a number, if there is one.
     #[must_use]
     pub fn one_of(&self, kind: Kind, number: u64) -> Option<ViewPath> {
         let all = || self.nodes.iter().filter(|(_, node)| node.attributes.kind() == kind);
@@ -173,7 +173,7 @@ impl Model {
         all().nth(number.checked_rem(count)? as usize).map(|(path, _)| path.clone())
     }
 
-    /// What lies in a directory, in the order of names.
+    /// The entries of a directory, in the order of names.
     pub fn children<'a>(&'a self, dir: &'a ViewPath) -> impl Iterator<Item = (&'a ViewPath, &'a Node)> {
         self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
     }

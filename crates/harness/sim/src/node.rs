@@ -22,7 +22,7 @@ use crate::world::World;
 /// A node.
 #[derive(Default)]
 pub(crate) struct Node {
-    /// What outlives its daemons, while it is there.
+    /// The host, which outlives its daemons, while it is there.
     pub host: Option<Host>,
     /// Its daemon, while it runs.
     pub running: Option<Running>,
@@ -34,7 +34,7 @@ pub(crate) struct Node {
     pub paused: Duration,
 }
 
-/// What of a node outlives its daemons: the programs, the kernel, and the inodes that the kernel knows, which a keeper holds.
+/// The parts of a node that outlive its daemons: the programs, the kernel, and the inodes that the kernel knows, which a keeper holds.
 #[derive(Clone)]
 pub(crate) struct Host {
     /// Of its programs.
@@ -51,7 +51,7 @@ pub(crate) struct Running {
     _endpoint: Endpoint,
 }
 
-/// What a daemon is started with.
+/// The parameters that a daemon starts with.
 pub(crate) struct Start<'a> {
     pub world: &'a Arc<World>,
     pub network: &'a Network,

@@ -1,4 +1,4 @@
-//! What programs may be told: each answer is compared with what stood at its path, from what the node may not be behind until now.
+//! Allowed answers to programs: each answer is compared with the states of its path, from the node's floor until now.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ fn was_no_directory(history: &History, floor: &Versions, mut path: ViewPath) -> 
     }
 }
 
-/// What is wrong with a directory's contents as they were told; with each name what stood there is to be compared.
+/// The errors of a listing as a program got it; each name is compared with the states of its path.
 pub(crate) fn wrong_listing(
     history: &History,
     floor: &Versions,
@@ -108,13 +108,13 @@ pub(crate) fn is_true(history: &History, floor: &Versions, errno: Errno, asked: 
     }
 }
 
-/// What a request was about.
+/// The subject of a request.
 pub(crate) struct AskedOf<'a> {
     /// The path that the program has followed.
     pub path: &'a ViewPath,
-    /// What the backing file system is asked about for it: its directory, or itself.
+    /// The path that the backing file system is asked about for it: its directory, or itself.
     pub about: &'a ViewPath,
-    /// What the path led to.
+    /// The inode that the path led to.
     pub inode: Inode,
     /// Whether it lists a directory.
     pub lists: bool,
@@ -122,7 +122,7 @@ pub(crate) struct AskedOf<'a> {
     pub reads: bool,
 }
 
-/// What was reached by a program that was shown a version of a path.
+/// The event that a program reached which was shown a version of a path.
 pub(crate) fn reached_by(history: &History, path: &ViewPath, version: usize) -> Option<Reach> {
     let is_there = history.state(path, version).is_some();
     Some(match history.change(path, version)? {

@@ -22,7 +22,7 @@ pub struct Program {
     pub node: NodeIndex,
     /// The components of its path.
     pub names: Vec<Vec<u8>>,
-    /// What it reads of a file.
+    /// The bytes that it reads of a file.
     pub extent: Extent,
     /// Whether it reads past the page cache, and lists directories with attributes.
     pub is_direct: bool,

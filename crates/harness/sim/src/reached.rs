@@ -1,4 +1,4 @@
-//! What histories reach: of which kinds of events programs, kernels and cores have seen how many.
+//! Events that histories reach: how many of each kind programs, kernels and cores have seen.
 //!
 //! A check that never meets what it is for proves nothing. So each kind is counted where its effect is seen, and not where it
 //! is planned, and seeds that reach none of a kind fail.
@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a history may reach.
+/// Events that a history may reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Reach {

@@ -37,12 +37,12 @@ impl Refreshes {
         self.lock().len()
     }
 
-    /// What came of them.
+    /// The outcomes of all refreshes.
     pub fn all(&self) -> Vec<Refreshed> {
         self.lock().iter().map(|refresh| refresh.done.clone()).collect()
     }
 
-    /// What no program at a node, whose core has completed refreshes up to an epoch, may be behind. Once it holds at a node it holds
+    /// The floor of a program at a node whose core has completed refreshes up to an epoch. Once it holds at a node it holds
     /// for good, whoever is started anew.
     pub fn floor(&self, node: NodeIndex, completed: Epoch, now: Time) -> Versions {
         let mut floor = Versions::default();

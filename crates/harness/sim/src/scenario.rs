@@ -32,22 +32,22 @@ pub const SEEDS_THAT_REACH_ALL: u64 = 100;
 /// After this time nothing may be asked any more: all faults are mended, and all deadlines over.
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
     /// Number of nodes.
     pub nodes: usize,
-    /// What went wrong by plan.
+    /// The planned faults.
     pub faults: Vec<(Time, Fault)>,
-    /// What was not as it must be; nothing if all is well.
+    /// Violations; empty if all is well.
     pub wrong: Vec<String>,
     /// The longest time that a request took.
     pub longest: Duration,
-    /// What was reached.
+    /// Events that the history reached.
     pub reached: Reached,
-    /// What happened, if it was written down.
+    /// The log, if it was written down.
     pub log: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub fn run(seed: u64, log: bool) -> Report {
         1..8 => 8 + random.below(60) as usize,
         _ => 1 + random.below(12) as usize,
     };
-    // What concerns the whole job takes too long in a chain of many.
+    // Operations on the whole job take too long in a chain of many.
     let least = if nodes > 20 { 2 } else { 1 };
     let (fan_out, stripe_fan_out) = (least + random.below(8) as u32, least + random.below(4) as u32);
     let roots = 1 + random.below(8) as u32;
@@ -93,7 +93,7 @@ pub fn run(seed: u64, log: bool) -> Report {
             Program::random(&model, nodes, &mut random, starts)
         })
         .collect();
-    // Who asks around a refresh is told what was before or what is now, but never the first after the second.
+    // A program that asks around a refresh gets the old state or the new one, but never the old one after the new one.
     for at in faults.iter().filter(|(_, fault)| matches!(fault, Fault::Refresh(_))).map(|(at, _)| *at) {
         for _ in 0..60 {
             let starts = at.after(Duration::from_millis(random.below(2500)));
@@ -110,7 +110,7 @@ pub fn run(seed: u64, log: bool) -> Report {
     Report { seed, nodes, faults, wrong, longest, reached, log: job.log().to_vec() }
 }
 
-/// What the job of a seed is started with.
+/// The options of a seed's job.
 struct Options {
     budget_bytes: u64,
     turns: usize,
@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-/// What comes of each seed, in no order: every processor runs one at a time.
+/// The reports of seeds, in no order: every processor runs one at a time.
 pub fn reports(seeds: Range<u64>, log: bool) -> impl Iterator<Item = Report> {
     let (sender, reports) = channel();
     let (next, end) = (Arc::new(AtomicU64::new(seeds.start)), seeds.end);
@@ -176,7 +176,7 @@ fn too_many_reads(job: &Job, faults: &[(Time, Fault)], options: &Options) -> Vec
         if readers.len() > readers_max {
             wrong.push(format!("{} nodes read {object}, {readers_max} might: {readers:?}", readers.len()));
         }
-        // What was given up because of a fault is asked again, a leaf leaves chunks to its kernel, and names that nodes revalidate are kept
+        // Requests that were given up because of a fault are sent again. A leaf leaves chunks to its kernel. Names that nodes revalidate are kept
         // for a time only.
         let is_kept = |node: NodeIndex| match object.starts_with("Chunk") {
             true => !tree.is_leaf(NodeRank(node as u32)),
@@ -208,7 +208,7 @@ fn possible_readers(job: &Job, tree: &Tree, changes: &[Change<'_>]) -> BTreeSet<
     readers
 }
 
-/// Who can be reached, at some time.
+/// The nodes that can be reached, at some time.
 #[derive(Default)]
 struct Reach {
     lives: Vec<u32>,
@@ -293,7 +293,7 @@ fn with_deaths_as_crashes(faults: &[(Time, Fault)]) -> Vec<(Time, Fault)> {
     all
 }
 
-/// What changes for the nodes.
+/// A change for the nodes.
 enum Change<'f> {
     Fault(&'f Fault),
     /// The nodes below this index and the others can reach each other again, because they are divided elsewhere now.

@@ -1,4 +1,4 @@
-//! What all that happens in a job works with: the nodes, what becomes of them, and what is noted of that.
+//! State that all events of a job share: the nodes, their fates, and the notes about them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ use crate::world::{LATENCY_MAX, World};
 /// The longest that a request takes while nothing is wrong.
 const CALM: Duration = Duration::from_secs(2);
 
-/// What all that happens in a job may need.
+/// State that any event of a job may need.
 pub(crate) struct Shared {
     pub world: Arc<World>,
     pub setup: Setup,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     counts: Mutex<Counts>,
     pub waits: Waits,
     pub refreshes: Refreshes,
-    /// What nodes have shown.
+    /// Versions that nodes have shown.
     pub shown: Shown,
     /// Of the programs, every so many-th loses patience; none for 0.
     pub interrupt_every: AtomicUsize,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub killed_after_ms: AtomicU64,
 }
 
-/// What programs have come to.
+/// Results of programs.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub failed: usize,
@@ -174,7 +174,7 @@ impl Shared {
         (place.host, place.running) = (Some(host), Some(running));
     }
 
-    /// Nothing is answered there until the next daemon runs. One that is stopped dies as well.
+    /// No request is answered there until the next daemon runs. One that is stopped dies as well.
     fn die(self: &Arc<Self>, node: NodeIndex, away: Duration) {
         self.resume(node);
         let (host, dead) = {
@@ -320,12 +320,12 @@ impl Shared {
         Some(ask(&core))
     }
 
-    /// What programs have come to so far.
+    /// Results of programs so far.
     pub fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is asked of a node while they are held.
+    /// No request is sent to a node while they are held.
     pub fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }

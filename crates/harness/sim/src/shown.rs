@@ -1,4 +1,4 @@
-//! What nodes have shown to their programs.
+//! Versions that nodes have shown to their programs.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::NodeIndex;
 use crate::history::Versions;
 
-/// What nodes have shown, by their paths.
+/// Versions that nodes have shown, by their paths.
 #[derive(Default)]
 pub(crate) struct Shown(Mutex<BTreeMap<NodeIndex, Versions>>);
 

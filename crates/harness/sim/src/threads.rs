@@ -49,7 +49,7 @@ impl BackingThreads for VirtualThreads {
         drop(withdrawn);
     }
 
-    /// Nothing lands here.
+    /// No file lands here.
     fn take_turn(&self, _: Class, _: &dyn Fn() -> bool) -> Option<Turn> {
         Some(Box::new(()))
     }

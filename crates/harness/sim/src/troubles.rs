@@ -1,4 +1,4 @@
-//! What went wrong, where and when: which errors and waits that explains, and no others.
+//! Faults, their places and times: the errors and waits that they explain, and no others.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) struct Failure {
     pub at: Time,
     /// Which node asked.
     pub reader: NodeIndex,
-    /// What it was about: a directory whose names were asked for, or a file that was read.
+    /// Its path: a directory whose names were asked for, or a file that was read.
     pub about: ViewPath,
     /// The tree that it belongs to.
     pub tree: Tree,

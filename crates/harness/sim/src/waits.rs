@@ -1,4 +1,4 @@
-//! What programs wait for, and since when: what they wait for must be heard of at the backing file system.
+//! The waits of programs: the scheduler of the backing file system must hear of each object that a program waits for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use forebay_cache::Key;
 use forebay_types::{Extent, Generation, Time, ViewPath, limits};
 
-/// What programs wait for, by their numbers.
+/// The objects that programs wait for, by the programs' numbers.
 #[derive(Default)]
 pub(crate) struct Waits(Mutex<BTreeMap<usize, (Time, Wanted)>>);
 
-/// What a program waits for.
+/// The object that a program waits for.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     /// A name in a directory, or its listing.
@@ -31,7 +31,7 @@ impl Waits {
         self.lock().remove(&program);
     }
 
-    /// Who has waited for `key` for so long that everybody on the way must have heard of it.
+    /// The program that has waited for `key` for so long that every node on the way must have heard of it.
     pub fn heard(&self, key: &Key, now: Time, heard_within: Duration) -> Option<String> {
         let is_heard = |(since, wanted): &&(Time, Wanted)| match (wanted, key) {
             (Wanted::Names(dir), Key::Listing { dir: asked }) => dir == asked && since.after(heard_within) < now,

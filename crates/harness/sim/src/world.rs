@@ -1,4 +1,4 @@
-//! What stands outside of the nodes: the backing file system and what became of it, chance, and what is written down.
+//! The world outside of the nodes: the backing file system and its history, chance, and the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,20 +29,20 @@ pub(crate) struct World {
     state: Mutex<State>,
 }
 
-/// What of it changes.
+/// The mutable part of the world.
 pub(crate) struct State {
     pub random: Random,
-    /// What the backing file system holds, and held.
+    /// The states of the backing file system's paths.
     pub history: History,
-    /// What went wrong, where and when.
+    /// Faults, their places and times.
     pub troubles: Troubles,
-    /// What was reached.
+    /// Events that the history reached.
     pub reached: Reached,
     /// Out of a hundred operations, so many fail until then.
     pub backing_fails: (u64, Time),
     /// By how much the time of day of nodes is behind.
     pub set_back: BTreeMap<NodeIndex, Duration>,
-    /// What was asked of the backing file system, by whom, how often; only what was answered.
+    /// Answered requests to the backing file system, with the nodes that sent them, and how often.
     pub asked: BTreeMap<String, Asked>,
     /// Chunks of which kernels asked for a page twice.
     pub asked_by_kernels_twice: BTreeSet<String>,
@@ -60,7 +60,7 @@ pub(crate) struct State {
     pub log: Vec<String>,
 }
 
-/// What the backing file system answered to one request.
+/// The answers of the backing file system to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The tree that the request belongs to.
@@ -94,7 +94,7 @@ impl World {
         Self { forest, began: Instant::now(), keeps_log, state: Mutex::new(state) }
     }
 
-    /// What changes of it. Nothing is asked of a node while it is held.
+    /// Its mutable part. No request is sent to a node while it is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

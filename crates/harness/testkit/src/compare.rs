@@ -50,7 +50,7 @@ pub fn names(directory: &Path) -> BTreeSet<OsString> {
     names
 }
 
-/// What `lstat(2)` tells, but for the device number and the access time, which are a mount's own.
+/// The attributes from `lstat(2)`, but for the device number and the access time, which are a mount's own.
 ///
 /// # Panics
 /// With what differs.
@@ -79,7 +79,7 @@ pub fn attributes(source: &Path, view: &Path) {
     assert_eq!(of(source), of(view), "attributes of {}", source.display());
 }
 
-/// What is read from a file; of a large one only its size.
+/// The contents of a file. A large one is skipped.
 ///
 /// # Panics
 /// With the offset of the first byte that differs.

@@ -1,6 +1,6 @@
 //! A real job: started by the command, looked at by the command, taken down by the command.
 //!
-//! Each job lives in a `Sandbox`. What is left when a job is down (a mount, a process, a file) is a failure of the test
+//! Each job lives in a `Sandbox`. Remains of a job that is down (a mount, a process, a file) are a failure of the test
 //! that ran it.
 
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Failure {
     /// Its exit code; `None` after a signal.
     pub code: Option<i32>,
-    /// What it said.
+    /// Its standard error.
     pub stderr: String,
 }
 
@@ -200,7 +200,7 @@ impl Job {
         assert!(left.is_empty(), "left behind: {left:#?}");
     }
 
-    /// What is wrong after `down`.
+    /// The errors after `down`.
     fn take_down(&mut self) -> Vec<String> {
         if std::mem::replace(&mut self.down, true) {
             return vec![];
@@ -228,7 +228,7 @@ impl Job {
         }
     }
 
-    /// Kills all that runs of it, as the end of its nodes would, and cleans up what the kernel does not. What it had stored stays.
+    /// Kills all that runs of it, as the end of its nodes would, and cleans up what the kernel does not. Its stored files stay.
     ///
     /// # Panics
     /// If something does not die.

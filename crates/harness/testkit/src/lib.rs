@@ -1,9 +1,9 @@
-//! What the tests of the whole product and its measurements share: real jobs of the real command over real files, nodes
+//! Shared parts of the product's tests and measurements: real jobs of the real command over real files, nodes
 //! and programs to run on them, the test beds and a modelled network file system, and results to write down.
 //!
 //! A test asks for what it needs (`require!`), builds a `Tree` of odd files, starts a `Job` over it and compares what
 //! the views show with the source. A job that goes out of scope is taken down, and whatever it left behind fails the
-//! test. Nothing here knows how Forebay works inside; it sees what a user sees.
+//! test. The crate does not know Forebay's internals; it sees what a user sees.
 //!
 //! Two rules hold for measurements. A figure is computed from what was measured in the same run, never written by hand.
 //! And everything that is started, mounted or made belongs to a guard that gives it back when it is dropped, on success,

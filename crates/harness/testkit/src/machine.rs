@@ -1,4 +1,4 @@
-//! What a figure was measured on: without it a figure cannot be compared with another.
+//! The machine that a figure was measured on: without it a figure cannot be compared with another.
 
 use std::fs;
 use std::path::Path;

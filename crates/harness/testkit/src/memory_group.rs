@@ -21,7 +21,7 @@ impl MemoryGroup {
     /// A group whose processes may use `limit_bytes` together.
     ///
     /// # Errors
-    /// What the system says where groups cannot be made.
+    /// The system's error where groups cannot be made.
     pub fn new(limit_bytes: u64) -> io::Result<Self> {
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
         let name = format!("forebay-test-{}-{number}", process::id());

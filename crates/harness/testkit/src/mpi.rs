@@ -178,7 +178,7 @@ impl Bench {
     pub fn run(&self, way: &Way<'_>, program: &Path, arguments: &[&str]) -> Finished {
         let mut environment = way.environment.clone();
         environment.push(("FOREBAY_MPIIO_RECORDS", self.records().display().to_string()));
-        // What is given comes first: it stands between the library and the C library.
+        // Given libraries come first: they stand between this one and the C library.
         let given = environment.iter().position(|(name, _)| *name == "LD_PRELOAD").map(|at| environment.remove(at).1);
         let library = way.preloads.then(|| self.library().display().to_string());
         let preloads: Vec<String> = self.idle().into_iter().chain(given).chain(library).collect();
@@ -188,7 +188,7 @@ impl Bench {
         run(self.launcher(way, &environment).arg(program).args(arguments))
     }
 
-    /// What lets waiting ranks sleep, under an MPI that cannot be told to.
+    /// The library that lets waiting ranks sleep, under an MPI without an option for that.
     fn idle(&self) -> Option<String> {
         let library = (self.mpi.name == MPICH.name).then(|| self.shared("idle.c"))?;
         Some(library.display().to_string())
@@ -331,7 +331,7 @@ impl Bench {
     }
 }
 
-/// What was read of a file.
+/// Reads of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
     /// Requests, cut at stripes of 1 MiB.
@@ -340,7 +340,7 @@ pub struct Reads {
     pub bytes: u64,
 }
 
-/// What a restart reads.
+/// Reads of a restart.
 #[derive(Clone, Copy, Debug)]
 pub struct RestartRequests {
     /// Bytes of the checkpoint.

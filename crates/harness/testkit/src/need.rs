@@ -1,4 +1,4 @@
-//! What a test needs from the machine, and what happens where that is missing.
+//! Requirements of a test on the machine, and the result where one is missing.
 //!
 //! A missing thing skips the test with a line `skipped: reason`, which `make test` counts and names. With `CI=true` it
 //! fails the test: the machine that decides about a change must be able to run everything.

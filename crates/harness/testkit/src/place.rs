@@ -7,7 +7,7 @@ use std::process::Command;
 /// A node to run programs on.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// What is put before a command to run it there (`nsenter ... --`); empty for this machine itself.
+    /// The words before a command that run it there (`nsenter ... --`); empty for this machine itself.
     prefix: Vec<OsString>,
 }
 

@@ -17,14 +17,14 @@ const POLL: Duration = Duration::from_millis(5);
 pub struct Finished {
     /// How.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it complained about.
+    /// Its standard error.
     pub stderr: String,
 }
 
 impl Finished {
-    /// What it printed, as text.
+    /// Its standard output as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()

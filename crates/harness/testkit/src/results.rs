@@ -29,7 +29,7 @@ pub struct Samples {
     runs: Vec<f64>,
 }
 
-/// What is written of samples.
+/// The written form of samples.
 #[derive(Serialize)]
 struct Summary {
     median: f64,
@@ -113,7 +113,7 @@ pub enum Side {
 /// A figure and the bar it must pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bar {
-    /// What is measured, in words.
+    /// The measured quantity, in words.
     pub what: String,
     /// The figure.
     pub figure: f64,
@@ -173,11 +173,11 @@ pub fn quantity(value: f64, unit: &str) -> String {
 /// One measurement: its conditions, its figures, its bars.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was done, in sentences.
+    /// The procedure, in sentences.
     pub conditions: String,
     /// Figures by name, their unit last in the name.
     pub figures: BTreeMap<String, serde_json::Value>,
-    /// What is demanded of them.
+    /// The bars that they must pass.
     pub bars: Vec<Bar>,
 }
 
@@ -216,7 +216,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Nothing measured yet.
+    /// Results without measurements.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         let words: Vec<_> = std::env::args().collect();

@@ -15,7 +15,7 @@ pub struct Group {
     done: bool,
 }
 
-/// What a program may take to end by itself after SIGTERM; `forebay up` takes its daemons down in this time.
+/// The time that a program may take to end after SIGTERM; `forebay up` takes its daemons down in this time.
 const TERM_GRACE: Duration = Duration::from_secs(10);
 
 impl Group {
@@ -87,7 +87,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     loop {
         if let Some(status) = group.child().try_wait().with_context(|| format!("waiting for {name}"))? {
             group.done = true;
-            // Whoever inherited the pipe could keep it open; a daemon must not, and then the text ends here.
+            // A process that inherited the pipe could keep it open; a daemon must not, and then the text ends here.
             let text = reader.join().map_err(|_| anyhow::anyhow!("reading from {name}"))??;
             if !status.success() {
                 bail!("{name} failed ({status}){}", if text.is_empty() { String::new() } else { format!(": {text}") });

@@ -1,5 +1,5 @@
 //! The directories of one job: its source, its views and its runtime files, so that tests run beside each other and beside
-//! a user's jobs. What is left there when the job is down is found here.
+//! a user's jobs. Remains there after the job is down are found here.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -123,13 +123,13 @@ impl Sandbox {
         self.base.path().canonicalize().unwrap_or_else(|_| self.base.path().to_owned())
     }
 
-    /// What is exported.
+    /// The directory that is exported.
     #[must_use]
     pub fn source(&self) -> PathBuf {
         self.base().join("source")
     }
 
-    /// What `--view` is given; `up` makes it.
+    /// The directory for `--view`; `up` makes it.
     #[must_use]
     pub fn view(&self) -> PathBuf {
         self.base().join("view")
@@ -167,7 +167,7 @@ impl Sandbox {
             command.env_remove(name);
         }
         command.env("XDG_RUNTIME_DIR", self.runtime()).env("LC_ALL", "C").current_dir(self.base());
-        // What a test counts must not depend on the ones before it, and nothing goes into the user's own cache.
+        // Counts of a test must not depend on the ones before it, and no file goes into the user's own cache.
         command.env("FOREBAY_PROFILE", "off").env("XDG_CACHE_HOME", self.base().join("cache"));
     }
 

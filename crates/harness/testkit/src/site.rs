@@ -76,7 +76,7 @@ impl Site {
         self.rank
     }
 
-    /// What was built into the source.
+    /// The tree that was built into the source.
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.tree

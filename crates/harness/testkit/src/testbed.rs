@@ -33,7 +33,7 @@ impl Traffic {
         self.requests.values().sum()
     }
 
-    /// What came on top of `before`.
+    /// The traffic since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -54,7 +54,7 @@ pub struct Slowness {
     pub at_once: u32,
 }
 
-/// What every figure over GlusterFS is measured with: a fast Ethernet of clusters past and a busy metadata server.
+/// The conditions of every figure over GlusterFS: a fast Ethernet of clusters past and a busy metadata server.
 pub const BUSY: Slowness = Slowness { link: "1gbit", metadata_us: 2000, at_once: 2 };
 
 /// A test bed that is up; `down` when dropped.
@@ -63,7 +63,7 @@ pub struct Testbed {
     state: PathBuf,
     prefix: String,
     nodes: usize,
-    /// What holds it up for as long as its input is open.
+    /// The process that holds it up for as long as its input is open.
     holder: Child,
 }
 
@@ -226,7 +226,7 @@ impl Testbed {
         Ok(found)
     }
 
-    /// What the server counted so far.
+    /// The server's counts so far.
     ///
     /// # Errors
     /// When the script fails or prints something else than counts.

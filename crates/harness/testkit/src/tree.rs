@@ -40,7 +40,7 @@ pub const ODD_NAMES: [&[u8]; 12] = [
     b"\x01",
 ];
 
-/// What was built.
+/// The tree that was built.
 pub struct Tree {
     root: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! The directory that holds the jobs of a user on a host. Whoever makes it leaves a mark in it: with the mark it goes with its last job,
-//! and one that was there before stays.
+//! The directory that holds the jobs of a user on a host. The job that creates it leaves a mark in it. A marked directory is removed with its last job,
+//! and one without the mark stays.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

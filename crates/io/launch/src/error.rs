@@ -1,4 +1,4 @@
-//! What can go wrong before a daemon runs. No variant leaves a state change behind, except where it says so.
+//! Errors before a daemon runs. No variant leaves a state change behind, except where it says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub enum LaunchError {
     HostList {
         /// The list as given.
         list: String,
-        /// What is wrong with it, and where.
+        /// The error in it, and where.
         problem: String,
     },
     /// A line of a host file.
@@ -24,7 +24,7 @@ pub enum LaunchError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
     },
     /// A file that describes the network.
@@ -34,7 +34,7 @@ pub enum LaunchError {
         file: String,
         /// The line, counted from 1; 0 when it is the whole file's matter.
         line: usize,
-        /// What is wrong with it, and what to do.
+        /// The error in it, and what to do.
         problem: String,
     },
     /// A name of a host.
@@ -42,7 +42,7 @@ pub enum LaunchError {
     Host {
         /// The name as given.
         host: String,
-        /// What is wrong with it.
+        /// The error in it.
         problem: &'static str,
     },
     /// The end of a job.
@@ -56,7 +56,7 @@ pub enum LaunchError {
     JobName {
         /// The name as given.
         name: String,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
     },
     /// A directory that others could have prepared is not used.
@@ -64,7 +64,7 @@ pub enum LaunchError {
     Unsafe {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The error in it, and what to do.
         problem: String,
     },
     /// A key file that others may know, or that holds no key.
@@ -72,7 +72,7 @@ pub enum LaunchError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The error in it, and what to do.
         problem: String,
     },
     /// MUNGE does not do what is asked of it.
@@ -88,7 +88,7 @@ pub enum LaunchError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
     },
     /// The environment of a scheduler contradicts itself.
@@ -128,12 +128,12 @@ pub enum MungeProblem {
     /// The program says why.
     #[error("{0}")]
     Refused(String),
-    /// Somebody else has made it.
+    /// Another user has made it.
     #[error("it was sealed by user {found}, not by you (user {own})")]
     Foreign {
-        /// Who has.
+        /// The user who made it.
         found: String,
-        /// Who this process is.
+        /// The user of this process.
         own: u32,
     },
     /// It is something else.

@@ -1,4 +1,4 @@
-//! What a launcher hears while a job starts: lines of JSON, most of them from the one node that speaks for all.
+//! Reports that a launcher gets while a job starts: lines of JSON, most of them from the one node that speaks for all.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Line {
 /// How far a job is, as the node knows that nobody stands above.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Gathered {
-    /// Who says so: the root, or the node that stands in for it.
+    /// The reporting node: the root, or the node that stands in for it.
     pub by: NodeRank,
     /// How many nodes are ready.
     #[serde(rename = "ready")]
@@ -40,7 +40,7 @@ pub struct Gathered {
     pub missing: Vec<(NodeRank, NodeRank)>,
     /// Whether there are more.
     pub is_cut: bool,
-    /// What nodes have found out about those that they cannot reach.
+    /// Errors that nodes met with those that they cannot reach.
     pub troubles: Vec<Trouble>,
     /// The ready node that took longest to start.
     pub slowest: Option<Slowest>,
@@ -90,7 +90,7 @@ impl Gathered {
         later.by == self.by || later.ready_count >= self.ready_count
     }
 
-    /// What others say of the nodes that are missing.
+    /// Reports of others about the nodes that are missing.
     pub(crate) fn reasons(&self) -> BTreeMap<NodeRank, String> {
         let missing: std::collections::BTreeSet<NodeRank> = self.missing_ranks().collect();
         let told = self.troubles.iter().filter(|trouble| missing.contains(&trouble.rank));

@@ -178,13 +178,13 @@ impl JobDirectory {
         self.path.join(format!("enter-{rank}.sock"))
     }
 
-    /// Whoever makes such a namespace has this file locked.
+    /// The file that a process locks while it makes such a namespace.
     #[must_use]
     pub fn entrance_lock(&self, rank: NodeRank) -> PathBuf {
         self.path.join(format!("enter-{rank}.lock"))
     }
 
-    /// The directory that holds the mount points of images. What is mounted there is seen in namespaces for programs only.
+    /// The directory that holds the mount points of images. Mounts there are seen in namespaces for programs only.
     #[must_use]
     pub fn images(&self) -> PathBuf {
         self.path.join("images")
@@ -196,7 +196,7 @@ impl JobDirectory {
         self.logs().join(format!("node-{rank}.log"))
     }
 
-    /// What the command that starts `rank` says on its standard error.
+    /// The standard error of the command that starts `rank`.
     #[must_use]
     pub fn launch_log(&self, rank: NodeRank) -> PathBuf {
         self.logs().join(format!("launch-{rank}.log"))
@@ -226,7 +226,7 @@ impl JobDirectory {
         self.path.join("view")
     }
 
-    /// What `up` tells the daemons it starts.
+    /// The file by which `up` gives the job spec to the daemons that it starts.
     #[must_use]
     pub fn job_spec(&self) -> PathBuf {
         self.path.join("job-spec.json")
@@ -368,7 +368,7 @@ fn remove_mount_points(holder: &Path) -> io::Result<()> {
     fs::remove_dir(holder)
 }
 
-/// Somebody else's removal is as good as ours.
+/// A removal by another process is as good as ours.
 fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

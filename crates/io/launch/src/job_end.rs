@@ -75,7 +75,7 @@ fn lsf_time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(minutes.checked_mul(60)?).saturating_sub(LSF_UNIT))
 }
 
-/// What a program of the scheduler prints; `None` when it fails, or takes too long.
+/// The output of a program of the scheduler; `None` when it fails, or takes too long.
 pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::ExitStatus;
 
-/// What is shown of a starter's standard error, lines and bytes.
+/// The part of a starter's standard error that is shown, lines and bytes.
 const TAIL_LINES: usize = 8;
 const TAIL_BYTES: u64 = 4096;
 

@@ -3,9 +3,8 @@
 //! This crate decides which hosts take part, where a job keeps its files, how a daemon is started there and when a
 //! start has failed. It never speaks the overlay's protocol and never mounts: a daemon tells over its standard output
 //! that it cannot start, one of them that all are ready, and everything after that goes through the daemon's control
-//! socket. What is secret goes to a daemon
-//! by a descriptor that it is handed or its standard input, sealed by MUNGE where that is to be had. Starters differ only in the
-//! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
+//! socket. A daemon gets secrets by a descriptor or by its standard input, sealed by MUNGE where there is one. Starters differ only in
+//! the command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
 
 mod address;
 mod base;

@@ -127,7 +127,7 @@ impl Munge {
     }
 }
 
-/// What a program that has ended has said.
+/// The output of a program that has ended.
 struct Said {
     status: ExitStatus,
     /// Of `unmunge` the key.
@@ -170,7 +170,7 @@ fn bounded(stream: Option<impl Read>) -> Zeroizing<Vec<u8>> {
     // As long as it can be: what grows leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(limits::MUNGE_BYTES_MAX));
     if let Some(stream) = stream {
-        // What was read before an error is judged as it is.
+        // Bytes that were read before an error are judged as they are.
         stream.take(limits::MUNGE_BYTES_MAX as u64).read_to_end(&mut bytes).ok();
     }
     bytes

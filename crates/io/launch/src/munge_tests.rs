@@ -128,7 +128,7 @@ fn a_key_that_another_user_sealed_is_refused() {
     assert!(refused.contains("sealed by user 65534, not by you (user 0)"), "{refused}");
 }
 
-/// What `munged` itself says of a credential.
+/// The field of a credential as `munged` itself reports it.
 fn about(munged: &Munged, sealed: &str, field: &str) -> String {
     let said = munged.munge().run("unmunge", &["--numeric", &format!("--keys={field}")], sealed.as_bytes()).unwrap();
     let text = String::from_utf8(said.stdout.to_vec()).unwrap();

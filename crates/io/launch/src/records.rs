@@ -1,4 +1,4 @@
-//! What is written down about a running job, so that a later command finds it, and can clean up after a crash.
+//! Records of a running job, so that a later command finds it, and can clean up after a crash.
 //!
 //! `job.json` is written by `up` on the host where it ran; `node-RANK.json` by each keeper on its own host, when it
 //! has a daemon. Both are replaced whole, so that a reader never sees half of one.

@@ -49,7 +49,7 @@ pub fn read_key(path: &Path) -> Result<JobKey, LaunchError> {
     )
 }
 
-/// A file in memory that has no name. Whoever is handed its descriptor reads it; nobody inherits it.
+/// A file in memory that has no name. A process that gets its descriptor can read it; no child inherits it.
 #[derive(Debug)]
 pub struct MemoryFile(File);
 

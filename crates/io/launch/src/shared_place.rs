@@ -2,8 +2,8 @@
 //! another user has taken that name.
 //!
 //! Anybody may make a directory of any name in `/tmp`, but nobody can make one that belongs to somebody else. So a directory
-//! of this user that nobody else may enter is his, whatever it is called: a stand-in has a random ending, which nobody can
-//! take first, and whoever looks for a job looks through all stand-ins that are this user's own. Nothing has to be told or
+//! of this user that nobody else may enter is his, whatever it is called. A stand-in has a random ending, which nobody can
+//! take first. A search for a job goes through all stand-ins that are this user's own. No name has to be passed on or
 //! remembered. Names that others planted are passed over. Their number has no limit here: one would be reached by them
 //! alone, and hide what is looked for.
 

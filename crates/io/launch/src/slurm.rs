@@ -88,7 +88,7 @@ pub fn batch_script(job_id: &str) -> Option<String> {
     scontrol(&["write", "batch_script", job_id, "-"])
 }
 
-/// What `scontrol` prints; `None` when it fails, or takes too long.
+/// The output of `scontrol`; `None` when it fails, or takes too long.
 pub(crate) fn scontrol(arguments: &[&str]) -> Option<String> {
     said_by("scontrol", arguments)
 }
@@ -113,7 +113,7 @@ mod tests {
         assert!(read("77", "n[1").is_err());
     }
 
-    /// What `execve(2)` takes of one argument (`MAX_ARG_STRLEN`).
+    /// Bytes of one argument that `execve(2)` takes (`MAX_ARG_STRLEN`).
     const ARGUMENT_BYTES_MAX: usize = 128 << 10;
 
     #[test]

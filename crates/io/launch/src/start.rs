@@ -2,9 +2,9 @@
 //!
 //! A starter is a command that covers one or more ranks and relays their lines: a daemon itself, a remote shell, an
 //! `srun`. All are started before any is waited for. That the nodes are ready is heard from one of them, which has it
-//! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: what
-//! others had to say at the same time is collected, and everything that runs is stopped; or the job goes on without the
-//! failed nodes, once all others are ready. What a daemon leaves on a disk is the caller's affair.
+//! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: other
+//! reports of the same time are collected, and everything that runs is stopped. Or the job goes on without the
+//! failed nodes, once all others are ready. The caller cleans up files that a daemon leaves on a disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -36,7 +36,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// A command that starts one or more daemons.
 #[derive(Debug)]
 pub struct Starter {
-    /// What it is, for messages: `ssh to n4`.
+    /// Its name for messages: `ssh to n4`.
     pub name: String,
     /// The ranks it covers.
     pub ranks: Vec<NodeRank>,
@@ -48,7 +48,7 @@ pub struct Starter {
     pub leaves: bool,
 }
 
-/// What happens when a node fails to start.
+/// The reaction to a node that fails to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenMissing {
     /// The start has failed.
@@ -81,7 +81,7 @@ pub struct Interrupt(Sender<Event>);
 impl Interrupt {
     /// Ends the start, with everything that runs stopped.
     pub fn now(&self) {
-        // Nobody listens any more: the start is over, and so is what could be interrupted.
+        // A failed send is harmless: the start is over, and so is all that could be interrupted.
         self.0.send(Event::Interrupted).ok();
     }
 }
@@ -91,7 +91,7 @@ impl Interrupt {
 pub struct Started {
     /// The nodes that it is up without, each with the reason.
     pub missing: BTreeMap<NodeRank, String>,
-    /// What daemons found worth telling, with their ranks.
+    /// Remarks of daemons, with their ranks.
     pub notes: Vec<(NodeRank, String)>,
     /// The starters that run as long as the daemons (an `srun` does; a remote shell does not).
     pub running: Vec<Process>,
@@ -112,11 +112,11 @@ pub struct StartFailure {
     pub reasons: BTreeMap<NodeRank, String>,
     /// How many others were ready.
     pub ready_count: usize,
-    /// What daemons found worth telling, with their ranks.
+    /// Remarks of daemons, with their ranks.
     pub notes: Vec<(NodeRank, String)>,
     /// Whether the user interrupted it.
     pub interrupted: bool,
-    /// What this machine ran for it and could not stop yet: it waits for a file system that does not answer.
+    /// Processes of this machine that could not be stopped yet: they wait for a file system that does not answer.
     pub held: Vec<Process>,
 }
 
@@ -297,7 +297,7 @@ impl Start {
         self.fail(&ranks, &message);
     }
 
-    /// What was heard by now is all there is; nodes of which nothing was are `late`.
+    /// Ends the wait with the reports so far; nodes without any are `late`.
     fn all_is_heard(&mut self, late: &str) -> End {
         let is_first = self.reasons.is_empty();
         if !is_first && self.when_missing == WhenMissing::Fail {

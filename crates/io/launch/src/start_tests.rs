@@ -10,7 +10,7 @@ fn shell(rank: u32, script: &str, directory: &Path) -> Starter {
     Starter { name: format!("the shell of rank {rank}"), ranks: vec![NodeRank(rank)], command, stderr, leaves: false }
 }
 
-/// What the root says of so many nodes.
+/// A report of the root about so many nodes.
 fn says(ready: usize, missing: &str, rest: &str) -> String {
     let (by, is_cut) = (r#""by":0,"#, r#""is_cut":false,"#);
     format!(

@@ -1,7 +1,7 @@
 //! The order of the nodes: those that are near each other stand beside each other.
 //!
-//! Who asks whom follows from this order alone (`forebay_overlay`): a stretch of it lies in few subtrees, and roots are
-//! spread over it. So no daemon needs to know a switch; the list that it is given is in order already. What is known of the
+//! The trees follow from this order alone (`forebay_overlay`): a stretch of it lies in few subtrees, and roots are
+//! spread over it. So no daemon needs to know a switch; the list that it is given is in order already. Knowledge of the
 //! network comes from Slurm, from a file of the same form as Slurm's `topology.conf`, or from names of hosts that say where
 //! they are.
 
@@ -32,10 +32,10 @@ pub enum TopologySource {
     },
 }
 
-/// Puts nodes into the order of the network. What was found out, in words, if there is something to tell.
+/// Puts nodes into the order of the network. Returns a remark for the user, if there is one.
 ///
 /// # Errors
-/// `Topology` for a file that contradicts itself or does not place all nodes. They keep their order then. What Slurm tells is
+/// `Topology` for a file that contradicts itself or does not place all nodes. They keep their order then. The topology of Slurm is
 /// used if it can be, and is no reason to fail.
 pub fn in_order(
     nodes: &mut [NodeAddress],
@@ -83,7 +83,7 @@ pub fn switches_of(nodes: &[NodeAddress], source: &TopologySource, is_in_slurm: 
     named.or_else(|| if *source == TopologySource::Auto { chassis() } else { None }).unwrap_or_default()
 }
 
-/// What is wrong with a line of the file.
+/// The error in a line of the file.
 fn in_file(file: &str, SwitchesError { line, problem }: SwitchesError) -> LaunchError {
     LaunchError::Topology { file: file.to_owned(), line, problem }
 }
@@ -123,7 +123,7 @@ fn problem_of(lost: &NodeAddress, stranger: Option<&str>) -> String {
     format!("{named}the job's node {host} is on no switch; name it as the list of nodes does, or leave --topology out")
 }
 
-/// What Slurm knows of its network: lines in the form of `topology.conf`. `None` where it has none to tell.
+/// Slurm's own topology: lines in the form of `topology.conf`. `None` where it has none.
 fn told_by_slurm() -> Option<String> {
     // Where it has no switches it says so in a sentence.
     scontrol(&["show", "topology"]).map(|text| if text.contains('=') { text } else { String::new() })

@@ -117,7 +117,7 @@ impl State {
         self.uncommitted_bytes += u64::from(length);
     }
 
-    /// Whether so much was written that the log commits by itself; nobody waits for that.
+    /// Whether so much was written that the log commits automatically; no caller waits for that.
     fn wants_early_commit(&mut self) -> bool {
         let wants = self.uncommitted_bytes >= limits::EARLY_COMMIT_BYTES;
         if wants {

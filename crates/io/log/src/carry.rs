@@ -20,7 +20,7 @@ const PART_BYTES: usize = 1 << 20;
 /// short before, the same store is at `to` already.
 ///
 /// # Errors
-/// `Busy` when somebody uses it, `OtherLog` when another store is at `to`, and what cannot be read, written or removed; then it is still
+/// `Busy` when it is in use, `OtherLog` when another store is at `to`, and what cannot be read, written or removed; then it is still
 /// here.
 pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
     let here = Directory::open(from, true)?;
@@ -44,7 +44,7 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
         }
         let copied = Directory::open(&part, true).and_then(|there| copy(&here, &there));
         if let Err(error) = copied {
-            // What fills a disk that is full already is of no use there.
+            // An incomplete copy is useless and only takes room on a full disk.
             let _ = fs::remove_dir_all(&part);
             return Err(error);
         }

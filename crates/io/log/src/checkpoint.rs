@@ -19,12 +19,12 @@ pub(crate) const HEAD_BYTES: usize = 32;
 /// Around the contents, bytes.
 pub(crate) const FRAME_BYTES: usize = HEAD_BYTES + 4;
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     /// It stands for all records below this one.
     pub up_to: Sequence,
-    /// What the write core gave.
+    /// The state of the write core.
     pub contents: Bytes,
 }
 

@@ -35,7 +35,7 @@ impl Shared {
         let mut state = self.lock();
         let up_to = up_to.min(state.tail.next());
         loop {
-            // What is durable is so whatever failed since.
+            // A later failure does not undo durability.
             if state.durable >= up_to {
                 return Ok(());
             }
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-/// What the thread does that commits, until the log ends or fails.
+/// The committing thread, until the log ends or fails.
 pub(crate) fn commit_for_all(shared: &Shared) {
     let mut last = Last { waiters: 0, took: Duration::ZERO };
     while let Some((up_to, segments)) = await_work(shared, &mut last) {
@@ -70,7 +70,7 @@ pub(crate) fn commit_for_all(shared: &Shared) {
         last.took = start.elapsed();
         let mut state = shared.lock();
         state.durable = up_to;
-        // Who waits for more counts again.
+        // Waiters for later records count again.
         state.commit_waiters = 0;
         state.unsynced.retain(|(_, end)| *end > up_to);
         state.usage.committed(up_to);

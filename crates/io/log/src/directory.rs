@@ -21,9 +21,9 @@ use crate::network::network_name;
 pub(crate) const HEAD: &str = "head";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 const LOCK: &str = "lock";
-/// What is being written and takes its name when it is whole.
+/// A file that is being written, and takes its name when it is whole.
 const NEW: &str = ".new";
-/// The head of a store that is being removed: what is left of it means nothing.
+/// The head of a store that is being removed: the files left beside it have no meaning.
 const WIPED: &str = "wiped";
 const SEGMENT: &str = "segment-";
 
@@ -37,14 +37,14 @@ pub(crate) struct Directory {
     _lock: File,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Default)]
 pub(crate) struct Contents {
     /// Numbers of segments, ascending.
     pub segments: Vec<u64>,
     pub has_head: bool,
     pub has_checkpoint: bool,
-    /// Somebody began to remove it.
+    /// Its removal has begun.
     pub is_wiped: bool,
     /// A name that is none of a store.
     pub strange: Option<String>,
@@ -82,7 +82,7 @@ impl Directory {
         fstat(&self.directory).is_ok_and(|held| (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino))
     }
 
-    /// What is there.
+    /// Lists the directory.
     pub fn contents(&self) -> Result<Contents, StoreError> {
         let failed = |errno| StoreError::io("list", &self.path, errno);
         let mut contents = Contents::default();
@@ -127,7 +127,7 @@ impl Directory {
         let mut file = open_regular(&self.directory, &new, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
         let written = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // What cannot be removed now is written over by the next one.
+            // If it cannot be removed now, the next write replaces it.
             let _ = unlinkat(&self.directory, &*new, AtFlags::empty());
             return Err(error);
         }
@@ -161,7 +161,7 @@ impl Directory {
         Ok(fsync(&self.directory)?)
     }
 
-    /// Removes every file of the store but the lock. Whoever is killed meanwhile leaves a store that says it is wiped.
+    /// Removes every file of the store but the lock. If the process is killed meanwhile, the store left says that it is wiped.
     pub fn clear(&self) -> Result<(), StoreError> {
         let failed = |errno| StoreError::io("remove", &self.path, errno);
         match renameat(&self.directory, HEAD, &self.directory, WIPED) {
@@ -194,14 +194,14 @@ impl Drop for Directory {
             let Contents { segments, has_head, has_checkpoint, is_wiped, strange } = contents;
             segments.is_empty() && strange.is_none() && ![has_head, has_checkpoint, is_wiped].contains(&true)
         };
-        // What stands at the path may be another's.
+        // The path may lead to another directory by now.
         if self.is_in_place() && self.contents().is_ok_and(is_empty) {
             let _ = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
         }
     }
 }
 
-/// Opens a file of the store. Root waits for whoever opens it in a job's epilogue, so a pipe or a device is neither waited for nor read.
+/// Opens a file of the store. In a job's epilogue root waits for the process that opens it, so a pipe or a device is neither waited for nor read.
 fn open_regular(directory: &OwnedFd, name: &str, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);

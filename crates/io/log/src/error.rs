@@ -1,4 +1,4 @@
-//! What can be wrong with a store and with a log.
+//! Errors of stores and of logs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Whose it is.
         found: String,
-        /// Who asked.
+        /// The job that asked.
         job: String,
     },
     /// Another node of the job wrote it.
@@ -32,7 +32,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Whose it is.
         found: NodeRank,
-        /// Who asked.
+        /// The node that asked.
         node: NodeRank,
     },
     /// Where it was to be carried is a store of another run of its job.
@@ -66,7 +66,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Whose it is.
         found: u32,
-        /// Who asked.
+        /// The user who asked.
         uid: u32,
     },
     /// Others could read or change it.
@@ -82,9 +82,9 @@ pub enum StoreError {
     Version {
         /// The store.
         path: PathBuf,
-        /// What it says.
+        /// The version in its head.
         found: u16,
-        /// What would do.
+        /// The version that this program reads.
         known: u16,
     },
     /// There are other files in the directory.
@@ -102,7 +102,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Which file.
         file: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
     /// There is too little room for a log.
@@ -110,9 +110,9 @@ pub enum StoreError {
     TooSmall {
         /// The store.
         path: PathBuf,
-        /// What it may have.
+        /// The room that it may take.
         capacity_bytes: u64,
-        /// What a log needs.
+        /// The least that a log needs.
         min_bytes: u64,
     },
     /// Other nodes can write to it, or what is synced is not on this node.
@@ -150,18 +150,18 @@ impl StoreError {
 /// Why something cannot be done with a log that is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum LogError {
-    /// There is no room. Nothing was written; after a release there may be.
+    /// There is no room, and no record was written. A release may make room.
     #[error("the store is full")]
     Full,
     /// The device failed, now or before. The log takes nothing more; whether the last records are durable is not known.
     #[error("the store failed: {0}")]
     Failed(Errno),
-    /// Contents above the limit. Nothing was written.
+    /// The contents are above the limit, and no record was written.
     #[error("{bytes} bytes are too long for one record; at most {max_bytes} fit")]
     TooLong {
         /// How long.
         bytes: usize,
-        /// What would fit.
+        /// The limit.
         max_bytes: u32,
     },
     /// There is no such record: it was never written, or was freed.
@@ -170,10 +170,10 @@ pub enum LogError {
     /// The record has changed since it was written.
     #[error("the record at offset {} of segment {} has a wrong checksum", .0.offset, .0.segment)]
     Damaged(LogPosition),
-    /// More was released than is live, or of a segment that is not there. Nothing was released.
+    /// More was released than is live, or of a segment that is not there. The log is unchanged.
     #[error("released at offset {} of segment {} what is not live", .0.offset, .0.segment)]
     NotLive(LogPosition),
-    /// There is a checkpoint of more records. Nothing was written.
+    /// There is a checkpoint of more records. None was written.
     #[error("a later checkpoint is there already")]
     Outdated,
     /// The record cannot be read. The log goes on.
@@ -182,7 +182,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// What a program is told.
+    /// The error for a program.
     #[must_use]
     pub fn errno(self) -> Errno {
         match self {

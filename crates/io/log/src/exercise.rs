@@ -1,5 +1,4 @@
-//! For fuzzing and for its corpus: what is made of the files of a store that somebody has spoiled on purpose, with the checksums
-//! right.
+//! For fuzzing and for its corpus: recovery of a store whose files were spoiled on purpose, with the checksums right.
 
 use std::fs;
 use std::io;

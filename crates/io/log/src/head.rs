@@ -24,7 +24,7 @@ const FIXED_BYTES: usize = 56;
 /// The longest head, bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = FIXED_BYTES + limits::JOB_BYTES_MAX + limits::LANDING_BYTES_MAX + 4;
 
-/// What a store says of itself.
+/// The identity of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StoreHead {
     pub job: String,

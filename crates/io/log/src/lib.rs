@@ -1,10 +1,10 @@
 //! The log of a node: where a job's writes lie until they have landed, on the node's own disk.
 //!
-//! A store is a directory with one log in segments of 64 MiB. Records are data of files or notes of the write core; what a
-//! note means, which data are needed and when something lands is the core's affair. The log promises: what `Log::commit`
-//! returned for survives everything but the loss of the disk; what an append returned for survives the death of the daemon;
-//! what was never complete is never found. Many threads append at once, each from its own buffer; one thread commits for
-//! all. An error of the device ends the log with `EIO` for everybody and hangs nobody.
+//! A store is a directory with one log in segments of 64 MiB. Records are data of files or notes of the write core. The
+//! meaning of a note, the data that are needed and the time to land are the core's affair. The log promises: records for
+//! which `Log::commit` returned survive everything but the loss of the disk; records for which an append returned survive
+//! the death of the daemon; incomplete records are never found. Many threads append concurrently, each from its own buffer;
+//! one thread commits for all. An error of the device ends the log with `EIO` for all callers and hangs none.
 //!
 //! `Recovery::open` opens or creates a store and yields its records; `Recovery::finish` makes it a `Log`. `carry` takes a store to another
 //! place.

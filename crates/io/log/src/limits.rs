@@ -1,4 +1,4 @@
-//! What a store may hold.
+//! The limits of a store.
 
 /// Bytes of a segment: large enough that its creation and its end cost nothing beside its contents, small enough that a
 /// store of 256 MiB has some to write to while others drain.
@@ -17,7 +17,7 @@ pub const NOTE_SEGMENTS: usize = 1;
 /// Segments that are ready before anybody needs them, beside those for notes: one takes 30 ms to fill, and less to make.
 pub const READY_SEGMENTS: usize = 1;
 
-/// Bytes after which the log commits by itself: the kernel writes early what it has to write anyway, and a recovery verifies
+/// Bytes after which the log commits automatically: the kernel writes early what it has to write anyway, and a recovery verifies
 /// little.
 pub const EARLY_COMMIT_BYTES: u64 = 8 << 20;
 

@@ -1,8 +1,8 @@
 //! The log that is open: its state under one short lock, and the two threads that work for it.
 //!
 //! The lock is held for reservations and accounts, never for a system call. One thread commits for all (`commit`), one makes
-//! and removes segments (`segments`). The first error of the device ends the log: every later append and commit gets it,
-//! whoever waits is woken, and what was durable before stays readable.
+//! and removes segments (`segments`). The first error of the device ends the log: every later append and commit gets it, all
+//! waiters are woken, and durable records stay readable.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct Log {
 /// Room and contents of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// What the store may take on its disk, whole segments, bytes.
+    /// The room that the store may take on its disk, whole segments, bytes.
     pub capacity_bytes: u64,
     /// Segments that hold records or whose place on the disk is not free yet, bytes.
     pub used_bytes: u64,
@@ -62,13 +62,13 @@ pub(crate) struct State {
     pub usage: Usage,
     /// All records below it are on stable storage.
     pub durable: Sequence,
-    /// What somebody waits for to become so.
+    /// The end of the records for whose commit a caller waits.
     pub commit_up_to: Sequence,
     /// How many threads have come to wait for a commit since the last one.
     pub commit_waiters: usize,
     /// For how many the next sync waits a little.
     pub gathered_waiters: usize,
-    /// Contents reserved since the log last wanted a commit by itself, bytes.
+    /// Contents reserved since the log's last automatic commit, bytes.
     pub uncommitted_bytes: u64,
     /// Sealed segments that are not synced whole, with what is behind their last record.
     pub unsynced: Vec<(Arc<Segment>, Sequence)>,
@@ -194,7 +194,7 @@ impl Log {
         Ok(())
     }
 
-    /// What is behind the last record that was appended: `commit(log.end())` commits everything.
+    /// The place behind the last record that was appended: `commit(log.end())` commits everything.
     #[must_use]
     pub fn end(&self) -> Sequence {
         self.shared.lock().tail.next()
@@ -251,8 +251,8 @@ impl Log {
         }
     }
 
-    /// Ends the log and removes the store with all that it holds; whoever calls this knows that nothing of it is needed.
-    /// Its blocks are given back to the file system, not written over.
+    /// Ends the log and removes the store with all that it holds; the caller knows that none of it is needed. Its blocks
+    /// are given back to the file system, not written over.
     ///
     /// # Errors
     /// `Io` when a file cannot be removed; the rest is gone.

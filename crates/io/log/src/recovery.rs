@@ -1,13 +1,13 @@
-//! Recovery: what a store holds after its daemon, or its node, has died.
+//! Recovery: the records of a store after its daemon, or its node, has died.
 //!
-//! Every head says up to which record the log was on stable storage when it was made, so the last head tells from where on
-//! anything may be missing. Records before that are there; their contents are verified when they are read. From there on
-//! every record's contents are verified now. After the death of a daemon nothing that was written is lost: a torn record had
-//! no writer left who could have said that it is complete, and those behind it count. After the loss of power any page may
-//! be missing: the log ends with the first record that is, and so has nothing without what came before it.
+//! Every head says up to which record the log was on stable storage when it was made. So the last head tells from where on
+//! records may be missing. Records before that are there; their contents are verified when they are read. From there on
+//! every record's contents are verified now. After the death of a daemon no record is lost. A torn record had no writer
+//! left who could have said that it is complete, and those behind it count. After the loss of power any page may be
+//! missing. The log ends with the first record that is, so no record is there without all those before it.
 //!
-//! What is not yielded is made to be no record any more (`repair`), and what is yielded is on stable storage before the log
-//! goes on: the next recovery finds the same. It goes on in a new segment; a place is never written twice.
+//! Records that are not yielded become pads or are cut off (`repair`). Yielded records are on stable storage before the log
+//! goes on, so the next recovery finds the same. The log goes on in a new segment; a place is never written twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub struct Recovery {
     checkpoint: Option<Checkpoint>,
     /// All records below it were on stable storage.
     durable: Sequence,
-    /// What no record has yet.
+    /// The next number without a record.
     pub(crate) next_sequence: Sequence,
     /// The segment that is read, as an index of the store's, with what is read of it.
     segment: usize,
@@ -55,11 +55,11 @@ pub struct Recovered {
     pub position: LogPosition,
     /// Its number.
     pub sequence: Sequence,
-    /// What it holds.
+    /// Its contents.
     pub record: RecoveredRecord,
 }
 
-/// What a record holds.
+/// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RecoveredRecord {
     /// Bytes of a file, to be read by the record's position.
@@ -118,7 +118,7 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// What the last checkpoint holds.
+    /// The last checkpoint.
     #[must_use]
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
@@ -222,7 +222,7 @@ impl Recovery {
         Ok(None)
     }
 
-    /// What lies next in the segments that are left.
+    /// The next step in the segments that are left.
     fn step(&mut self) -> Result<Option<Step>, StoreError> {
         if let Some(head) = self.put_back.take() {
             return Ok(Some(Step::Record(head)));
@@ -251,7 +251,7 @@ impl Recovery {
         Ok(Reading { scanned, offset: 0, indexed })
     }
 
-    /// What the device has lost of the records that were on stable storage, between the last record and this one.
+    /// Records that were on stable storage and that the device has lost, between the last record and this one.
     fn damage_before(&mut self, head: &RecordHead) -> Option<Recovered> {
         let was_durable = self.expected > Sequence(0) && self.expected < self.durable.min(head.sequence);
         let gap = self.gaps.first().filter(|_| was_durable && head.kind != RecordKind::Pad)?;
@@ -261,7 +261,7 @@ impl Recovery {
         Some(damaged)
     }
 
-    /// What becomes of a record; `None` for one that nobody waits for.
+    /// Takes a record in; `None` if it does not count, or lies below the checkpoint.
     fn take(&mut self, head: &RecordHead) -> Result<Option<Recovered>, StoreError> {
         if head.kind == RecordKind::Pad {
             return Ok(None);

@@ -58,8 +58,8 @@ impl Recovery {
         self.checkpoint().map_or(Sequence(0), |checkpoint| checkpoint.up_to)
     }
 
-    /// The segment that the log goes on with, empty. Its name is durable before those with higher numbers than what is left go: whoever
-    /// recovers next gives no number again. Somebody may still know where records were that are gone.
+    /// The segment that the log goes on with, empty. Its name is durable before removed segments with higher numbers go, so that the
+    /// next recovery gives no number again. Other nodes may still know places of records that are gone.
     pub(crate) fn name_next(&self) -> Result<Segment, StoreError> {
         let store = &self.store;
         // A new store has its head before any segment. An old one is not opened in this run of the machine before it is

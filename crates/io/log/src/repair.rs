@@ -1,4 +1,4 @@
-//! What a recovery does to a store so that the next one finds the same: places without a record that counts become pads, or
+//! Repairs of a store, so that the next recovery finds the same: places without a record that counts become pads, or
 //! are cut off.
 
 use std::collections::BTreeMap;

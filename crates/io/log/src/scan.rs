@@ -1,7 +1,7 @@
 //! Finds the records of one segment.
 //!
-//! A sealed segment is known by its index. Any other is walked from head to head; where no record begins, a writer died
-//! before it had written one, and the next record is looked for behind that. Nothing is believed that does not have its
+//! A sealed segment is known by its index. Any other is walked from head to head. If no record begins at a place, a
+//! writer died before it had written one, and the next record is looked for behind that. A head counts only with its
 //! checksum, its log and its place.
 
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(crate) struct Scanned {
     window_start: u32,
 }
 
-/// What lies at one place of a segment.
+/// The content of one place of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// A record whose head is right.
@@ -57,7 +57,7 @@ impl Scanned {
         Ok(head.filter(|head| head.end().is_some_and(|end| end <= self.bytes)))
     }
 
-    /// What lies at an offset, and where the next step begins; `None` at the end.
+    /// The step at an offset, and the offset of the next; `None` at the end.
     pub fn step(&mut self, offset: u32) -> io::Result<Option<(Step, u32)>> {
         if offset >= self.bytes {
             return Ok(None);

@@ -16,7 +16,7 @@ enum Work {
     Make(u64, u64),
 }
 
-/// What the thread does, until the log ends or fails.
+/// The thread that prepares segments, until the log ends or fails.
 pub(crate) fn keep_ready(shared: &Shared) {
     while let Some(work) = await_work(shared) {
         let done = match work {
@@ -54,7 +54,7 @@ impl State {
         if !freed.is_empty() {
             return Some(Work::Remove(freed));
         }
-        // After a disk was full, only somebody who asks makes it worth while to try again.
+        // After a disk was full, only a new request makes it worth while to try again.
         let may = self.segment_count < capacity_segments && (!self.is_disk_full || self.refused < self.asked);
         if !(self.wants_segment() && may) {
             return None;

@@ -13,7 +13,7 @@ use crate::directory::{CHECKPOINT, Directory, HEAD};
 use crate::head::{HEAD_BYTES_MAX, HeadError, StoreHead, VERSION};
 use crate::{StoreError, limits};
 
-/// Who opens a store.
+/// The node that opens a store, and its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// The job. A store is never shared by two.
@@ -40,7 +40,7 @@ impl Owner {
 /// How a store is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// What it may take on its disk, bytes; whole segments are used. A checkpoint comes on top. `AS_FOUND`: what it takes.
+    /// The room that it may take on its disk, bytes; whole segments are used. A checkpoint comes on top. `AS_FOUND`: as much as it takes.
     pub capacity_bytes: u64,
     /// Bytes of a segment, for a new store. A store that is there keeps its own.
     pub segment_bytes: u32,
@@ -101,7 +101,7 @@ impl Store {
             let mut head = StoreHead { nodes: owner.nodes, ..read_own_head(&directory, owner)? };
             let is_same_boot = head.boot == owner.boot;
             if contents.segments.is_empty() {
-                // Its first one never got a name, or somebody has removed them: none of their numbers is given again.
+                // Its first one never got a name, or they were removed: none of their numbers is given again.
                 if contents.has_checkpoint {
                     let problem = "the segments that it belongs to are missing";
                     return Err(StoreError::Broken { path: path.to_owned(), file: CHECKPOINT, problem });
@@ -163,7 +163,7 @@ fn read_own_head(directory: &Directory, owner: &Owner) -> Result<StoreHead, Stor
     Ok(head)
 }
 
-/// Whose the store at `path` is, as it says itself; `None` where there is none. Nobody else has it open.
+/// The owner of the store at `path`, as its head says; `None` where there is none. No other process has it open then.
 ///
 /// # Errors
 /// As `Recovery::open`, but for what it asks of the job.

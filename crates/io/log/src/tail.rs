@@ -1,8 +1,8 @@
-//! Where the log grows: who writes where, and what is complete.
+//! The end of a log that grows: places for writers, and the records that are complete.
 //!
-//! A reservation is made under the log's lock and touches no file; it says which bytes go where, and is carried out by the
-//! thread that made it, beside others. What is written is complete when its writer says so; a commit is for a beginning
-//! of the log in which everything is complete.
+//! A reservation is made under the log's lock and touches no file. It says which bytes go where, and is carried out by the
+//! thread that made it, concurrently with others. A record is complete when its writer says so; a commit is for a beginning
+//! of the log in which all records are complete.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -123,7 +123,7 @@ impl Tail {
 }
 
 impl Seal {
-    /// What is written where: a pad up to the index, where there is room for one, and the index.
+    /// The writes of a seal: a pad up to the index, where there is room for one, and the index.
     pub fn writes(&self) -> Vec<(u32, Vec<u8>)> {
         let heads_bytes = self.heads.len() as u32;
         let offset = self.segment_bytes - HEAD - heads_bytes - INDEX_TAIL;

@@ -1,8 +1,8 @@
-//! What is live in which segment, and which segments may go.
+//! Live bytes by segment, and the segments that may be freed.
 //!
-//! Accounting only: no file is touched here. A segment is freed when it is sealed, none of its data are live, a checkpoint
-//! stands for its notes, and whatever made its data dead is durable: a crash must not bring back a state in which they are
-//! needed. Little live remains keep a whole segment; they are not moved together.
+//! Accounting only: no file is touched here. A segment is freed when it is sealed, none of its data are live and a
+//! checkpoint stands for its notes. Each record that made its data dead must be durable too: a crash must not restore a
+//! state that needs them. A few live bytes keep a whole segment; they are not moved together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ impl Usage {
         }
     }
 
-    /// Nothing more is added to a segment.
+    /// No more records are added to a segment.
     pub fn seal(&mut self, segment: u64, end: Sequence, durable: Sequence) {
         if let Some(entry) = self.segments.get_mut(&segment) {
             entry.end = Some(end);
@@ -121,12 +121,12 @@ impl Usage {
         }
     }
 
-    /// Segments that may be removed now; whoever takes them removes them.
+    /// Segments that may be removed now; the caller removes them.
     pub fn take_freed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.freed)
     }
 
-    /// What must be committed so that all segments go that lack only that.
+    /// The end of the records to commit, so that all segments are freed that lack only that.
     pub fn awaited(&self) -> Option<Sequence> {
         self.awaiting.last().map(|(needed, _)| *needed)
     }

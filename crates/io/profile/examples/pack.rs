@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What reading every file that the list names would record.
+/// The profile that reading every file of the list would record.
 fn profile_of(tree: &Path, list: &str) -> Result<Profile> {
     let mut profile = Profile::new("pack".to_owned(), vec![ViewPath::root()], 0);
     let mut seen = BTreeSet::new();
@@ -100,7 +100,7 @@ fn measure(profile: &Profile, pieces: &[(Piece, Vec<u8>)], level: i32) -> Result
     Ok(())
 }
 
-/// What `act` returns, and the processor seconds of this process that it took. Says so where the wall time is longer by
+/// The result of `act`, and the processor seconds of this process that it took. Says so where the wall time is longer by
 /// half.
 fn timed<T>(act: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let cpu_s = || {

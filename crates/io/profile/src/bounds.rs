@@ -1,4 +1,4 @@
-//! What keeps a directory of profiles small: a budget of bytes and a number of profiles, the least recently used leave
+//! Bounds of a directory of profiles: a budget of bytes and a number of profiles, the least recently used leave
 //! first.
 //!
 //! Jobs of one user run at the same time on many hosts and share the directory, often on a file system without locks. So
@@ -30,7 +30,7 @@ pub(crate) struct Bounds {
     pub profiles_max: usize,
 }
 
-/// What the directory has of one key.
+/// The files of one key in the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept {
     /// When it was used last.
@@ -85,8 +85,8 @@ pub(crate) fn names_of(key: ProfileKey) -> [String; 2] {
     [format!("{key}.{PROFILE}"), format!("{key}.{PACK}")]
 }
 
-/// What the directory holds, and the names of unfinished files whose writers must have died. Other files are nobody's
-/// business here.
+/// The profiles and packs of the directory, and the names of unfinished files whose writers must have died. Other files are
+/// ignored.
 pub(crate) fn scan(
     directory: &OwnedFd,
     shown: &Path,

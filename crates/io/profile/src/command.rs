@@ -1,12 +1,12 @@
-//! What the command of a job is, so that its next start finds the profile of this one.
+//! The command of a job, by which its next start finds the profile of this one.
 //!
 //! Under Slurm it is the job's name and the arguments of its script; elsewhere the command line of the process that calls
-//! `forebay up`, which is the script. What changes from job to job (Slurm's copy of the script below its spool
+//! `forebay up`, which is the script. Text that changes from job to job (Slurm's copy of the script below its spool
 //! directory) is left out, for it would make every start the first one.
 
 use crate::limits;
 
-/// What Slurm calls its copy of a batch script (`slurmd`'s spool directory holds `jobN/slurm_script`).
+/// Slurm's name for its copy of a batch script (`slurmd`'s spool directory holds `jobN/slurm_script`).
 const SLURM_SCRIPT: &str = "slurm_script";
 
 /// The command of a job in this environment, when `forebay up` is called by a process with this command line, as

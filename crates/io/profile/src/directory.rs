@@ -20,7 +20,7 @@ pub struct ProfileDirectory {
     bounds: Bounds,
 }
 
-/// What a directory has of one key.
+/// The files of one key in a directory.
 #[derive(Debug)]
 pub struct KeptProfile {
     /// The key.
@@ -108,7 +108,7 @@ impl ProfileDirectory {
         self.files(profile.key()).write(profile)
     }
 
-    /// All that is there, the most recently used first. What cannot be read is listed too.
+    /// All that is there, the most recently used first. Unreadable profiles are listed too.
     ///
     /// # Errors
     /// `Io` when the directory cannot be listed.

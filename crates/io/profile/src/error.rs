@@ -1,4 +1,4 @@
-//! What can be wrong with profiles and packs. Nothing here keeps a job from going on: it goes on without them.
+//! Errors of profiles and packs. None of them ends a job: it goes on without them.
 //!
 //! No variant leaves a change behind: a file that could not be written whole is not there.
 
@@ -16,9 +16,9 @@ pub enum FormatError {
     /// Another program wrote it.
     #[error("it has version {found} of its format; this program reads version {known}")]
     Version {
-        /// What it says.
+        /// The version that it names.
         found: u16,
-        /// What would do.
+        /// The version that this program reads.
         known: u16,
     },
     /// Bytes are missing, or there are too many.
@@ -43,12 +43,12 @@ pub enum ProfileError {
         "there is no place for profiles: neither $XDG_CACHE_HOME nor $HOME is an absolute path; give --profile-dir DIR"
     )]
     NoPlace,
-    /// Somebody else could have prepared it.
+    /// Another user could have prepared it.
     #[error("{path} is not used: {problem}")]
     Untrusted {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The reason, and what to do.
         problem: String,
     },
     /// It is not what its name says.
@@ -56,7 +56,7 @@ pub enum ProfileError {
     Broken {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         problem: FormatError,
     },
     /// Contents that cannot be part of a profile or a pack.
@@ -64,7 +64,7 @@ pub enum ProfileError {
     Refused {
         /// The file that would have been written.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         problem: FormatError,
     },
     /// A pack that would not fit.
@@ -74,7 +74,7 @@ pub enum ProfileError {
     OverBudget {
         /// The file that would have been written.
         path: PathBuf,
-        /// What all may have.
+        /// The budget of all files together.
         budget_bytes: u64,
     },
     /// The operating system refused something.

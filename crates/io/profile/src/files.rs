@@ -23,7 +23,7 @@ pub struct ProfileFiles {
     pub(crate) profile_name: String,
     pub(crate) pack_name: String,
     pub(crate) budget_bytes: u64,
-    /// What keeps the directory small; `None` for a file that the user named.
+    /// The bounds of the directory; `None` for a file that the user named.
     pub(crate) bounds: Option<Bounds>,
 }
 
@@ -124,7 +124,7 @@ impl ProfileFiles {
         Ok(bounds::remove(&self.directory, &self.pack_name, &self.shown)? || profile)
     }
 
-    /// Has the directory's least recently used profiles leave where it has become too large. What cannot be removed now
+    /// Has the directory's least recently used profiles leave where it has become too large. A file that cannot be removed now
     /// is met again after the next profile.
     pub(crate) fn make_room(&self) {
         if let Some(bounds) = &self.bounds {

@@ -15,13 +15,13 @@ use crate::{Block, FormatError, Piece};
 
 pub(crate) const FORMAT: Sealed = Sealed { magic: *b"FBpi", version: 1, name: "pack's index" };
 
-/// What a pack begins with: its magic and version.
+/// The head of a pack: its magic and version.
 pub(crate) const HEAD: [u8; 16] = *b"FBpack\x02\0\0\0\0\0\0\0\0\0";
 
 /// Bytes of a pack's end.
 pub(crate) const TAIL_BYTES: usize = 16;
 
-/// What is known of a block.
+/// The index entry of a block.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockEntry {
     /// Its length in the file, bytes.
@@ -33,7 +33,7 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// What is known of `block`.
+    /// The entry of `block`.
     #[must_use]
     pub fn of(block: &Block) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl PackIndex {
     /// The index in these bytes, whatever they are: those that `index_range` tells the place of.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The error in them.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let unreadable = |_| FormatError::Content("it cannot be decoded");
         let (count, mut rest) = postcard::take_from_bytes::<u32>(FORMAT.open(bytes)?).map_err(unreadable)?;

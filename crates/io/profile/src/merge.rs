@@ -1,7 +1,7 @@
-//! What a start teaches a profile: what was used is added where it was used, what was fetched ahead and not used leaves.
+//! Merging a start into a profile: new uses are added where they occurred, and those that were prefetched and not used leave.
 //!
 //! Once contents are fetched ahead, a node no longer sees every use of them: the kernel answers by itself. So a profile
-//! keeps what nobody said anything of, and loses what is known not to have been used. What is new goes behind the use
+//! keeps uses without a report, and loses those that are known not to have occurred. A new use goes behind the one
 //! before it, so that the order stays that of the program.
 
 use std::collections::BTreeSet;
@@ -10,16 +10,16 @@ use forebay_types::{ChunkIndex, Map, ViewPath, limits};
 
 use crate::{Profile, Use};
 
-/// What was seen of a start that was fetched ahead by a profile, or by none.
+/// The uses that were seen of a start, which a profile may have prefetched.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Start {
-    /// What was used, as far as anybody saw it, in the order of first use.
+    /// Uses, as far as they were seen, in the order of first use.
     pub used: Vec<Use>,
-    /// What was fetched ahead and not used: directories, absent names, a file's chunks.
+    /// Prefetches that were not used: directories, absent names, a file's chunks.
     pub unused: Vec<Use>,
 }
 
-/// What a start has changed, in directories and files.
+/// The changes of a profile by a start, in directories and files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
     /// New in the profile.
@@ -38,7 +38,7 @@ fn place(each: &Use) -> Place {
 }
 
 impl Profile {
-    /// Learns from a start: the profile is then what the next one fetches ahead. What is above a limit is left out, the
+    /// Learns from a start: the profile is then what the next one fetches ahead. Uses above a limit are left out, the
     /// last used first.
     pub fn merge(&mut self, start: &Start) -> Learned {
         let mut learned = Learned::default();
@@ -91,8 +91,8 @@ fn present_and_absent(used: &[Use]) -> (BTreeSet<&ViewPath>, BTreeSet<&ViewPath>
     (present.into_iter().map(Use::path).collect(), absent.into_iter().map(Use::path).collect())
 }
 
-/// What a start used that is not known yet, behind each of the known uses: first what comes before all of them, then
-/// what comes behind the first one, and so on.
+/// New uses of a start, by the known use that they follow: first those before all known uses, then
+/// those behind the first one, and so on.
 fn behind(start: &Start, known: &Map<Place, usize>, known_count: usize) -> Vec<Vec<Use>> {
     let mut new_ones = vec![Vec::new(); known_count + 1];
     let mut seen = Map::<Place, ()>::default();
@@ -112,7 +112,7 @@ fn is_empty_file(each: &Use) -> bool {
     matches!(each, Use::File { chunks, .. } if chunks.is_empty())
 }
 
-/// What becomes of a known use; `None` when it leaves.
+/// The use that replaces a known one; `None` when it leaves.
 fn keep<'a>(known: &Use, used: Option<&'a Use>, unused: Option<&'a Use>) -> Option<Use> {
     let Use::File { path, generation, chunks } = known else {
         return if used.is_none() && unused.is_some() { None } else { Some(used.unwrap_or(known).clone()) };

@@ -8,7 +8,7 @@ use forebay_types::{ChunkIndex, Generation, Map, ViewPath, limits};
 
 use crate::{Profile, Use};
 
-/// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.
+/// Bytes of a directory's small files that lie together in a pack though other files were used in between: a block.
 const PACK_GROUP_BYTES: u64 = crate::limits::PACK_BLOCK_BYTES as u64;
 
 /// One chunk of a file that a profile names.

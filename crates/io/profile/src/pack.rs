@@ -23,7 +23,7 @@ pub struct PackWriter {
     index: PackIndex,
 }
 
-/// What was written.
+/// Counts of a pack that was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackWritten {
     /// Blocks.
@@ -159,7 +159,7 @@ impl PackReader {
         Ok(Self { file, path, index })
     }
 
-    /// What lies where.
+    /// The index, which tells where each piece lies.
     #[must_use]
     pub fn index(&self) -> &PackIndex {
         &self.index

@@ -18,7 +18,7 @@ const PROFILE_EXPORTS_MAX: usize = 1024;
 
 pub(crate) const FORMAT: Sealed = Sealed { magic: *b"FBpr", version: 1, name: "profile" };
 
-/// What a start-up of a command used.
+/// The directories, files and absent names that a start-up of a command used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
     /// The command (`command_of`): printable text.
@@ -29,7 +29,7 @@ pub struct Profile {
     pub made_unix_s: u64,
     /// Starts that it has learned from.
     pub starts: u32,
-    /// What was used, in the order of first use; a path at most once of each kind.
+    /// Uses, in the order of first use; a path at most once of each kind.
     pub uses: Vec<Use>,
 }
 
@@ -49,12 +49,12 @@ pub enum Use {
         path: ViewPath,
         /// Its version then.
         generation: Generation,
-        /// What of it was read, in the order of first use; never empty, each at most once.
+        /// The chunks that were read, in the order of first use; never empty, each at most once.
         chunks: Vec<ChunkIndex>,
     },
     /// It was looked for and did not exist.
     Absent {
-        /// What was looked for.
+        /// The path that was looked for.
         path: ViewPath,
     },
 }
@@ -106,7 +106,7 @@ impl Use {
     }
 }
 
-/// What stands before the uses.
+/// The part of a profile before its uses.
 #[derive(Serialize, Deserialize)]
 struct Head {
     command: String,
@@ -171,7 +171,7 @@ impl Profile {
     /// The profile in the bytes of a file, whatever they are.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The error in them.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let body = FORMAT.open(bytes)?;
         let (head, mut rest) = postcard::take_from_bytes::<Head>(body).map_err(unreadable)?;
@@ -212,7 +212,7 @@ fn unreadable(_: postcard::Error) -> FormatError {
     FormatError::Content("it cannot be decoded")
 }
 
-/// What a profile's files are called: the first 64 bits of the SHA-256 of its command and exports.
+/// The name of a profile's files: the first 64 bits of the SHA-256 of its command and exports.
 ///
 /// Generations are no part of it: a changed tree keeps its profile, which is corrected at the next start. Two commands
 /// with one key would overwrite each other's profile, once in billions of commands, and lose nothing but time.

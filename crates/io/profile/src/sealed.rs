@@ -11,7 +11,7 @@ pub(crate) const FRAME_BYTES: usize = HEAD_BYTES + 4;
 
 const HEAD_BYTES: usize = 12;
 
-/// What a frame holds.
+/// A kind of frame.
 pub(crate) struct Sealed {
     pub magic: [u8; 4],
     pub version: u16,

@@ -1,7 +1,7 @@
 //! Files and directories that nobody else could have prepared: only such are used.
 //!
 //! A profile makes every node of a job read, and a pack stands for the contents of programs, so both must be this user's
-//! own: a regular file of his, not a symbolic link, that nobody else may write to. What is checked is the open
+//! own. Each is a regular file of his, not a symbolic link, that nobody else may write to. The checks are of the open
 //! descriptor, never the name.
 
 use std::fs::File;
@@ -76,7 +76,7 @@ fn refusal(path: &Path, problem: Option<String>, errno: Errno) -> ProfileError {
     }
 }
 
-/// What keeps something from being used, and what to do about it.
+/// The reason why a file or directory is not used, and what to do about it.
 fn problem_of(stat: &Stat, wanted: FileType) -> Option<String> {
     let (found, own) = (FileType::from_raw_mode(stat.st_mode), geteuid().as_raw());
     if found == FileType::Symlink {

@@ -17,7 +17,7 @@ use crate::{ProfileError, trusted};
 /// removed: whoever still writes it touches it every few seconds.
 const PROFILE_UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
-/// What the names of unfinished files begin and end with.
+/// Affixes of the names of unfinished files.
 const PREFIX: &str = ".";
 const SUFFIX: &str = ".unfinished";
 
@@ -72,7 +72,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed now is removed when it is old.
+            // A file that cannot be removed now is removed when it is old.
             let _ = unlinkat(&self.directory, &*self.name, AtFlags::empty());
         }
     }

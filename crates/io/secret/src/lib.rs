@@ -1,8 +1,8 @@
-//! What is secret while it is in memory: the job's key, in a page of its own that no core dump holds and that is wiped when
-//! nobody needs it any more.
+//! Secrets in memory: the job's key, in a page of its own that no core dump holds and that is wiped with its last
+//! holder.
 //!
-//! A key is made where it stays: it is read, drawn or decoded into its page, and clones share the page. What carries it as
-//! text is `Zeroizing`, made as long as it will be, so that no copy stays behind when it grows. Processes that hold a key also
+//! A key is made where it stays: it is read, drawn or decoded into its page, and clones share the page. The text that carries it
+//! is `Zeroizing`, made as long as it will be, so that no copy stays behind when it grows. Processes that hold a key also
 //! dump no core at all (`forbid_core_dumps`): connection keys, and what a cryptographic library leaves on a stack, follow
 //! from it.
 

@@ -25,7 +25,7 @@ pub(crate) fn listing(backing: &Backing, dir: &ViewPath, ancestor: &Ancestor, ta
     builder.finish(&directory).map_err(refused)
 }
 
-/// What `name` in ancestor `dir` is; `None` for a name that leads to no export.
+/// The record of `name` in ancestor `dir`; `None` for a name that leads to no export.
 pub(crate) fn record(
     backing: &Backing,
     dir: &ViewPath,

@@ -14,7 +14,7 @@ use crate::mounts::{Mounts, Table};
 use crate::namespace::{Export, Namespace, Place, below};
 use crate::stat::Device;
 
-/// What operations share.
+/// State that all operations share.
 pub(crate) struct Backing {
     pub(crate) calls: Calls,
     pub(crate) mounts: Mounts,

@@ -85,7 +85,7 @@ impl Calls {
         Ok(stat)
     }
 
-    /// What entry `name` of directory `base` is, as far as this machine knows: the type of an inode never changes, so
+    /// The type of entry `name` of directory `base`, as far as this machine knows: the type of an inode never changes, so
     /// the backing file system need not be asked.
     pub(crate) fn stat_kind(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
@@ -138,8 +138,8 @@ impl Calls {
     }
 
     /// Tells the kernel that these bytes are about to be read, so that it asks for them all at once. Piece by piece,
-    /// because it takes no more of one hint than its read-ahead window. What has been asked for in this way starts no
-    /// read-ahead of its own, so nothing beyond these bytes is read.
+    /// because it takes no more of one hint than its read-ahead window. Reads that are hinted so start no
+    /// read-ahead of its own, so no bytes beyond these are read.
     pub(crate) fn will_read(&self, file: BorrowedFd<'_>, offset_bytes: u64, len_bytes: usize) {
         for at in (0..len_bytes).step_by(PIECE_BYTES) {
             let len = NonZeroU64::new((len_bytes - at).min(PIECE_BYTES) as u64);

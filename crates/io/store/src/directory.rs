@@ -26,7 +26,7 @@ impl<'a> Directory<'a> {
         Self { backing, path, base, table, points: table.names_in(path) }
     }
 
-    /// What `name` is; `None` when it does not exist or is not shown.
+    /// The record of `name`; `None` when it does not exist or is not shown.
     pub(crate) fn record(&self, name: &[u8]) -> Result<Option<EntryRecord>, Errno> {
         if self.hides(name) {
             return Ok(None);
@@ -62,7 +62,7 @@ impl<'a> Directory<'a> {
         self.points.contains_key(name)
     }
 
-    /// What inode numbers of `device` are mixed with, for entry `name` or for the directory itself.
+    /// The salt of inode numbers of `device`, for entry `name` or for the directory itself.
     pub(crate) fn salt(&self, device: Device, name: Option<&[u8]>) -> Salt {
         let numbers = &self.backing.numbers;
         let entry = name.filter(|_| !numbers.is_exported(device)).and_then(|name| self.path.join(name).ok());

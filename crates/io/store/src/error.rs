@@ -1,4 +1,4 @@
-//! What can be wrong with the exports a job asks for. Nothing has been started or changed when one is returned.
+//! Errors in the exports that a job asks for. When one is returned, no process has been started and no file changed.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What of a file's attributes is given to the file that stands for it on the backing file system.
+//! Attributes of a file that its counterpart on the backing file system gets.
 
 use forebay_types::{Attributes, Kind, Timestamp};
 use rustix::fs::{Mode, Timespec, Timestamps};

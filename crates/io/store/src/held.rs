@@ -1,4 +1,4 @@
-//! What is at a place of the backing file system, held by a descriptor: what others put there meanwhile is another file.
+//! A file at a place of the backing file system, held by a descriptor: one that others put there meanwhile is another file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,7 +25,7 @@ impl Held {
         Self { place, attributes, born }
     }
 
-    /// What it was when it was taken hold of.
+    /// Its attributes when it was taken hold of.
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes

@@ -10,7 +10,7 @@ use forebay_types::{Attributes, ViewPath};
 use crate::mounts::Table;
 use crate::stat::{Device, Stat};
 
-/// What turns the inode numbers of one device into the view's; 0 leaves them as they are.
+/// The salt that turns the inode numbers of one device into the view's; 0 leaves them as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Salt(u64);
 

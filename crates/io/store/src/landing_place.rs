@@ -1,6 +1,6 @@
 //! Where a burst tree lands: a directory of the backing file system, read and changed below its descriptor.
 //!
-//! Nothing outside of it can be named or met: paths are resolved as those of exports are (`calls`), and the last component is
+//! No message can name or reach a file outside of it: paths are resolved as those of exports are (`calls`), and the last component is
 //! never followed. A file's contents come as a draft, which has a name of its own until it is whole (`draft`).
 
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct LandingPlace {
 pub struct LandedEntry {
     /// Its name.
     pub name: Name,
-    /// What `lstat` says.
+    /// The attributes from `lstat`.
     pub attributes: Attributes,
     /// When it was made; the epoch where the file system does not say.
     pub born: Timestamp,
@@ -44,7 +44,7 @@ impl LandingPlace {
     /// The directory at `path`, which is followed as far as it leads.
     ///
     /// # Errors
-    /// What opening it says: ENOENT, ENOTDIR, EACCES.
+    /// The error of opening it: ENOENT, ENOTDIR, EACCES.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty()).map_err(errno)?;
@@ -61,7 +61,7 @@ impl LandingPlace {
         Ok(self.calls.stat_open(place.as_fd())?.attributes)
     }
 
-    /// What is at `path` now.
+    /// The file that is at `path` now.
     ///
     /// # Errors
     /// See `attributes`.
@@ -304,7 +304,7 @@ impl LandingPlace {
         Draft::reopen(self.calls.listable(base.as_fd())?, number)
     }
 
-    /// What a draft is, whatever has its name now.
+    /// The draft's own file, whatever has its name now.
     ///
     /// # Errors
     /// See `attributes`.

@@ -2,9 +2,12 @@
 //! where a burst tree lands (`LandingPlace`).
 //!
 //! Calls block; whoever makes them bounds how many there are at once, and the `Store` is shared by all of them. It
-//! decides nothing about order, caching or forwarding. What it guarantees: no message can name anything outside the exports, whatever it says and
-//! whatever happens to the directories meanwhile; no bytes of two versions of a file leave as one; an error of the
-//! backing file system is passed on as it is and never taken for an absence; open descriptors are bounded; kernel pseudo file systems and Forebay's own mounts are neither shown nor touched.
+//! decides nothing about order, caching or forwarding. Its guarantees:
+//! - No message can name a file outside the exports, whatever it says and whatever happens to the directories meanwhile.
+//! - No bytes of two versions of a file leave as one.
+//! - An error of the backing file system is passed on as it is, and never taken for an absence.
+//! - Open descriptors are bounded.
+//! - Kernel pseudo file systems and Forebay's own mounts are neither shown nor touched.
 
 mod ancestors;
 mod backing;

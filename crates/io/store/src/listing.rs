@@ -20,8 +20,8 @@ use crate::inode_numbers::Salt;
 /// Bytes of one `getdents`. Network file systems fetch as much at a time as they are asked for, up to their own limit.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Times a directory that changes meanwhile is listed. Who writes into a directory all the time must not keep its
-/// readers from it; who renames a set of files into place is seen whole.
+/// Times a directory that changes meanwhile is listed. A program that writes into a directory all the time must not keep its
+/// readers from it. A set of files that is renamed into place is seen whole.
 const ATTEMPTS: usize = 3;
 
 /// Lists `directory`, with attributes up to `entries_full` entries.
@@ -63,7 +63,7 @@ fn collect(directory: &Directory<'_>, open: &OwnedFd, salt: Salt, entries_full: 
     Ok(entries)
 }
 
-/// What has been collected: attributes with everything, or only names.
+/// Collected entries: with attributes, or only names.
 enum Entries {
     Full(Vec<Entry>),
     Names(ListingBuilder),

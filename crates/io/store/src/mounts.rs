@@ -1,4 +1,4 @@
-//! What is mounted where, and which of it is never shown.
+//! The table of mounts, and those that are never shown.
 //!
 //! Kernel pseudo file systems make no sense on another node, and a view shown inside a view would ask itself. Both are
 //! recognised by their mount point before anything on them is touched: the `statx` of a view's root would be answered

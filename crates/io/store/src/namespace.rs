@@ -165,7 +165,7 @@ impl Export {
     }
 }
 
-/// What follows the first `len` bytes of `path`, an ancestor's path, without a slash in front.
+/// The rest of `path` behind its first `len` bytes, an ancestor's path, without a slash in front.
 pub(crate) fn below(path: &ViewPath, len: usize) -> &[u8] {
     let rest = &path.as_bytes()[len..];
     rest.strip_prefix(b"/").unwrap_or(rest)

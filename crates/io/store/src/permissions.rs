@@ -1,10 +1,10 @@
 //! The mode that the view shows of a file or directory: with it the kernel decides who may do what, and it asks nobody else.
 //!
-//! A mode does not say everything: an access control list (ACL) may let somebody in whom the mode keeps out, and the other way
-//! round, and a group that this user namespace has no number for is nobody's. What the kernel is told must hold all the same.
-//! - Where only the job's user enters, everybody else's bits are his: what the backing file system grants him beyond the mode
-//!   is added to them. It is asked only about what the mode does not grant him, and the group's bits, which bound an ACL, do.
-//! - Where others enter, only the mode can speak for them. What has an ACL is closed to all but its owner.
+//! A mode does not say everything. An access control list (ACL) may let a user in whom the mode keeps out, and the other way
+//! round. A group without a number in this user namespace has no members. The mode that the kernel gets must hold all the same.
+//! - Where only the job's user enters, the bits of all others are his: access that the backing file system grants him beyond the mode
+//!   is added to them. It is asked only about access that the mode does not grant him, and the group's bits, which bound an ACL, do.
+//! - Where others enter, only the mode can speak for them. A file with an ACL is closed to all but its owner.
 //!
 //! This is found out where the backing file system is read, once a job, and travels with the attributes.
 
@@ -22,14 +22,14 @@ use rustix::process::{getegid, geteuid, getgroups};
 const UNMAPPED: u32 = 65_534;
 
 const ACL: &str = "system.posix_acl_access";
-/// What NFSv4 shows of every file, so nobody can tell whether it says more than the mode.
+/// NFSv4 shows this of every file, so its presence does not tell whether it says more than the mode.
 const ACL_OF_NFS4: &str = "system.nfs4_acl";
 
-/// Read and execute in a class of a mode, with what `access(2)` calls them. Nothing can be written.
+/// Read and execute in a class of a mode, with the modes of `access(2)`. A view allows no writes.
 const RIGHTS: [(u32, Access); 2] = [(0o4, Access::READ_OK), (0o1, Access::EXEC_OK)];
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// Who enters the view, and as whom the backing file system is read.
+/// The users that enter the view, and the one that reads the backing file system.
 #[derive(Debug)]
 pub(crate) struct Permissions {
     others_enter: bool,
@@ -108,7 +108,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    /// What is shown of a file of this mode to `who`, who is asked about nothing that this process may not do either.
+    /// The mode shown of a file of this mode, with changes to its attributes and to the users.
     fn shown(mode: u32, change: impl FnOnce(&mut Attributes, &mut Permissions)) -> u32 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");

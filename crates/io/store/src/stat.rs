@@ -10,7 +10,7 @@ pub(crate) struct Device {
     pub(crate) minor: u32,
 }
 
-/// What a `statx` told.
+/// The result of a `statx`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     /// With the raw inode number.
@@ -20,13 +20,13 @@ pub(crate) struct Stat {
     pub(crate) born: Timestamp,
 }
 
-/// What a generation is made of, and no more: a request for the access time makes FUSE file systems ask their server
+/// The fields of a generation, and no more: a request for the access time makes FUSE file systems ask their server
 /// again after every read.
 pub(crate) const GENERATION_FIELDS: StatxFlags =
     StatxFlags::TYPE.union(StatxFlags::INO).union(StatxFlags::SIZE).union(StatxFlags::MTIME).union(StatxFlags::CTIME);
 
 impl Stat {
-    /// What tells it from other files and versions.
+    /// The fields that tell it from other files and versions.
     pub(crate) fn backed(&self) -> Backed {
         Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
     }

@@ -20,7 +20,7 @@ use crate::namespace::{Namespace, Place};
 use crate::permissions::Permissions;
 use crate::{ancestors, chunk, listing};
 
-/// What a store serves and how much it may use.
+/// The exports of a store, and its limits.
 pub struct StoreOptions {
     /// The directories to serve.
     pub exports: Vec<PathBuf>,
@@ -157,7 +157,7 @@ impl Store {
         (self.backing.files.forget(), self.backing.directories.forget())
     }
 
-    /// What the backing file system was asked so far.
+    /// Requests to the backing file system so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.backing.calls.tally.snapshot()

@@ -104,7 +104,7 @@ async fn round_trips(leaf: &Endpoint) -> Result<()> {
     Ok(())
 }
 
-/// What the machine itself takes for 64 bytes there and back between two threads, at this moment.
+/// The time of the machine itself for 64 bytes there and back between two threads, at this moment.
 fn blocking_round_trip_us() -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;

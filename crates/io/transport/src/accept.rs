@@ -32,14 +32,14 @@ const REFUSED_REPORTED_MAX: usize = 1024;
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Who is being let in, and who was.
+/// Peers that are being let in, and those that were.
 pub(crate) struct Doorway {
     identity: Arc<Identity>,
     counts: Arc<Counts>,
     tasks: Arc<Tasks>,
     pool: Pool,
     handshake_deadline: Duration,
-    /// What each peer may have under way.
+    /// Bytes of bodies that each peer may have under way.
     bodies_bytes: usize,
     halves: Mutex<BTreeMap<NodeRank, Half>>,
     sessions: Mutex<BTreeMap<NodeRank, Arc<Session>>>,
@@ -104,7 +104,7 @@ pub(crate) async fn accept_peers(doorway: Arc<Doorway>, mut listener: Listener, 
                 let (place, crowded) = pending.enter(stream.peer);
                 doorway.tasks.spawn(let_in(Arc::clone(&doorway), stream, Arc::clone(&service), place));
                 if crowded {
-                    // Whoever had to leave is gone before the next one comes: no flood outruns its own end.
+                    // The connection that lost its place is gone before the next one comes: no flood outruns its own end.
                     tokio::task::yield_now().await;
                 }
             }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::limits;
 use crate::writer::{FrameWriter, Outgoing};
 
-/// What the sending task is told.
+/// Messages to the sending task.
 pub(crate) enum ToBulk {
     Send(Sending),
     Credit {
@@ -39,7 +39,7 @@ pub(crate) struct Sending {
     outcome: Option<Outcome>,
     body: Arc<Body>,
     next_piece: usize,
-    /// What is left of the piece before that.
+    /// The rest of the piece before that.
     current: Piece,
     unsent_bytes: usize,
     credit_bytes: usize,
@@ -214,7 +214,7 @@ impl<F: Fn(u32)> Bodies<F> {
     fn flush(&mut self, writer: &FrameWriter) {
         if writer.is_empty() {
             for done in self.flushing.drain(..) {
-                // Whoever asked may have stopped waiting.
+                // The requester may have stopped waiting.
                 let _ = done.send(());
             }
         }

@@ -22,7 +22,7 @@ const BODY_GRANT_BYTES: usize = 256 << 10;
 /// An answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// What it says.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
     /// with `WAY_LOST` when the rest will not come in time. When the last holder drops it while it
@@ -41,7 +41,7 @@ pub(crate) enum End {
     BadChecksum,
 }
 
-/// What the peer must be told after a frame.
+/// The message that the peer must get after a frame.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Tell {
     Nothing,
@@ -193,7 +193,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Whoever waited for the answer is gone; whether the peer must be told.
+    /// The waiter for the answer is gone; returns whether the peer must be told.
     pub(crate) fn abandon(&self, stream: u32) -> bool {
         let mut state = lock(&self.state);
         let waits = state.streams.get(&stream).is_some_and(|call| matches!(call.phase, Phase::Waiting(_)));
@@ -307,7 +307,7 @@ impl Call {
     fn end(self, end: End) {
         match self.phase {
             Phase::Waiting(waiting) => {
-                // Whoever asked may have gone in this moment.
+                // The waiter may have gone in this moment.
                 let _ = waiting.send(Err(end));
             }
             // However it ends, the bytes are lost on their way, and may be asked for again: the deadline is that of whoever
@@ -339,7 +339,7 @@ fn whole(piece: &Piece) -> Arc<Body> {
     body
 }
 
-/// Whoever asked may have gone in this moment; then the body is dropped, and its next piece cancels the stream.
+/// The waiter may have gone in this moment; then the body is dropped, and its next piece cancels the stream.
 fn reply(waiting: Option<Waiting>, reply: Reply) {
     if let Some(waiting) = waiting {
         let _ = waiting.send(Ok(reply));

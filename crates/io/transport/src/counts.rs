@@ -1,8 +1,8 @@
-//! What an endpoint has done so far, for `status` and for tests.
+//! Counts of an endpoint's work so far, for `status` and for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What an endpoint has done since its start.
+/// Counts of an endpoint's work since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Requests sent to peers.

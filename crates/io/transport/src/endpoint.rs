@@ -46,7 +46,7 @@ pub struct Endpoint {
     shared: Arc<Shared>,
 }
 
-/// What the tasks of an endpoint that ask share.
+/// State that an endpoint's requesting tasks share.
 struct Shared {
     identity: Arc<Identity>,
     counts: Arc<Counts>,
@@ -175,7 +175,7 @@ impl Endpoint {
         }
     }
 
-    /// What it has done so far.
+    /// Counts of its work so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let links = lock(&self.shared.links)
@@ -204,7 +204,7 @@ impl Endpoint {
                 session.flush().await;
             }
         };
-        // Whoever has not read its answer by now learns from the closed connection.
+        // Requesters that have not read their answer by now learn from the closed connection.
         let _ = timeout(FLUSH_DEADLINE, flush).await;
         self.close_connections();
         tasks.shutdown().await;

@@ -1,4 +1,4 @@
-//! What can go wrong between two nodes, and what a program that waits for the answer sees of it.
+//! Errors between two nodes, and the error numbers that a program gets that waits for the answer.
 
 use std::io;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ pub enum CallError {
     /// No connection came about. The request was not sent.
     #[error("node {to} cannot be reached at {address}")]
     Unreachable {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
         /// Where it was looked for.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// Whoever listens there did not shake hands as a daemon of this job. The request was not sent.
+    /// The listener there did not shake hands as a daemon of this job. The request was not sent.
     #[error("no connection to node {to} at {address}")]
     Refused {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
         /// Where it was looked for.
         address: String,
-        /// What is wrong with the one that listens there.
+        /// The reason why the listener is not accepted.
         source: Arc<Refusal>,
     },
     /// No answer came in time; the peer was told that none is wanted any more.
     #[error("node {to} did not answer within {after:?}")]
     TimedOut {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
         /// The deadline of the call.
         after: Duration,
@@ -44,22 +44,22 @@ pub enum CallError {
     /// The connection ended before the answer.
     #[error("the connection to node {to} was lost")]
     ConnectionLost {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
     },
     /// The peer sent what cannot be; the connection was closed.
     #[error("node {to} sent corrupt bytes")]
     Corrupt {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
-        /// What is wrong with them.
+        /// The error in them.
         source: WireError,
     },
     /// Bytes of the answer came without the checksum they were sent with: a fault of a network or a memory on the way.
     /// The connection goes on; another node, or the same one, may be asked.
     #[error("the answer of node {to} has a wrong checksum")]
     BadChecksum {
-        /// Who was asked.
+        /// The node that was asked.
         to: NodeRank,
     },
     /// This endpoint was shut down.
@@ -68,7 +68,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// What a program sees that waits for the answer.
+    /// The error number that a program gets that waits for the answer.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -117,7 +117,7 @@ pub enum Refusal {
     /// A node of the job, but not the one meant, or a rank the job does not have.
     #[error("it is node {from} and expects node {to} here: the nodes' lists differ")]
     Rank {
-        /// Who it is.
+        /// The rank that it claims.
         from: NodeRank,
         /// Whom it takes this node for.
         to: NodeRank,

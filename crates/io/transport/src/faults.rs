@@ -1,7 +1,7 @@
 //! How long bytes take on a network within the process, and what keeps them from arriving.
 //!
-//! A route leads from one node to another; the route back has delays and cuts of its own. What is on a route that is cut
-//! waits, as what TCP sends again and again does, and arrives when the route is mended.
+//! A route leads from one node to another; the route back has delays and cuts of its own. Bytes on a route that is cut
+//! wait, as those that TCP retransmits do, and arrive when the route is mended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -90,7 +90,7 @@ impl Route {
         Instant::now() + latency + slow
     }
 
-    /// What was due until then has arrived.
+    /// The time until which all that was due has arrived.
     pub(crate) fn arrived_until(&self) -> Instant {
         let state = lock(&self.faults.state);
         state.cuts.get(&(self.from, self.to)).map_or_else(Instant::now, |cut| cut.since)

@@ -25,7 +25,7 @@ use crate::options::Peers;
 /// A peer's two connections, control first.
 pub(crate) type Found = Result<(Greeted, Greeted), CallError>;
 
-/// What it takes to find peers.
+/// The parts of the search for peers.
 pub(crate) struct Finder {
     identity: Arc<Identity>,
     counts: Arc<Counts>,
@@ -182,7 +182,7 @@ async fn one_after_another<P: Copy, T, F: Future<Output = Result<T, CallError>>>
     or_by(found, shake_hands(*last)).await
 }
 
-/// What was found, else what the other attempt finds. Of two failures the one that tells more, or is later.
+/// The peer that was found, else the one that the other attempt finds. Of two failures the one that tells more, or is later.
 async fn or_by<T>(
     found: Result<T, CallError>,
     other: impl Future<Output = Result<T, CallError>>,
@@ -216,7 +216,7 @@ mod tests {
     struct Tried(Mutex<Vec<(u16, u128)>>);
 
     impl Tried {
-        /// Nobody says a word at a place below 10; at those below 20 nobody listens; the others are the peer's.
+        /// Listeners at places below 10 are silent; places below 20 refuse connections; the others are the peer's.
         async fn shake_hands(&self, start: Instant, place: u16) -> Result<u16, CallError> {
             lock(&self.0).push((place, start.elapsed().as_millis()));
             match place {

@@ -1,4 +1,4 @@
-//! What protects one direction of one connection: a key of its own, and a counter that no frame shares with another.
+//! Protection of one direction of one connection: a key of its own, and a counter that no frame shares with another.
 //!
 //! One primitive serves both keyed levels. AES-128-GCM with nothing to encrypt is the authentication code of level
 //! `Auth`: over a frame's head, message and checksum, some 50 bytes, it takes half of what HMAC-SHA256 does. With level
@@ -19,7 +19,7 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 /// q blocks q^2 / 2^129), and a counter of 64 bits never comes near its end.
 const FRAMES_PER_KEY_MAX: u64 = 1 << 32;
 
-/// What the job's key is extracted with: keys made of it for this protocol are like no others made of it.
+/// The salt by which the job's key is extracted: keys made of it for this protocol are like no others made of it.
 const SALT: &[u8] = b"forebay overlay connection";
 
 /// Which side of a connection this node is.
@@ -169,7 +169,7 @@ impl Keyed {
         Ok(Nonce::assume_unique_for_key(nonce))
     }
 
-    /// What stays readable of a frame, and what is encrypted.
+    /// The part of a frame that stays readable, and the part that is encrypted.
     fn parts<'a>(&self, bytes: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
         let clear_bytes = if self.seals { FRAME_HEAD_BYTES.min(bytes.len()) } else { bytes.len() };
         let (clear, text) = bytes.split_at_mut(clear_bytes);

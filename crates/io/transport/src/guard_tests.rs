@@ -11,7 +11,7 @@ fn key(byte: u8) -> JobKey {
     JobKey::from_bytes([byte; JOB_KEY_BYTES])
 }
 
-/// What the asking side sends by, and what the answering side receives by.
+/// The asking side's guard for sending, and the answering side's for receiving.
 fn direction(level: Level) -> (Guard, Guard) {
     let (mut sends, _) = guards(&key(1), Role::Asking, GREETINGS);
     let (_, mut receives) = guards(&key(1), Role::Answering, GREETINGS);

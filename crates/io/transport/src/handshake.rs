@@ -7,7 +7,7 @@
 //! altered greeting passes; and ranks, class and session, which the hellos name, are bound to the keys that all later
 //! frames are protected by. The address and the port that the connection was made to go into the keys too: another user
 //! who has taken one of a node's ports, or its port at another address of its host, cannot stand between it and its peers.
-//! Whoever fails is told nothing but the version and the level, which it may ask for.
+//! A peer that fails is told only the version and the level, which it may ask for.
 //!
 //! With level `Off` the hellos are readable, and prove nothing.
 
@@ -29,7 +29,7 @@ use crate::reader::{FrameReader, ReadError};
 use crate::stream::Stream;
 use crate::writer::{FrameWriter, Outgoing};
 
-/// Who this node is, as far as handshakes are concerned.
+/// This node's identity in handshakes.
 pub(crate) struct Identity {
     pub(crate) job: String,
     pub(crate) rank: NodeRank,
@@ -180,7 +180,7 @@ fn check(identity: &Identity, theirs: &Hello) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is wrong with a message that is no `Greeting` of this version. The magic and the version come first in every
+/// The error in a message that is no `Greeting` of this version. The magic and the version come first in every
 /// version: 8 bytes, then the number in groups of seven bits, lowest first.
 fn other_version(message: &[u8]) -> Refusal {
     let Some(rest) = message.strip_prefix(&MAGIC) else {

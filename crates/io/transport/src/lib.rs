@@ -10,7 +10,7 @@
 //! checked to be the next one of this connection (`handshake`, `guard`). Bodies carry checksums on every level.
 //!
 //! A body is sent while it grows and received while somebody still holds it: nothing is stored and forwarded, and
-//! dropping a body cancels it. What an answer means, whom to ask next and whether to ask again is not decided here.
+//! dropping a body cancels it. The meaning of an answer, the next node to ask and repetitions are decided elsewhere.
 //!
 //! Everything runs as tasks of the runtime in which the endpoint was started; `call` may be awaited in any. In what order
 //! things happen follows from what is asked and when, from nothing random: on one thread, over the memory network and under

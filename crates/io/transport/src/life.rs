@@ -3,7 +3,7 @@
 //!
 //! A task lives behind a gate. While the life is paused nothing behind a gate is polled; who was woken meanwhile is polled
 //! when it goes on. When the life is ended, everything behind its gates is dropped before `kill` returns, but for the task
-//! that called it, which is dropped when it returns. What is dropped closes its connections, as a kernel closes those of
+//! that called it, which is dropped when it returns. Dropped tasks close their connections, as a kernel closes those of
 //! a process that is gone.
 
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ impl Life {
     }
 }
 
-/// What a life does to each of its futures.
+/// Actions of a life on each of its futures.
 trait Gate: Send + Sync {
     fn resume(&self);
 

@@ -16,8 +16,8 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 /// connection is read no further, so that the child waits and nothing is lost.
 pub const PEER_REQUESTS_MAX: usize = 1024;
 
-/// Of these, requests that nobody waits for yet. Who makes parcels of small files asks for thousands at once, and what a
-/// program wants must find room beside them.
+/// Of these, requests that no program waits for yet. A node that makes parcels of small files sends thousands concurrently, and those
+/// that a program waits for must find room beside them.
 pub const PEER_REQUESTS_AHEAD_MAX: usize = PEER_REQUESTS_MAX / 4 * 3;
 
 /// Bytes of the bodies that one peer may have under way at a node, at most: 32 chunks keep a link of 100 Gbit/s busy over 2 ms.

@@ -225,7 +225,7 @@ impl Link {
     }
 }
 
-/// What a call's waiter is told.
+/// The result that a call's waiter gets.
 type Answered = Result<Result<Reply, End>, oneshot::error::RecvError>;
 
 /// A call that was sent. Dropping it cancels.

@@ -88,7 +88,7 @@ impl Network {
         self.faults.cut(from, to);
     }
 
-    /// What waits for a cut from `from` to `to` arrives.
+    /// Bytes that wait for a cut from `from` to `to` arrive.
     pub fn mend(&self, from: NodeRank, to: NodeRank) {
         self.faults.mend(from, to);
     }

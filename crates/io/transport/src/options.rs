@@ -1,4 +1,4 @@
-//! What an endpoint is told at its start: who it is, whom it may meet and how long it waits for them.
+//! The options of an endpoint: its node, the peers that it may meet, and how long it waits for them.
 
 use std::fmt;
 use std::time::Duration;
@@ -116,12 +116,12 @@ impl Peers {
     }
 }
 
-/// What an endpoint is told at its start.
+/// The options of an endpoint.
 #[derive(Clone)]
 pub struct EndpointOptions {
     /// Name of the job; peers of another are refused.
     pub job: String,
-    /// Who this node is.
+    /// The rank of this node.
     pub rank: NodeRank,
     /// How each node is reached, by rank.
     pub addresses: Vec<Address>,
@@ -137,7 +137,7 @@ pub struct EndpointOptions {
     pub connect_deadline: Duration,
     /// How long a peer that connected may take to shake hands.
     pub handshake_deadline: Duration,
-    /// What the endpoint's tasks are part of, where nodes are simulated; none otherwise.
+    /// The life that the endpoint's tasks are part of, where nodes are simulated; none otherwise.
     pub life: Option<Life>,
 }
 

@@ -1,6 +1,6 @@
 //! A node's sending, held to a rate: what all its connections write goes through one queue, as through one cable.
 //!
-//! Each write takes the next place in the queue and waits for its time. What a late timer leaves unused is made up for
+//! Each write takes the next place in the queue and waits for its time. Time that a late timer leaves unused is made up for
 //! within a moment, so that the rate holds although timers are coarse.
 
 use std::io;
@@ -18,7 +18,7 @@ use crate::stream::WriteHalf;
 /// Bytes written at a time, so that connections take turns.
 const WRITE_BYTES: usize = 16 << 10;
 
-/// What may be made up for.
+/// The time that may be made up for.
 const CATCH_UP: Duration = Duration::from_millis(5);
 
 /// One node's cable.

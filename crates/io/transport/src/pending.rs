@@ -35,7 +35,7 @@ struct Taken {
     by_source: BTreeMap<IpAddr, Source>,
 }
 
-/// What one source holds.
+/// The places that one source holds.
 #[derive(Default)]
 struct Source {
     places: usize,
@@ -126,7 +126,7 @@ impl Source {
 impl Place {
     /// Waits until the place is lost to another.
     pub(crate) async fn lost(&mut self) {
-        // Nothing is ever sent: the sender is dropped.
+        // No value is ever sent: the sender is dropped.
         let _ = (&mut self.kept).await;
     }
 }

@@ -1,9 +1,9 @@
 //! One direction of a connection within the process: bytes in the order they were written, each piece due when its route
 //! says so.
 //!
-//! A pipe holds so many bytes, under way and unread together; then its writer waits. Who drops the writer closes the
-//! connection: the reader hears of it after the last byte. Who drops the reader is gone, which the other side hears on
-//! its own reader only; until then what it writes vanishes.
+//! A pipe holds so many bytes, under way and unread together; then its writer waits. Dropping the writer closes the
+//! connection: the reader hears of it after the last byte. Dropping the reader ends the peer, which the other side hears on
+//! its own reader only; until then its bytes vanish.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

@@ -1,6 +1,6 @@
 //! Reads frames from a connection: heads and messages through a small buffer, bodies past it into pooled memory.
 //!
-//! Nothing is allocated on a peer's word before `FrameHead::decode` has held it against the limits, and nothing is
+//! No memory is allocated on a peer's word before `FrameHead::decode` has held it against the limits, and no message is
 //! decoded before the guard has found it to be the peer's. A body is not looked at here: whoever takes it checks its
 //! checksum.
 
@@ -65,7 +65,7 @@ impl FrameReader {
         Self { stream, guard, buffer, start: 0, end: 0, message: 0..0, long: Vec::new(), checksum: 0, counts }
     }
 
-    /// What the next frames are opened by.
+    /// The guard that opens the next frames.
     pub(crate) fn guard(&mut self) -> &mut Guard {
         &mut self.guard
     }

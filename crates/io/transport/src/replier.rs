@@ -17,9 +17,9 @@ pub trait Service: Send + Sync + 'static {
 
 /// A request of a peer.
 pub struct IncomingCall {
-    /// Who asks.
+    /// The peer that asks.
     pub from: NodeRank,
-    /// What, with who waits for it there.
+    /// The request, with the programs that wait for it there.
     pub request: Request,
     /// How long the peer still waits.
     pub remaining: Duration,
@@ -27,7 +27,7 @@ pub struct IncomingCall {
     pub reply: Replier,
 }
 
-/// What a replier says, and asks, of the connections that a request came by. All are about one stream.
+/// Messages and queries of a replier to the connections that a request came by. All are about one stream.
 pub(crate) trait Answering: Send + Sync {
     fn answer(self: Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant);
 
@@ -38,7 +38,7 @@ pub(crate) trait Answering: Send + Sync {
     fn is_cancelled(&self, stream: u32) -> bool;
 }
 
-/// What is called once when something has happened to a request.
+/// A function that is called once, when an event has happened to a request.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
 /// The way back to the peer that asked. Dropped without an answer, it sends `Failed(EIO)`: no peer waits for nothing.

@@ -179,14 +179,14 @@ impl Session {
         self.room.notify_one();
     }
 
-    /// What was under way is dropped by the caller, without the lock: a callback may hold anything.
+    /// The caller drops the request, without the lock: a callback may hold anything.
     fn remove(&self, stream: u32) -> Option<UnderWay> {
         let removed = lock(&self.under_way).remove(&stream);
         self.make_room(stream);
         removed
     }
 
-    /// Nothing is held for a request any more.
+    /// Frees the room of a request.
     fn make_room(&self, stream: u32) {
         let waited = lock(&self.window).end(stream);
         drop(waited);
@@ -293,7 +293,7 @@ impl Session {
         }
     }
 
-    /// What has been answered meanwhile needs no turn any more.
+    /// A request that has been answered meanwhile needs no turn any more.
     fn promote(&self, stream: u32) {
         let callback = match lock(&self.under_way).get_mut(&stream) {
             Some(UnderWay::Asked(told)) => told.promoted.take(),
@@ -324,7 +324,7 @@ impl Session {
         self.close();
     }
 
-    /// Nothing may come on the bulk connection; its end is what is watched for.
+    /// No frame may come on the bulk connection; only its end is watched for.
     async fn watch(self: Arc<Self>, reader: FrameReader) {
         self.end(reader.end().await);
     }

@@ -8,10 +8,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::life::Life;
 use crate::lock::lock;
 
-/// What an endpoint runs.
+/// The tasks of an endpoint.
 pub(crate) struct Tasks {
     runtime: Handle,
-    /// What they are part of, where nodes are simulated.
+    /// The life that they are part of, where nodes are simulated.
     life: Option<Life>,
     set: Mutex<Option<JoinSet<()>>>,
 }

@@ -112,7 +112,7 @@ impl FrameWriter {
         Self { stream, guard: Guard::default(), used_up: false, pool, heads, segments, frames: 0, bytes: 0, counts }
     }
 
-    /// What the next frames are protected by.
+    /// The guard that protects the next frames.
     pub(crate) fn guard(&mut self) -> &mut Guard {
         &mut self.guard
     }
@@ -217,7 +217,7 @@ impl FrameWriter {
     }
 }
 
-/// What waits for a control connection's writer.
+/// Items that wait for a control connection's writer.
 pub(crate) enum Item {
     Frame(Outgoing),
     /// Told when everything before it has been written.
@@ -239,7 +239,7 @@ pub(crate) async fn write_frames(mut inbox: mpsc::Receiver<Item>, mut writer: Fr
             writer.write().await?;
         }
         for done in flushed.drain(..) {
-            // Whoever asked may have stopped waiting.
+            // The requester may have stopped waiting.
             let _ = done.send(());
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid};
 
-/// Who the program is.
+/// The program's user and groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accounts {
     user: u32,

@@ -1,4 +1,4 @@
-//! What of the host is seen in a container, and where; and taking it, before the container's root covers the way there.
+//! Paths of the host that are seen in a container, and taking them before the container's root covers the way there.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -50,7 +50,7 @@ impl Bind {
 pub struct Taken {
     /// It.
     pub tree: OwnedFd,
-    /// What it is.
+    /// Its root's attributes.
     pub stat: Stat,
     /// Where it goes.
     pub target: PathBuf,
@@ -59,7 +59,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What must be there.
+    /// A path that must be there.
     pub fn required(bind: &Bind) -> anyhow::Result<Self> {
         Self::of(bind, true).with_context(|| {
             let (source, target) = (bind.source.display(), bind.target.display());
@@ -67,12 +67,12 @@ impl Taken {
         })
     }
 
-    /// What may be missing outside.
+    /// A path that may be missing outside.
     pub fn if_there(bind: &Bind) -> Option<Self> {
         Self::of(bind, true).ok()
     }
 
-    /// What may be missing outside, and is not wanted where it is missing inside.
+    /// A path that may be missing outside, and is not wanted where it is missing inside.
     pub fn if_both_have(path: &Path) -> Option<Self> {
         Self::of(&Bind::same(path), false).ok()
     }
@@ -89,7 +89,7 @@ impl Taken {
     }
 }
 
-/// What is at a path, with all that is mounted below it.
+/// The mount at a path, with all that is mounted below it.
 pub fn take(path: &Path) -> anyhow::Result<OwnedFd> {
     take_at(CWD, path, OpenTreeFlags::empty())
 }

@@ -1,8 +1,8 @@
 //! Where the tier shows an image, and what kind of image it is.
 //!
-//! An image is looked for in the view first, and then at its own path, where the view may lie as well: not all that is exported
-//! is covered (`own_paths`), and not every container sees the view. What is found must be the view's, by its device; reading an
-//! image past the tier is what nobody asked for.
+//! An image is looked for in the view first, and then at its own path, where the view may lie as well. Not all that is exported
+//! is covered (`own_paths`), and not every container sees the view. The image found must be the view's, by its device; it is
+//! never read past the tier.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum Found {
 }
 
 impl Placed {
-    /// What is at `path` now.
+    /// The file at `path` now.
     pub fn at(path: PathBuf) -> rustix::io::Result<Self> {
         let stat = fstat(open_place(&path)?)?;
         Ok(Self { path, stat })
@@ -44,7 +44,7 @@ impl Placed {
         &self.path
     }
 
-    /// What tells this version of the file from every other.
+    /// The identity of this version of the file.
     pub fn version(&self) -> String {
         let Stat { st_ino, st_size, st_mtime, st_mtime_nsec, .. } = self.stat;
         format!("{st_ino:x}-{st_size:x}-{st_mtime:x}.{st_mtime_nsec:x}")

@@ -1,10 +1,10 @@
 //! Programs whose root is an image that lies below an export (`forebay run --image`).
 //!
 //! A program first enters the namespace of its node in which the exports are at their own paths (`own_paths`). All programs of a
-//! node are in its user namespace, so ranks may read each other's memory, whatever image they run in. There an image of one
-//! file is mounted, once for the node (`mounted`). Then each program makes a mount namespace of its own, which is cheap and
-//! has no page cache of its own, and in it a root: the image as the tier shows it, with what of the host belongs into every
-//! container over it (`root`). Nothing of that outlives the program.
+//! node are in its user namespace, so ranks may read each other's memory, whatever image they run in. There an image of one file
+//! is mounted, once for the node (`mounted`). Then each program makes a mount namespace of its own, which is cheap and has no
+//! page cache of its own. In it the program makes a root: the image as the tier shows it, under the host's paths that every
+//! container has (`root`). Namespace and root end with the program.
 
 mod accounts;
 mod bind;
@@ -28,10 +28,10 @@ use bind::Taken;
 use find::Found;
 use root::Root;
 
-/// What every container has of the host, where it is; an image must have or be given a place for it.
+/// The host's paths in every container, at the same place; an image must have or be given a place for them.
 const HOSTS: [&str; 4] = ["/proc", "/dev", "/sys", "/tmp"];
 
-/// What a container has of the host's network and identity, where both have it.
+/// The host's files of network and identity in a container, where both have them.
 const FILES: [&str; 3] = ["/etc/hosts", "/etc/resolv.conf", "/etc/machine-id"];
 
 /// Where the programs of an image are: what the host has there is none of theirs.
@@ -42,7 +42,7 @@ const IMAGES_OWN: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib6
 pub struct Wanted {
     /// The image: a directory or a SquashFS file.
     pub image: PathBuf,
-    /// What else is bound, in this order.
+    /// Further binds, in this order.
     pub binds: Vec<Bind>,
     /// The user's directory, bound at its own path.
     pub home: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub fn enter(directory: &JobDirectory, node: &Node, wanted: &Wanted) -> anyhow::
     }
 }
 
-/// What is bound, the user's own last.
+/// The binds, the user's own last.
 fn of_host(node: &Node, wanted: &Wanted, here: &Path) -> anyhow::Result<Vec<Taken>> {
     let mut taken = vec![];
     for dir in HOSTS {

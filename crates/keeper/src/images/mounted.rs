@@ -1,9 +1,9 @@
 //! An image of one file, mounted once for all programs of a node.
 //!
-//! The mount is in the node's namespace for programs, so no one else sees it, and nothing of it outlives the job. Its file is
-//! read through the view, and served by squashfuse, which the keeper runs: the format with its five compressions is not ours
-//! to read, and the kernel's own driver wants root and a loop device. Whoever comes first mounts, under the lock under which
-//! the namespace was made; a mount whose server has died is replaced by the next who comes.
+//! The mount is in the node's namespace for programs, so no one else sees it, and it ends with the job. Its file is read
+//! through the view, and served by squashfuse, which the keeper runs. The format with its five compressions is not ours to
+//! read, and the kernel's own driver wants root and a loop device. The first program mounts, under the lock under which the
+//! namespace was made. If a mount's server has died, the next program replaces the mount.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read};
@@ -25,7 +25,7 @@ use crate::own_paths::{self, Node};
 /// Programs that serve a mounted SquashFS file, the faster first.
 pub const SERVERS: [&str; 2] = ["squashfuse_ll", "squashfuse"];
 
-/// What of a server's complaint is shown, bytes.
+/// The part of a server's complaint that is shown, bytes.
 const COMPLAINT_BYTES_MAX: u64 = 2000;
 
 /// How long a server that does not serve may take to say why.
@@ -40,7 +40,7 @@ pub fn mounted(directory: &JobDirectory, node: &Node, image: &Path, placed: &Pla
     let (dir, source) = (directory.images().join(&version), format!("forebay-image:{version}"));
     if !is_served(&dir, &source)? {
         let _one = own_paths::lock(&directory.entrance_lock(node.rank))?;
-        // Somebody else may have mounted it while this process waited.
+        // Another process may have mounted it meanwhile.
         if !is_served(&dir, &source)? {
             mount(directory, node, image, placed, (&dir, source))?;
         }
@@ -48,7 +48,7 @@ pub fn mounted(directory: &JobDirectory, node: &Node, image: &Path, placed: &Pla
     Placed::at(dir).with_context(|| format!("cannot look at the mounted image {}", image.display()))
 }
 
-/// Whether the image is mounted at `dir`, and somebody serves it. A mount that nobody serves is taken away.
+/// Whether the image is mounted at `dir`, and served. A mount without a server is taken away.
 fn is_served(dir: &Path, source: &str) -> anyhow::Result<bool> {
     let failed = || format!("cannot look for a mount at {}", dir.display());
     let found = match MountedAt::find(dir) {
@@ -88,7 +88,7 @@ fn mount(
     let options = MountOptions {
         source,
         subtype: "squashfuse".into(),
-        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse what is not everybody's.
+        // Files are their builder's, who has no number in the user's namespace: the kernel would refuse files that are not open to all.
         default_permissions: false,
         ..MountOptions::default()
     };
@@ -110,13 +110,13 @@ fn mount(
     bail!("{} does not serve the image {shown}, which is compressed by {compression}: {said}", server.display())
 }
 
-/// What a server said that has ended, or ends because its mount is gone.
+/// The complaint of a server that has ended, or ends because its mount is gone.
 fn complaint(complaints: OwnedFd) -> Option<String> {
     let mut text = Vec::new();
     // Other programs' namespaces may have a copy of the mount, and then the server does not end.
     let timeout = Timespec { tv_sec: COMPLAINT_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(&complaints, PollFlags::IN)], Some(&timeout));
-    // What cannot be read was not said.
+    // An unreadable complaint counts as none.
     let _ = File::from(complaints).take(COMPLAINT_BYTES_MAX).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text).trim().replace('\n', "; ");
     (!text.is_empty()).then_some(text)

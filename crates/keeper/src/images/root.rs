@@ -26,7 +26,7 @@ use rustix::process::{chdir, pivot_root};
 
 use super::bind::{Taken, take, take_at};
 
-/// What a directory may have that is put together again: each entry is a mount.
+/// The most entries of a directory that is put together again: each is a mount.
 const ENTRIES_MAX: usize = 1024;
 
 /// How often a place may be dropped while something is mounted there; once is rare.
@@ -107,7 +107,7 @@ impl Root {
     /// # Errors
     /// When the kernel refuses.
     pub fn enter(self) -> anyhow::Result<()> {
-        // What is bound from the memory keeps it. It takes no change any more, by whatever mount.
+        // Binds from the memory keep it. It takes no change any more, by whatever mount.
         mount_remount(&self.staging, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, c"")
             .context("the container's root cannot be made read-only")?;
         rustix::process::fchdir(&self.top).context("cannot enter the image")?;
@@ -119,9 +119,9 @@ impl Root {
 
     /// Mounts at `place`, which was found at `path`.
     ///
-    /// Of several that enter a new image at once some find that the place has gone meanwhile (ENOENT; seen on Linux 6.18, 2 of 2 runs of
-    /// 16 ranks). A cause that fits, which was not traced: a name on FUSE gets its age after others can find it (`fuse_lookup`, `d_time`,
-    /// since Linux 6.16), and whoever finds it in between drops it as too old. It is found again by its path.
+    /// If several enter a new image at once, some find that the place has gone meanwhile (ENOENT; seen on Linux 6.18, 2 of 2 runs of 16
+    /// ranks). A cause that fits, which was not traced: a name on FUSE gets its age after others can find it (`fuse_lookup`, `d_time`,
+    /// since Linux 6.16), and a lookup in between drops it as too old. It is found again by its path.
     fn put_at(&self, tree: &OwnedFd, place: OwnedFd, path: &Path) -> Result<(), Errno> {
         let first = put(tree, &place);
         let again = |done, _| match done {
@@ -131,7 +131,7 @@ impl Root {
         (0..DROPPED_MAX).fold(first, again)
     }
 
-    /// What is at a path of the container.
+    /// The file at a path of the container.
     fn look(&self, path: &Path) -> Result<OwnedFd, Errno> {
         openat2(&self.top, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
     }
@@ -220,7 +220,7 @@ fn make_dir(path: &Path) -> anyhow::Result<()> {
     DirBuilder::new().mode(0o755).create(path).with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// What is at a path, the uppermost mount.
+/// The directory at a path, of the uppermost mount.
 fn open_dir(path: &Path) -> anyhow::Result<OwnedFd> {
     let opened = openat(CWD, path, PATH_DIR, Mode::empty());
     opened.with_context(|| format!("cannot look at {}", path.display()))

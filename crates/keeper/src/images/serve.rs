@@ -1,4 +1,4 @@
-//! What a keeper starts for a mounted image: this program, which becomes the image's server.
+//! The process that a keeper starts for a mounted image: this program, which becomes the image's server.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What the first bytes of a SquashFS file say: enough to tell a broken one, or one that cannot be read, before a program is
-//! started that would say less (the kernel's Documentation/filesystems/squashfs.rst and fs/squashfs/squashfs_fs.h).
+//! The head of a SquashFS file: enough to tell a broken or unreadable file before a server starts that would say less.
+//! Source: the kernel's Documentation/filesystems/squashfs.rst and fs/squashfs/squashfs_fs.h.
 
 use std::fs::File;
 use std::io::ErrorKind;

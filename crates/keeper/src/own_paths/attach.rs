@@ -63,7 +63,7 @@ pub struct Burst {
     root: OwnedFd,
     /// Where.
     dirs: Vec<PathBuf>,
-    /// What lies over parts of it, and which.
+    /// The private mount, and its paths that lie over parts of this one.
     private: Option<(OwnedFd, Vec<PathBuf>)>,
 }
 
@@ -101,7 +101,7 @@ impl Burst {
         Ok(Self { root, dirs, private })
     }
 
-    /// What is put where, in this order.
+    /// The mounts to attach and their places, in order.
     fn take(&self) -> anyhow::Result<Vec<(PathBuf, OwnedFd)>> {
         let mut taken = vec![];
         for dir in &self.dirs {
@@ -122,7 +122,7 @@ impl Burst {
 /// Carries out a plan; then the burst mount, if there is one, lies over its own paths.
 ///
 /// # Errors
-/// What cannot be taken or put.
+/// The mount or the path that fails.
 pub fn attach(plan: &Plan, trees: &Trees, burst: Option<&Burst>) -> anyhow::Result<()> {
     let shown = burst.map_or(Ok(vec![]), Burst::take)?;
     let mut taken = Vec::new();

@@ -1,9 +1,9 @@
-//! What programs and a keeper say to each other at the entrance: a socket in the job's directory that takes requests.
+//! The protocol of programs and a keeper at the entrance: a socket in the job's directory that takes requests.
 //!
-//! A request is one datagram with the descriptor that its answer goes to, so that the keeper waits for nobody and
-//! remembers nobody: it reads what is there, answers if there is room, and is done. A keeper that dies takes the
-//! requests with it, which whoever asked sees as the end of the answer. The kernel vouches for who asks
-//! (`SO_PEERCRED` of the descriptor for the answer).
+//! A request is one datagram with the descriptor that its answer goes to. So the keeper waits for no program and keeps
+//! no state of any: it reads the requests, answers if there is room, and is done. If a keeper dies, the requests are
+//! lost, and the programs see the end of the answer. The kernel vouches for the program's user (`SO_PEERCRED` of the
+//! descriptor for the answer).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -23,10 +23,10 @@ use crate::packets::{pair, receive, send};
 /// microseconds, and one that lends the view in milliseconds.
 const ENTRANCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a program asks.
+/// A program's request.
 #[derive(Debug)]
 pub enum Request {
-    /// What are you?
+    /// Describe the node.
     Node,
     /// Let me into the namespace for programs from here.
     Enter {
@@ -37,12 +37,12 @@ pub enum Request {
     Keep {
         /// Where the program was.
         place: Place,
-        /// What it made.
+        /// The namespace that it made.
         namespace: Namespace,
     },
 }
 
-/// What the keeper answers.
+/// The keeper's answer.
 #[derive(Debug)]
 pub enum Answer {
     /// This.
@@ -97,7 +97,7 @@ pub enum AnswerText {
     None,
     /// `Answer::Kept`.
     Kept,
-    /// What `QuestionText::Lend` asked for, with one descriptor: a copy of the view's mount that is mounted nowhere.
+    /// The answer to `QuestionText::Lend`, with one descriptor: a copy of the view's mount that is mounted nowhere.
     Lent,
     /// No.
     Refused {

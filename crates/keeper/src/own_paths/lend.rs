@@ -10,12 +10,12 @@ use super::namespaces::make;
 use super::place::Node;
 use crate::packets::send;
 
-/// Hands a copy of the mount of `node`'s view, mounted nowhere, to whoever waits behind `answer`. It ends in another namespace.
+/// Hands a copy of the mount of `node`'s view, mounted nowhere, to the program behind `answer`. It ends in another namespace.
 ///
 /// # Errors
 /// When there is no way to copy the mount, or nobody to take it.
 pub fn lend(node: &Node, answer: BorrowedFd<'_>) -> anyhow::Result<()> {
-    // Whoever may mount needs no namespace for it.
+    // A process with the right to mount needs no namespace for it.
     match copy(node).or_else(|_| make().and_then(|_| copy(node))) {
         Ok(tree) => send(answer, &AnswerText::Lent, &[tree.as_fd()]).context("the view could not be passed on"),
         Err(error) => {

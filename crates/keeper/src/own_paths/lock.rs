@@ -1,7 +1,7 @@
 //! One program at a time makes what all programs of a node share: their namespace, the mount of an image.
 //!
-//! Whoever waits long is told for whom: the first program may hang at a file system that does not answer, and all others
-//! behind it. No thread tells it, because a process with threads may not make or enter a user namespace.
+//! A program that waits long prints the process that it waits for. The first program may hang at a file system that does not answer, and
+//! all others behind it. No thread checks this, because a process with threads may not make or enter a user namespace.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,11 +18,11 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How often it is tried until then.
 const TRY_EVERY: Duration = Duration::from_millis(2);
 
-/// Whoever makes a namespace, or mounts in the one that is kept, holds it; it is given back when the descriptor closes, at the latest
+/// The lock of the process that makes a namespace, or mounts in the kept one. It is released when the descriptor closes, at the latest
 /// with the process.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let failed = || format!("cannot lock {}", path.display());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -51,7 +51,7 @@ fn is_locked_soon(file: &File) -> rustix::io::Result<bool> {
     }
 }
 
-/// Who has it, as far as the kernel tells: not of a process in another container.
+/// The process that has it, as far as the kernel tells: not one in another container.
 fn holder(file: &File) -> String {
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let found = fstat(file).ok().and_then(|found| {

@@ -4,7 +4,7 @@
 //! show. It is the same mount as the view, so there is one page cache a node. The first program of a node makes the
 //! namespace (`namespaces`, `plan`, `attach`) and leaves it with the node's keeper (`entrance`); all later ones enter the
 //! same one, because processes of different user namespaces may not read each other's memory, as ranks of a job do.
-//! Nothing outside the namespace changes, and it ends with the keeper and the last program in it.
+//! The namespace changes no mount outside, and ends with the keeper and the last program in it.
 
 mod attach;
 mod entrance;
@@ -95,7 +95,7 @@ pub fn enter(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
     let socket = directory.entrance(node.rank);
     if !enter_kept(&socket, place)? {
         let _one = lock(&directory.entrance_lock(node.rank))?;
-        // Somebody else may have made it while this process waited.
+        // Another process may have made it meanwhile.
         if !enter_kept(&socket, place)? {
             make(directory, node, place)?;
         }

@@ -41,7 +41,7 @@ impl Namespace {
         [self.mount.as_fd(), self.root.as_fd()].into_iter().chain(self.user.as_ref().map(AsFd::as_fd)).collect()
     }
 
-    /// What was handed over; `None` when it is too little.
+    /// The namespace of these descriptors; `None` when they are too few.
     pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
         Some(Self { mount: descriptors.next()?, root: descriptors.next()?, user: descriptors.next() })
@@ -50,7 +50,7 @@ impl Namespace {
     /// The number of the mount namespace.
     ///
     /// # Errors
-    /// What `fstat(2)` says.
+    /// The error of `fstat(2)`.
     pub fn number(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.mount)?.st_ino)
     }

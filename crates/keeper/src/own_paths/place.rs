@@ -60,7 +60,7 @@ pub struct BurstPlaces {
     pub dir: PathBuf,
     /// The directory that it lands in, where it is to be seen as well.
     pub backing: PathBuf,
-    /// What lies over parts of it, if anything does.
+    /// The private mount that lies over parts of it, if there is one.
     #[serde(default)]
     pub private: Option<PrivatePlaces>,
     /// Whether other nodes have it, too.
@@ -89,7 +89,7 @@ pub struct Node {
     /// Its burst mount, if it has one.
     #[serde(default)]
     pub burst: Option<Box<BurstPlaces>>,
-    /// What it shows, as given.
+    /// Its exports, as given.
     pub exports: Vec<PathBuf>,
     /// Whether links are shown as links inside the view.
     pub links_lead_into_view: bool,

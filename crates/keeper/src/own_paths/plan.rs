@@ -38,7 +38,7 @@ pub struct Cover {
     pub is_named: bool,
 }
 
-/// What is done; outer directories come before inner ones.
+/// The directories to cover; outer ones come before inner ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// In this order.
@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// What the view has at a path.
+/// The view's state at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
     Shown,
@@ -78,7 +78,7 @@ fn look(view: BorrowedFd<'_>, path: &Path) -> anyhow::Result<Look> {
     }
 }
 
-/// What is at an absolute path in the view, as seen from its root.
+/// An absolute path in the view, as seen from its root.
 pub(super) fn below_root(path: &Path) -> &Path {
     match path.strip_prefix("/") {
         Ok(below) if below.as_os_str().is_empty() => Path::new("."),
@@ -138,7 +138,7 @@ impl Planner<'_> {
     fn cover_around(&self, dir: &Path, hidden: &[PathBuf], plan: &mut Plan) -> anyhow::Result<()> {
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
-            // Who may not list it sees nothing of the tier there, and nothing less than before.
+            // A user who may not list it sees none of the tier there, and as much as before.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
             Err(error) => bail!("cannot list {}: {error}", dir.display()),
         };

@@ -89,7 +89,7 @@ pub unsafe extern "C" fn fb_flat_subarray(
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// What a process has of an array that is dealt out.
+/// The part of a distributed array that a process has.
 ///
 /// # Safety
 /// `of` is a type that lives, and `count` dimensions are at `dimensions`.

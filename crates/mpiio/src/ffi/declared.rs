@@ -1,4 +1,4 @@
-//! What the C interface adds to MPI's calls: declared extents, and reads of several extents at once.
+//! Additions of the C interface to MPI's calls: declared extents, and reads of several extents at once.
 
 use std::ffi::{c_char, c_int};
 

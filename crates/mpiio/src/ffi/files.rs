@@ -272,7 +272,7 @@ pub unsafe extern "C" fn fb_write_without_waiting(
     }
 }
 
-/// What can be asked of an open file by a number.
+/// Queries of an open file that a number answers.
 #[repr(C)]
 pub enum Ask {
     /// Bytes of the view's unit.
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn fb_sized(file: *mut MpiFile, size: u64) {
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// What other threads can reach of a file; to be freed by `fb_beside_free`.
+/// The part of a file that other threads can reach; to be freed by `fb_beside_free`.
 ///
 /// # Safety
 /// The file is open.

@@ -1,4 +1,4 @@
-//! What the C shim calls (`shim/core.h` has the same in C). Nothing is decided here.
+//! The functions that the C shim calls (`shim/core.h` has the same in C). They take no decisions.
 //!
 //! Pointers are the shim's promise: each function says what it needs of them. A panic ends the process (`panic = "abort"`),
 //! so none crosses into C.

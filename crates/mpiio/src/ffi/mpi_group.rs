@@ -14,7 +14,7 @@ pub struct RawMessage {
     len: usize,
 }
 
-/// What the shim does for a group of ranks; every function returns MPI's error code.
+/// The shim's functions for a group of ranks; every function returns MPI's error code.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawCalls {

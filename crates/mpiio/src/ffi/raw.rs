@@ -1,4 +1,4 @@
-//! What all functions for the shim have in common.
+//! Helpers that all functions for the shim share.
 
 /// The slice at a pointer, which may be null where there is nothing.
 ///

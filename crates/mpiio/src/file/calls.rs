@@ -25,7 +25,7 @@ const HELD_MAX_BYTES: u64 = 64 << 20;
 /// call came.
 const PIECES_MAX: u64 = 1024;
 
-/// What all ranks know of a call.
+/// The facts of a call that all ranks know.
 struct Agreed {
     call_cost: u64,
     held_cost: u64,
@@ -162,7 +162,7 @@ impl<G: Group> File<G> {
     pub fn write_without_waiting(&mut self, from: u64, buffer: Option<&Buffer>) -> Result<bool, Error> {
         let call = self.call(from, buffer);
         let (Some(buffer), Some((extents, cost))) = (buffer, call) else {
-            // What goes wrong here is kept, and an error of the next flush: this call is MPI's, and has its own.
+            // An error here is kept for the next flush: this call is MPI's, and has its own.
             let _ = self.write_own();
             return Ok(false);
         };
@@ -326,7 +326,7 @@ impl<G: Group> File<G> {
         first_error.map(|()| total)
     }
 
-    /// Reads by a plan. What goes wrong at any rank is an error at all.
+    /// Reads by a plan. An error at any rank is an error at all.
     pub(super) fn gather(&mut self, plan: &Plan, extents: &[Extent]) -> Result<Received, Error> {
         self.report.planned(plan);
         let received = gather::read(&self.group, plan, extents, &mut self.storage)?;

@@ -1,4 +1,4 @@
-//! What programs of the C interface do with a file: they declare what they are going to write, and name extents instead of views.
+//! Calls of the C interface on a file: programs declare what they are going to write, and name extents instead of views.
 
 use super::File;
 use crate::error::Error;

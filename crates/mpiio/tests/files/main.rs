@@ -1,7 +1,7 @@
 //! Files that ranks have open together, without MPI: the ranks are threads, the file is real.
 //!
 //! Any calls by any number of ranks must leave the bytes that the calls would have left one after the other, and what a read
-//! returns must be what is in the file. What a disk refuses, every rank must hear.
+//! returns must be what is in the file. Every rank must hear of a disk's error.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
@@ -42,7 +42,7 @@ fn open(rank: Rank, path: &Path, hints: &[(&str, &str)], access: Access) -> File
     File::open(rank, &opening).unwrap().unwrap()
 }
 
-/// What most tests do not care for.
+/// The options that most tests do not care for.
 const AS_ALWAYS: Opening<'_> = Opening {
     name: b"",
     access: BOTH,
@@ -77,7 +77,7 @@ fn view_of(call: &Call) -> (View, u64) {
     (View::new(0, 1, tile).unwrap(), len)
 }
 
-/// What calls leave: by rank and call a byte of their own. Ranks of one call may overlap, then any of them may win.
+/// The contents that calls leave: by rank and call a byte of their own. Ranks of one call may overlap, then any of them may win.
 fn model(calls: &[Vec<Call>]) -> Vec<Vec<u8>> {
     let mut file: Vec<Vec<u8>> = vec![];
     for (number, ranks) in calls.iter().enumerate() {
@@ -258,7 +258,7 @@ fn the_last_call_of_a_rank_wins() {
     assert_eq!(std::fs::read(&path).unwrap(), [7; 9000]);
 }
 
-/// What one rank cannot take apart passes through on all, after what was held is written.
+/// If one rank cannot take a call apart, the call passes on all ranks, after the held bytes are written.
 #[test]
 fn all_ranks_agree_on_what_passes() {
     let directory = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ fn a_call_that_flushes_in_vain_is_written_all_the_same() {
     assert_eq!(bytes, [2; 6000]);
 }
 
-/// What is left to MPI after an error is left to it, and fails with that error.
+/// A call that passes to MPI after an error still passes, and fails with that error.
 #[test]
 fn a_call_that_passes_after_an_error_has_failed() {
     let (_file, path) = that_cannot_grow(10_000);
@@ -475,7 +475,7 @@ fn ranks_that_do_not_have_the_same_file_leave_it_to_mpi() {
     assert_eq!(opened(&path), [true; 2]);
     assert_eq!(opened(&other), [false; 2]);
     assert_eq!(opened(Path::new("/nowhere")), [false; 2]);
-    // What MPI itself has open is right, whatever its inode is there.
+    // A file that MPI itself has open is right, whatever its inode is there.
     let _first = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let _other = std::fs::File::options().read(true).write(true).open(&other).unwrap();
     assert_eq!(opened(&other), [true; 2]);

@@ -107,7 +107,7 @@ fn a_mark_stays_until_its_bytes_are_written() {
     assert_eq!(write([0, 0], 1, false), (State::Complete, false), "a file that begins anew");
 }
 
-/// Who ends without closing tells nobody of an error but by the mark.
+/// A program that ends without closing reports an error by the mark only.
 #[test]
 fn what_is_lost_at_the_end_of_the_program_is_marked() {
     let directory = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 use forebay_mpiio::error::Error;
 use forebay_mpiio::group::{Group, Message};
 
-/// What the ranks share.
+/// State that the ranks share.
 struct Shared {
     barrier: Barrier,
     gathered: Mutex<Vec<Vec<u8>>>,

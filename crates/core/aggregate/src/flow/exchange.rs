@@ -1,4 +1,4 @@
-//! What flows when: the rounds of every aggregator, from the ranks to the I/O nodes.
+//! The flows of an exchange and their times: the rounds of every aggregator, from the ranks to the I/O nodes.
 //!
 //! An aggregator takes one round after the other: all flows of a round begin when it takes it, each after the latency of its
 //! route. When the round's bytes have all come, its I/O begins, as one flow to the I/O node, whose own rate is one more link;
@@ -17,7 +17,7 @@ use crate::seat::Seat;
 /// Events closer to each other than this part of the time are one: rounding takes them apart.
 const SAME_TIME: f64 = 1e-9;
 
-/// What the flow model says of a placed exchange.
+/// The flow model's results for a placed exchange.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flowed {
     /// Seconds from the start to the last byte at the I/O nodes.

@@ -9,9 +9,9 @@
 //! Flows of one route that began together are one flow of several members, which may have different numbers of bytes: they
 //! share alike until the smaller ones end. Events closer to each other than rounding errors are one.
 //!
-//! # What to call when
+//! # Usage
 //! Time is the caller's, and does not run backwards. `begin` flows, then `share` once; `next_end` says when something ends;
-//! at that time `end` gives what has ended. What begins or ends at one time is shared once.
+//! at that time `end` gives what has ended. All flows that begin or end at one time are shared once.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

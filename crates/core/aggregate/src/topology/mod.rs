@@ -50,7 +50,7 @@ pub struct Network {
     link_latency_s: f64,
 }
 
-/// What all links of a network have alike.
+/// The rate and latency that all links of a network share.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Links {
     /// Bytes per second, in each direction.

@@ -239,7 +239,7 @@ fn a_narrow_link_between_switches_is_what_the_flow_model_sees() {
         };
         plan(&Case::new(case).unwrap(), Strategy::First).unwrap().predicted.total_s
     };
-    // Everybody aggregates its own 100 bytes. All 400 go down the one link to node 0 at 100 a second, unless the link between
+    // Each rank aggregates its own 100 bytes. All 400 go down the one link to node 0 at 100 a second, unless the link between
     // the switches, 400 a second over the oversubscription, is narrower.
     assert!((total_s(1.0) - 4.0).abs() < 1e-3, "{}", total_s(1.0));
     assert!((total_s(8.0) - 8.0).abs() < 1e-3, "{}", total_s(8.0));

@@ -11,7 +11,7 @@ fn good() -> Value {
     })
 }
 
-/// What is said of the good case with one field changed.
+/// The message about the good case with one field changed.
 fn refused(field: &str, value: Value) -> String {
     let mut case = good();
     case[field] = value;

@@ -27,14 +27,14 @@ fn want(number: u32, deadline: Time) -> Wanted<Program> {
     Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new() }
 }
 
-/// Node 3 while node 2, which it asks first, takes and answers nothing for a while. What was sent to it then it has when it
+/// Node 3 while node 2, which it asks first, takes and answers nothing for a while. Node 2 has earlier messages when it
 /// goes on; all else is answered within a millisecond.
 struct Job {
     dispatch: Requests,
     ms: u64,
     silent_ms: Range<u64>,
     asked: Vec<(AttemptId, Source)>,
-    /// Who was asked whether it is there, and until when it may say so.
+    /// Nodes that were asked whether they are there, and until when they may say so.
     pinged: BTreeMap<NodeRank, Time>,
 }
 
@@ -107,7 +107,7 @@ fn a_silent_node_is_noticed_within_1600_ms_of_the_first_question() {
     for asks_at in (10_000..10_200).step_by(7) {
         let mut job = Job::new(9_900..u64::MAX);
         (0..9_800).for_each(|_| job.step_while_read());
-        // What was asked before is answered.
+        // Earlier requests are answered.
         (9_800..asks_at).for_each(|_| job.step());
         assert!(!job.dispatch.detector().is_suspect(ORDER[0]));
         job.dispatch.request(job.now(), 1, || 1, want(0, at(60_000)));
@@ -133,7 +133,7 @@ fn an_idle_node_asks_its_parent_every_two_seconds() {
     assert_eq!(asked_at, expected);
 }
 
-/// It is asked whether it is there again and again, with pauses that grow: within a second as long as those last no longer.
+/// It is pinged repeatedly, with growing pauses: within a second while those last no longer.
 #[test]
 fn a_node_that_goes_on_after_some_seconds_is_used_again_within_one() {
     for away_ms in (1_800..6_000).step_by(90) {

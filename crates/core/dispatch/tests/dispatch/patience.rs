@@ -48,7 +48,7 @@ fn wait_for_last_resort(step_ms: u64, joiner_ms: u64) -> (Option<u64>, usize) {
     (None, late_count)
 }
 
-/// Whoever joins a request neither puts off nor brings forward what whoever asked first waits for.
+/// A later waiter neither puts off nor brings forward the last resort of the first.
 #[test]
 fn the_last_resort_comes_however_many_join() {
     assert_eq!(wait_for_last_resort(1_000_000, 0), (Some(20_000), 0), "alone");
@@ -59,7 +59,7 @@ fn the_last_resort_comes_however_many_join() {
     assert_eq!(read_at, Some(20_000), "joined by those who have little time");
 }
 
-/// What needs no token does not wait behind those that do.
+/// A request that needs no token does not wait behind those that do.
 #[test]
 fn what_may_not_be_read_here_fails_although_the_tokens_are_gone() {
     let mut dispatch = Requests::new(Line);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::line;
 
-/// Who waits: a number of his own, and the one by which he is withdrawn, which he may share.
+/// A waiter: a number of its own, and the one by which it is withdrawn, which it may share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Program {
     number: usize,
@@ -41,7 +41,7 @@ fn asked(dispatch: &mut Requests) -> Vec<(AttemptId, Source)> {
     std::iter::from_fn(|| dispatch.poll_event()).filter_map(ask).collect()
 }
 
-/// What a driver knows: the attempts that it must still report, and who has left.
+/// A driver's state: the attempts that it must still report, and the waiters that have left.
 #[derive(Default)]
 struct Driver {
     asked: BTreeSet<AttemptId>,
@@ -130,7 +130,7 @@ impl History {
         self.joined_count += 1;
     }
 
-    /// What becomes of an attempt.
+    /// Reports an outcome of an attempt.
     fn report(&mut self, action: u8, attempt: AttemptId) {
         let now = self.now;
         let ended = match action {
@@ -185,7 +185,7 @@ proptest! {
     }
 }
 
-/// What waits for a token at a node that had nobody to ask goes to the first node that is back, all of it at once.
+/// Requests that wait for a token, without a node to ask, go to the first node that is back, all of them immediately.
 #[test]
 fn a_node_that_is_back_is_asked_at_once_for_all_that_waits() {
     let mut dispatch = Requests::new(Line);
@@ -227,7 +227,7 @@ fn a_node_that_was_lost_is_asked_again_when_it_is_back() {
     assert_eq!(source, Source::Peer(ORDER[1]));
 }
 
-/// Each waits until his own deadline, whoever asked first, and an attempt that has time left goes on.
+/// Each waiter waits until its own deadline, in any order, and an attempt that has time left goes on.
 #[test]
 fn everybody_waits_until_his_own_deadline() {
     let mut dispatch = Requests::new(Line);

@@ -1,4 +1,4 @@
-//! What is a row, a number, missing or bad; against a plain reading of the same text.
+//! Rows, numbers, missing fields and bad rows; against a plain reading of the same text.
 
 use forebay_query::limits::FIELDS_MAX;
 use forebay_query::{Fault, Header, Operator, QueryError, Rows};

@@ -5,7 +5,7 @@ use forebay_query::{
     columns_of, record_end, turns_quoting,
 };
 
-/// What is asked of a text.
+/// A query of a text.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub operators: &'a [Operator],

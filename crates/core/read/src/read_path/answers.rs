@@ -1,7 +1,7 @@
-//! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are. A body's
+//! Answers of sources: kept if they are true for the job, handed to all waiters, errors passed on as they are. A body's
 //! handle is handed on with its first bytes.
 //!
-//! An error is never kept: whoever asks next makes a new request. The one absence that is kept is a
+//! An error is never kept: the next demand makes a new request. The one absence that is kept is a
 //! name that the backing file system itself said does not exist. A file that turns out to be another version is rechecked
 //! (`recheck`).
 
@@ -71,8 +71,8 @@ impl<B: Clone> ReadPath<B> {
         self.dispatch.finish_by(self.now, attempt)
     }
 
-    /// Tells an error to everybody who waited. A directory that may not be listed may still be searched, so its lookups go
-    /// on by name.
+    /// Tells an error to all waiters. A directory that may not be listed may still be searched, so its lookups go on by
+    /// name.
     pub(super) fn tell_all_failed(&mut self, finished: ReadFinished, errno: Errno) {
         if errno == Errno::ESTALE {
             self.start_over(&finished.key);
@@ -115,8 +115,8 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// The first bytes of a chunk's answer are known to come: everybody who waits gets the handle now. `bytes` is the
-    /// length announced; one that does not fit the file's size is an error of the source.
+    /// The first bytes of a chunk's answer are known to come: all waiters get the handle now. `bytes` is the length
+    /// announced; one that does not fit the file's size is an error of the source.
     ///
     /// `false` when the request has ended before: the shell may drop the body.
     pub fn handle_body_started(&mut self, now: Time, attempt: AttemptId, body: B, bytes: usize) -> bool {

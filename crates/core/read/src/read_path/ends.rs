@@ -1,4 +1,4 @@
-//! What ends: requests, and the waits of those who do not wait any more; and who gets the handle of a chunk.
+//! The ends of requests and of waits, and the hand-out of chunks.
 
 use forebay_dispatch::{RequestId, Waiting};
 use forebay_types::Errno;
@@ -19,7 +19,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Takes somebody out of the read that waits for him and out of all requests. Whether he waited for anything.
+    /// Takes a waiter out of its read and out of all requests. Returns whether it waited for any.
     pub(super) fn withdraw(&mut self, reader: Reader) -> bool {
         let waited = match reader {
             Reader::Kernel(ticket) => self.reads.remove(ticket),
@@ -31,7 +31,7 @@ impl<B: Clone> ReadPath<B> {
         waited
     }
 
-    /// Everybody who waits for a chunk gets its handle.
+    /// Hands a chunk to all its waiters.
     pub(super) fn hand_out(&mut self, waiters: Vec<Waiting<Waiter>>, chunk: &Chunk<B>) {
         for Waiting { who, .. } in waiters {
             match who {

@@ -1,4 +1,4 @@
-//! What was decided, and what time leads to.
+//! Decisions of the dispatch, and timers.
 
 use forebay_cache::Key;
 use forebay_dispatch::{Event, Failure};
@@ -59,7 +59,7 @@ impl<B: Clone> ReadPath<B> {
         self.on_end(finished.request);
         match why {
             Failure::NoSource | Failure::BackingLost => self.tell_all_failed(finished, why.errno()),
-            // Whoever's time is over has none for asking otherwise.
+            // These waiters have no time left for another request.
             Failure::TimedOut | Failure::CutOff => {
                 finished.waiters.into_iter().for_each(|waiting| self.tell_failed(waiting.who, why.errno()));
             }

@@ -20,14 +20,14 @@ use crate::waiter::{Operation, ReadFinished, Waiter};
 /// How long the sizes of the file system are believed: `find` asks for them at each directory.
 const SIZES_HOLD: Duration = Duration::from_secs(1);
 
-/// What an operation came to.
+/// The next step of an operation.
 enum Step<B> {
     Answer(KernelAnswer<B>),
     Wants(Key, ReadMessage),
 }
 
 impl<B: Clone> ReadPath<B> {
-    /// Hands an answer to everybody who waited for it.
+    /// Hands an answer to all its waiters.
     pub(super) fn deliver(&mut self, finished: Option<ReadFinished>, arrived: Known, answer: PeerAnswer<B>) {
         let Some(finished) = finished else { return };
         self.on_end(finished.request);
@@ -37,7 +37,7 @@ impl<B: Clone> ReadPath<B> {
                     self.resume(until, ticket, operation, known.with(&arrived));
                 }
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
-                // Nobody else waits for names.
+                // No other waiter waits for names.
                 _ => {}
             }
         }

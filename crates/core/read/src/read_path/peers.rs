@@ -33,7 +33,7 @@ impl<B: Clone> ReadPath<B> {
         self.serve(now, ticket, request, now.after(self.options.deadline));
     }
 
-    /// Answers from what is kept, or asks. What was wanted, for a request that wants one thing.
+    /// Answers from kept objects, or asks. Returns the key, for a request of one object.
     fn serve(&mut self, now: Time, ticket: PeerTicket, request: Request<ReadMessage>, deadline: Time) -> Option<Key> {
         self.now = now;
         if !self.is_in_epoch(ticket, &request) {

@@ -1,4 +1,4 @@
-//! What programs are seen to want, and what is asked for because of it.
+//! Demands of programs, and the prefetches that follow from them.
 
 use forebay_cache::Key;
 use forebay_dispatch::RequestId;
@@ -8,7 +8,7 @@ use forebay_wire::Listing;
 use super::state::ReadPath;
 
 impl<B: Clone> ReadPath<B> {
-    /// Somebody wants `key`, whether it is here or not.
+    /// Notes a demand for `key`, whether it is here or not.
     pub(super) fn note_wanted(&mut self, key: &Key) {
         if !self.prefetches.is_on() {
             return;

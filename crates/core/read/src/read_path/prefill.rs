@@ -1,4 +1,4 @@
-//! Parcels: asked for a few at a time, taken apart, and handed to whoever waits for what they bring.
+//! Parcels: requested a few at a time, taken apart, and handed to the waiters for their contents.
 
 use forebay_cache::{Key, Object};
 use forebay_dispatch::{HoldId, Waiting};
@@ -59,7 +59,7 @@ impl<B: Clone> ReadPath<B> {
         self.parcels.are_coming()
     }
 
-    /// What the first parcel says about the others.
+    /// Takes the first parcel's places of chunks in the others.
     pub fn handle_parcel_places(&mut self, places: &[ParcelPlace]) {
         self.parcels.note_places(places);
     }
@@ -120,7 +120,7 @@ impl<B: Clone> ReadPath<B> {
         self.ask_parcels();
     }
 
-    /// The chunks of a parcel that are kept here. What they share memory with may be gone.
+    /// The chunks of a parcel that are kept here. The chunks whose memory they share may be gone.
     #[must_use]
     pub fn kept_chunks(&self, chunks: Vec<ParcelChunk<B>>) -> Vec<ParcelChunk<B>> {
         chunks.into_iter().filter(|chunk| self.kept.is_kept(&chunk.key())).collect()
@@ -180,8 +180,8 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// What the requests for these chunks, which are all that a read needs, have to wait for; nothing if they are to be
-    /// asked for now.
+    /// The holds for requests of these chunks, which are all that a read needs; none if they are to be
+    /// requested now.
     pub(super) fn wait_for_parcels(&mut self, missing: &[(usize, Key)]) -> Vec<HoldId> {
         let parcels = self.parcels.parcels_to_wait_for(missing.iter().map(|(_, key)| key)).unwrap_or_default();
         let mut holds = Vec::new();
@@ -219,7 +219,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Whoever waits for the chunk gets it now.
+    /// Keeps a chunk and hands it to its waiters.
     fn keep_prefilled_chunk(&mut self, chunk: &ParcelChunk<B>) {
         let key = chunk.key();
         if self.kept.has(&key) {
@@ -235,7 +235,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Whoever waits for the listing gets it now.
+    /// Keeps a listing and hands it to its waiters.
     fn keep_prefilled_listing(&mut self, dir: ViewPath, listing: Listing) {
         let key = Key::Listing { dir };
         if self.kept.is_kept(&key) {

@@ -1,10 +1,9 @@
 //! The steps of a refresh, and files that turn out to be another version than they were listed as.
 //!
-//! Who opens such a file again must be told the new version. What lists the old one is dropped here. Who brought the chunk
-//! knows that the version is old, but with more than one tree others are asked for the listing, and would tell it as
-//! before. They are told first, by a request that goes the listing's way: each node on it drops what it has when the
-//! answer comes back, the reader of the backing file system before the others, and until then nothing about the directory
-//! is asked from here.
+//! The next open of such a file must get the new version. Objects that list the old one are dropped here. The node that served the chunk
+//! knows that the version is old. But with more than one tree other nodes serve the listing, and would serve the old one. They learn it
+//! first, by a request that takes the listing's way. Each node on it drops its copy when the answer comes back, the reader of the
+//! backing file system before the others. Until then this node requests nothing about the directory.
 
 use forebay_cache::Key;
 use forebay_dispatch::{AttemptId, HoldId, RequestId, Source};
@@ -38,7 +37,7 @@ impl<B: Clone> ReadPath<B> {
         self.refreshes.be_quiet(now, epoch, paths)
     }
 
-    /// What the kernel is to forget in the first step. It must not remember what it is told until `handle_release`.
+    /// Inodes that the kernel is to forget in the first step. It must not remember any answer until `handle_release`.
     #[must_use]
     pub fn stale_within(&self, paths: &[ViewPath]) -> Vec<StaleInode> {
         let stale = self.inodes.within(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
@@ -60,9 +59,9 @@ impl<B: Clone> ReadPath<B> {
         self.refreshes.end_quiet(epoch);
     }
 
-    /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
-    /// refresh that is older than one that was completed here, and for one whose first step was not taken: that is made up
-    /// for, because nobody has told the kernel.
+    /// The second step: forgets all that is known of `paths`, and lets requests for it wait until the third. `false` for a
+    /// refresh that is older than one that was completed here. Also `false` for one whose first step was not taken: that
+    /// is made up for, because the kernel has not been told.
     pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
         let next = self.refreshes.may_hold(now, epoch);
@@ -155,7 +154,7 @@ impl<B: Clone> ReadPath<B> {
         for request in self.requests_where(is_name) {
             self.ask_anew(request);
         }
-        // What was held has not been asked by that.
+        // Held requests have not been sent by that.
         held.into_iter().for_each(|hold| self.let_go(hold));
     }
 
@@ -180,7 +179,7 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn start_over(&mut self, key: &Key) {
         let Key::Chunk { file, generation, .. } = key else { return };
         let is_known = self.forget_version(file, generation);
-        // What comes in the listing's own tree was asked of the same nodes, and they have dropped it.
+        // A chunk of the listing's own tree was requested from the same nodes, and they have dropped the listing.
         if is_known && (self.routing().is_direct(key) || self.routing().is_striped(key)) {
             self.recheck(file, generation);
         }

@@ -1,4 +1,4 @@
-//! What a user or the daemon sets and is told: the budget, pins, counts, who is bypassed.
+//! Settings and state for a user or the daemon: the budget, pins, counts, bypassed nodes.
 
 use forebay_cache::{Key, KindCounters, ObjectKind};
 use forebay_dispatch::AttemptId;
@@ -37,13 +37,13 @@ impl<B: Clone> ReadPath<B> {
         self.dispatch.detector().suspects()
     }
 
-    /// What an attempt is at, unless its answer has begun.
+    /// The key of an attempt, unless its answer has begun.
     #[must_use]
     pub fn key_of(&self, attempt: AttemptId) -> Option<&Key> {
         self.dispatch.asked(attempt)
     }
 
-    /// Who waits for a request now, by the number of an attempt whose answer has not begun.
+    /// A request's priority now, by the number of an attempt whose answer has not begun.
     #[must_use]
     pub fn priority_of(&self, attempt: AttemptId) -> Option<Priority> {
         self.dispatch.priority_of(attempt)
@@ -148,7 +148,7 @@ impl<B: Clone> ReadPath<B> {
         self.recording.uses().len()
     }
 
-    /// What was used so far.
+    /// The uses so far.
     #[must_use]
     pub fn recorded(&self) -> Vec<Use> {
         self.recording.uses().to_vec()

@@ -1,5 +1,5 @@
-//! All that a node's read path has, and its one way of asking and telling. What the dispatch decides is not carried out
-//! here but in `events`, when all that was decided before has been: so nothing calls back.
+//! The state of a node's read path, and its one way to ask and to answer. Decisions of the dispatch are not carried out
+//! here but in `events`, after all earlier decisions: so there are no callbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::refreshes::Refreshes;
 use crate::routing::ReadRouting;
 use crate::waiter::{ReadDispatch, Waiter};
 
-/// What a node is told about itself and its job.
+/// A node's settings and its place in the job.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which node this is.
     pub rank: NodeRank,
-    /// Who asks whom.
+    /// The trees, by which nodes ask each other.
     pub forest: Forest,
     /// Memory for kept objects, bytes.
     pub budget_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Counters {
     pub dispatch: forebay_dispatch::Counters,
     /// Requests that were asked before anybody wanted their answers.
     pub prefetch_issued: u64,
-    /// Of these, those whose answers somebody wanted then.
+    /// Of these, those that were in demand then.
     pub prefetch_used: u64,
     /// Attempts at peers that travelled in the message of another.
     pub bundled: u64,
@@ -140,7 +140,7 @@ impl<B: Clone> ReadPath<B> {
         deadline: Time,
         waiter: Option<Waiter>,
     ) -> Option<RequestId> {
-        // Whoever has waited for a parcel waits no longer.
+        // A request that waited for a parcel waits no longer.
         if let (Some(hold), Some(request)) = (self.parcels.hold_of(&key), self.dispatch.find(&key)) {
             self.dispatch.release_one(self.now, request, hold);
         }

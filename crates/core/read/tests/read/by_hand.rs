@@ -247,7 +247,7 @@ fn peer_asks(node: &mut Node, ticket: u64, numbers: &[usize]) {
     node.handle_peer(Time(0), PeerTicket(ticket), Request::new(bundle(numbers)), Duration::from_secs(9));
 }
 
-/// What of a peer's bundle is here is not asked for; what is under way is joined, whoever asked for it with what else.
+/// Files of a peer's bundle that are here are not requested; requests under way are joined, whichever bundle they belong to.
 #[test]
 fn a_bundle_s_files_are_joined_one_by_one() {
     let mut node = node_of(2, 7, true);
@@ -290,7 +290,7 @@ fn a_bundle_fails_over_as_one() {
     assert_eq!(bundles.collect::<Vec<_>>(), [(0, 3)]);
 }
 
-/// A child may have little time left. Who joins its question has all of his own.
+/// A child may have little time left. A program that joins its request has all of its own.
 #[test]
 fn whoever_joins_a_question_has_his_own_time() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
@@ -321,7 +321,7 @@ fn whoever_joins_a_question_has_his_own_time() {
     }
 }
 
-/// Whoever has missed a refresh makes up for it and asks again, once.
+/// A node that has missed a refresh makes up for it and asks again, once.
 #[test]
 fn a_question_that_is_fenced_is_asked_again_once() {
     let mut leaf = node_of(3, 7, false);
@@ -351,7 +351,7 @@ fn the_largest_file_is_explained() {
     assert_eq!(explained(&root), "1 of 17592186044416 chunks");
 }
 
-/// What is asked early has the time that any question has, whatever was left to the one before it.
+/// A prefetch has the time that any request has, however little was left to the one before it.
 #[test]
 fn what_is_asked_early_has_time() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));

@@ -20,7 +20,7 @@ const PEERS: u64 = 800;
 
 const TIME: Duration = Duration::from_secs(30);
 
-/// What no token is left for ends with `EHOSTUNREACH`, at its deadline; it might have been answered until then.
+/// A request without a token ends with `EHOSTUNREACH`, at its deadline; it might have been answered until then.
 #[test]
 fn whoever_waits_in_vain_for_a_token_is_told_that_nobody_can_be_reached() {
     let mut node: ReadPath<&'static str> = ReadPath::new(options(LEAF, 31));

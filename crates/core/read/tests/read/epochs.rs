@@ -32,7 +32,7 @@ fn peer_lists(node: &mut Node, ms: u64, ticket: u64, dir: &str, epoch: u64, has:
     node.handle_peer(at(ms), PeerTicket(ticket), request, has);
 }
 
-/// What is asked now, with the epoch that it carries.
+/// The requests of now, with the epoch that they carry.
 fn asked(node: &mut Node) -> Vec<(AttemptId, Request<ReadMessage>)> {
     let fetch = |effect| match effect {
         Effect::Fetch { attempt, request, .. } => Some((attempt, request)),
@@ -84,7 +84,7 @@ fn a_hold_without_its_first_step_is_a_refresh_that_was_missed() {
     }
 }
 
-/// Whoever leads is lost when this node holds: it waits for ten seconds and goes on by itself.
+/// The leader is lost when this node holds: it waits for ten seconds and goes on automatically.
 #[test]
 fn a_hold_that_nobody_ends_ends_after_ten_seconds() {
     let mut node = node_of(1, 3);
@@ -128,7 +128,7 @@ fn refreshes_of_two_leaders_end_each_by_itself() {
     assert_eq!((node.met_epoch(), node.counters().refreshes_missed), (Epoch(6), 0));
 }
 
-/// A first step that comes after a later refresh's second is too late: whoever leads is told, and leads it anew.
+/// A first step that comes after a later refresh's second is too late: the leader is told, and leads it anew.
 #[test]
 fn a_refresh_that_is_overtaken_is_led_anew() {
     let mut node = node_of(1, 3);
@@ -156,7 +156,7 @@ fn a_hold_that_is_led_anew_is_one_hold() {
     assert_eq!(asked(&mut node).len(), 1);
 }
 
-/// A number that no leader gave is not believed, whoever says so: the next real one would be passed over.
+/// A number that no leader gave is not believed from any node: the next real one would be passed over.
 #[test]
 fn a_number_that_cannot_be_a_refreshs_changes_nothing() {
     const TODAY: u64 = 1_790_000_000_000;
@@ -185,7 +185,7 @@ fn what_was_held_is_asked_once_when_a_refresh_was_missed() {
     assert_eq!(asked(&mut node).len(), 1);
 }
 
-/// A peer gives up at the deadline that it was told; whoever joined later has more time.
+/// A peer gives up at the deadline that it was told; a later waiter has more time.
 #[test]
 fn a_peers_time_out_is_that_of_whoever_asked_first() {
     let mut node = node_of(1, 3);
@@ -200,7 +200,7 @@ fn a_peers_time_out_is_that_of_whoever_asked_first() {
     assert_eq!(std::iter::from_fn(|| node.poll_effect()).filter_map(told).collect::<Vec<_>>(), [1]);
 }
 
-/// A broken peer that refuses for an epoch that this node has come to is not asked again and again.
+/// A broken peer that refuses for an epoch that this node has come to is not asked repeatedly.
 #[test]
 fn a_refusal_that_makes_no_sense_goes_elsewhere() {
     let mut node = node_of(3, 7);
@@ -250,8 +250,8 @@ fn look_both_up(node: &mut Node, listing: Listing) -> [InodeId; 2] {
     [first, inode_of(look_up(node, b"b"))]
 }
 
-/// So whoever has it open, mapped or locked shares it with whoever opens it afterwards. One that changed is another inode: no
-/// open file yields bytes of two versions.
+/// So programs that have it open, mapped or locked share it with those that open it afterwards. A file that changed is
+/// another inode: no open file yields bytes of two versions.
 #[test]
 fn a_file_that_did_not_change_keeps_its_inode_over_a_refresh() {
     let mut node = node_of(3, 7);

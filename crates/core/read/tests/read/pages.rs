@@ -38,7 +38,7 @@ fn ino(name: &str) -> u64 {
     u64::from(name.as_bytes()[0])
 }
 
-/// What the backing file system says of names.
+/// The backing file system's records of names.
 fn records(request: &ReadMessage) -> Vec<Option<EntryRecord>> {
     let ReadMessage::Page { names, .. } = request else { panic!("{request:?}") };
     let of = |name: &str| Attributes { ino: ino(name), mode: 0o100_644, ..Attributes::default() };
@@ -88,7 +88,7 @@ fn a_page_that_is_kept_is_not_that_of_another_listing() {
     }
 }
 
-/// What a node of this rank asks for when a program looks a name up in these.
+/// The request of a node of this rank when a program looks a name up in these.
 fn page_request(rank: u32, name: &str, listed: &[&str]) -> ReadMessage {
     let mut leaf = node_of(rank, 7, None);
     let request = KernelRequest::Lookup { parent: ROOT_INODE, name: name.as_bytes() };

@@ -1,4 +1,4 @@
-//! Who waits for a question, as it travels: cores driven by hand, from one that asks to the one that reads.
+//! The priority of a request, as it travels: cores driven by hand, from one that asks to the one that reads.
 
 use crate::node;
 
@@ -115,7 +115,7 @@ fn of_those_who_join_the_most_urgent_counts() {
     assert_eq!(promoted(&mut parent), None);
 }
 
-/// Who is promoted has been answered, or has gone: nothing follows.
+/// The promoted request has been answered, or has gone: no message follows.
 #[test]
 fn a_promotion_that_comes_too_late_is_nothing() {
     let mut parent = node_of(2);
@@ -138,7 +138,7 @@ fn asked(node: &mut Node) -> Vec<(Source, ReadMessage)> {
     fetches.collect()
 }
 
-/// What nobody waits for may be slow. Once somebody does, a second node is asked at once, and in the end the backing file
+/// A prefetch may be slow. Once a program waits for it, a second node is asked immediately, and in the end the backing file
 /// system itself.
 #[test]
 fn only_what_is_waited_for_is_asked_of_others_when_it_is_slow() {

@@ -55,7 +55,7 @@ fn whoever_sent_spoilt_bytes_is_not_asked_for_them_again() {
     assert_eq!(ask(&mut later, 60_100, "file").1, parent, "it may have it anew");
 }
 
-/// What the backing file system does while a file is read says nothing of the node that passes it on.
+/// An error of the backing file system during a read says nothing about the node that passes it on.
 #[test]
 fn an_error_of_the_file_system_passes_nobody_over() {
     let mut node: Node = ReadPath::new(options(3, 7));

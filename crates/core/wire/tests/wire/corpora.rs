@@ -1,6 +1,6 @@
-//! The corpora of the fuzz targets, decoded as those do: what fuzzing once found is checked by every test run, without
-//! the toolchain that fuzzing needs. What holds for any bytes holds for these; and enough of them must be well formed,
-//! or the corpus is of an old format and fuzzing starts from nothing.
+//! The corpora of the fuzz targets, decoded as those do: every test run checks earlier findings of fuzzing, without the
+//! toolchain that fuzzing needs. The checks for arbitrary bytes apply. Enough entries must be well formed, or the
+//! corpus is of an old format and fuzzing starts from nothing.
 #![allow(clippy::disallowed_methods, reason = "the crate touches no files; its corpora are some")]
 
 use std::fmt::Debug;

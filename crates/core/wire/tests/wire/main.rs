@@ -1,4 +1,4 @@
-//! What the wire carries, against its committed corpora and by random values.
+//! The formats of the wire, against their committed corpora and by random values.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 

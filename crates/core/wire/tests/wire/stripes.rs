@@ -1,4 +1,4 @@
-//! What a peer may have a node write of a large file.
+//! Limits of a peer's request to write a part of a large file.
 
 use forebay_types::{Backed, Generation, Kind, LogPosition, NodeRank, Timestamp, ViewPath};
 use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;

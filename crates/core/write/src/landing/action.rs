@@ -3,7 +3,7 @@
 use forebay_types::{FileId, Kind};
 use forebay_wire::write::Place;
 
-/// What is to be done on the backing file system.
+/// One step on the backing file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Action {
@@ -18,9 +18,9 @@ pub enum Action {
     UpdateUnnamed { file: FileId, version: u64 },
     /// A file that is there gets another name.
     Link { file: FileId, from: Place, to: Place },
-    /// What is at a place moves, replacing what is there, or changing places with it.
+    /// Moves the entry of a place, replacing the one at the target, or exchanging both.
     Rename { from: Place, to: Place, is_exchange: bool },
-    /// What is at a place goes.
+    /// Removes the entry of a place.
     Remove { place: Place, is_directory: bool },
     /// A file that is there gets the mode, owner and times that it has now. The root has no place.
     SetAttributes { file: FileId, place: Option<Place> },

@@ -54,7 +54,7 @@ impl Landing {
 
     /// The files that do not have to be kept any more.
     pub fn let_go(&mut self) -> BTreeSet<FileId> {
-        // The owner may have done with steps that bring nothing, which whoever follows the tree has not.
+        // The owner may have skipped steps without effect, which a follower of the tree has not.
         let _ = self.turn();
         self.changes.let_go()
     }

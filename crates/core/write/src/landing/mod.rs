@@ -42,9 +42,9 @@ pub struct Landing {
     kinds: Versioned<FileId, Kind>,
     /// Files as they are there.
     backed: BackedFiles,
-    /// What lies on the backing file system by the first step.
+    /// The files on the backing file system by the first step.
     there: Versioned<Place, FileId>,
-    /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
+    /// The places of files without a name, until unpublished contents replace them.
     left: BTreeMap<FileId, Place>,
     /// In which directories files that are not published have drafts.
     drafts: BTreeMap<FileId, FileId>,
@@ -97,7 +97,7 @@ impl Landing {
         self.backed.get(file)
     }
 
-    /// Others have changed a file that is there: it is theirs, by all its names. What the tree has is in logs, and in `draft`.
+    /// Others have changed a file that is there: it is theirs, by all its names. The tree's contents are in logs, and in `draft`.
     pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
         for place in self.places(file).cloned().collect::<Vec<_>>() {
             self.there.remove(&place);
@@ -126,7 +126,7 @@ impl Landing {
         self.aside.iter()
     }
 
-    /// Others have taken away what was at a place. What it was, if it is a file.
+    /// Others have removed the entry of a place. Returns its file, if it was one.
     pub fn gone(&mut self, place: &Place) -> Option<FileId> {
         let file = self.there.remove(place)?;
         self.left.remove(&file);
@@ -176,7 +176,7 @@ impl Landing {
         self.of_directory.contains_key(&directory)
     }
 
-    /// What that step would bring does not come: newer contents will, or it has gone since.
+    /// Skips that step: newer contents will land, or the file has been removed since.
     pub fn leave_out(&mut self, number: u64) {
         if number != self.first {
             return;
@@ -187,7 +187,7 @@ impl Landing {
         }
     }
 
-    /// What is at a place of the backing file system by the first step.
+    /// The file at a place of the backing file system by the first step.
     #[must_use]
     pub fn file_at(&self, place: &Place) -> Option<FileId> {
         self.there.get(place).copied()
@@ -331,7 +331,7 @@ impl Landing {
         }
     }
 
-    /// Nothing of the tree is at a place any more.
+    /// Notes that a place is empty of the tree's files.
     fn leave(&mut self, place: &Place) {
         if !self.there.contains_key(place) {
             self.aside.remove(place);
@@ -434,7 +434,7 @@ impl Landing {
         self.forget_if_nowhere(file);
     }
 
-    /// What was left of a file at a place is not there any more.
+    /// Notes that the nameless rest of a file has been replaced.
     fn replaced(&mut self, file: FileId) {
         self.left.remove(&file);
         self.forget_if_nowhere(file);

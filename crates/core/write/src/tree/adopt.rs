@@ -10,7 +10,7 @@ use crate::extents::Extents;
 use crate::limits::LINKS_MAX;
 
 impl Tree {
-    /// Takes entries of a directory in. One that has all its entries already keeps them: somebody else was faster.
+    /// Takes entries of a directory in. One that has all its entries already keeps them: another node was faster.
     pub(super) fn adopt(
         &mut self,
         directory: FileId,
@@ -26,7 +26,7 @@ impl Tree {
         let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {
             return Ok(Done::Nothing);
         };
-        // The owner may have done with steps that whoever follows the tree has not: these decide which files are there.
+        // The owner may have done with steps that a follower has not: these decide which files are there.
         let _ = self.landing.turn();
         let mut directories = 0;
         for entry in entries {
@@ -52,7 +52,7 @@ impl Tree {
     /// Files that a directory has only there, as they were met, are forgotten. Directories stay: programs may be in them.
     pub(super) fn unlist(&mut self, directory: FileId) -> Result<Done, Refusal> {
         self.directory(directory)?;
-        // The owner may have done with steps that bring nothing, which whoever follows the tree has not: both are as far now.
+        // The owner may have skipped steps without effect, which a follower has not: both are as far now.
         let _ = self.landing.turn();
         let forgotten: Vec<(Place, FileId)> = self.forgettable(directory)?.collect();
         if forgotten.is_empty() {

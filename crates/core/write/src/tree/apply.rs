@@ -6,10 +6,10 @@ use super::nodes::SentStripes;
 use super::state::{Refusal, Released, Tree};
 
 impl Tree {
-    /// Carries `change` out, once however often it comes. What becomes free is added to `released`.
+    /// Carries `change` out, once however often it comes. Released extents and files are added to `released`.
     ///
     /// # Errors
-    /// What is told to the program, or that a directory is to be adopted first.
+    /// The program's error, or that a directory is to be adopted first.
     pub fn apply(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
         if let Some(result) = self.results.of(change.id) {
             return result.map_err(Refusal::Errno);

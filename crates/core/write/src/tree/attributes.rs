@@ -110,7 +110,7 @@ fn check_size(caller: &Caller, attributes: &Attributes, size_bytes: u64, is_open
     if is_open { Ok(()) } else { permissions::check(caller, attributes, WRITE) }
 }
 
-/// Sets owner and group. Who gets a file does not get rights that it lends.
+/// Sets owner and group. A new owner does not get rights that the file lends.
 fn change_owner(caller: &Caller, attributes: &mut Attributes, changes: &AttributeChanges) {
     if changes.uid.is_some() || changes.gid.is_some() {
         attributes.mode = permissions::without_lent_rights(caller, attributes);

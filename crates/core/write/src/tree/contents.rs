@@ -12,7 +12,7 @@ use crate::landing::Step;
 use crate::{hold, limits};
 
 impl Tree {
-    /// Notes that a node opens a file. What the caller may do with it is for the node to check: it has the flags.
+    /// Notes that a node opens a file. The node checks access itself: it has the flags.
     pub(super) fn open(&mut self, change: &Change, file: FileId) -> Result<Done, Refusal> {
         if self.node(file)?.attributes.kind() == Kind::Directory {
             return Err(Errno::EISDIR.into());
@@ -42,7 +42,7 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// Nothing is open on a node any more: as it says itself, or since it is given up.
+    /// Closes all files of a node: as it says itself, or since it is given up.
     pub(super) fn close_all(&mut self, change: &Change, of: NodeRank, released: &mut Released) -> Done {
         let mut files: Vec<FileId> =
             self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
@@ -82,7 +82,7 @@ impl Tree {
         at: CommitAt,
         released: &mut Released,
     ) -> Result<Done, Refusal> {
-        // What programs of a node that was given up wrote meanwhile does not lie over what others have written.
+        // Late writes of a node that was given up do not replace the writes of others.
         self.node(file)?;
         if self.locks.refuses(change.id.node, file) {
             return Err(hold::REFUSED.into());
@@ -124,7 +124,7 @@ impl Tree {
         Ok(Done::File(self.state(file)?))
     }
 
-    /// A file lends no rights any more when somebody else than root has changed its contents.
+    /// A file lends no rights any more when a user other than root has changed its contents.
     pub(super) fn end_lent_rights(&mut self, caller: &Caller, file: FileId) -> Result<(), Errno> {
         let step = self.landing.end();
         let node = self.node_mut(file)?;
@@ -146,7 +146,7 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// Lets contents that have changed land, unless somebody has the file open and may go on.
+    /// Lets contents that have changed land, unless a program has the file open and may go on.
     pub(super) fn publish_if_closed(&mut self, file: FileId) {
         let is_due = self.nodes.get(&file).is_some_and(|node| node.is_dirty && node.open_on.is_empty());
         if is_due && let Some(node) = self.nodes.get_mut(&file) {

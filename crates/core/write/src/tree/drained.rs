@@ -1,9 +1,9 @@
-//! What leaves the stores before its file is published, since they fill or it is old.
+//! Contents that leave the stores before their file is published: because the stores fill, or by age.
 //!
-//! A file that programs have open cannot be published yet. What was committed of it goes to its draft on the backing file system,
-//! or to the file itself where that is there already, and is read there from then on: a store takes files that are larger than
-//! it is. What is only old goes there too, and stays in the logs, where it is read faster, until they fill. A draft stays in the
-//! directory that it was made in, wherever the file goes, until that directory goes.
+//! A file that programs have open cannot be published yet. Its committed contents are written to its draft on the backing file system,
+//! or to the file itself if that is there already. They are read there from then on, so a file may be larger than a store. Contents that
+//! are only old are written there too, and stay in the logs, where reads are faster, until the logs fill. A draft stays in the directory
+//! that it was made in, wherever the file is moved, until that directory is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub enum Ahead<'a> {
     Old(&'a BTreeMap<NodeRank, LogPosition>),
 }
 
-/// What is to be sent ahead.
+/// Contents to be sent ahead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drain {
     /// Of which file.
@@ -36,7 +36,7 @@ pub struct Drain {
     pub size_bytes: u64,
     /// Whether the file itself is on the backing file system, and needs no draft.
     pub is_there: bool,
-    /// What lies in logs, in the file's order.
+    /// The extents in logs, in the file's order.
     pub extents: Vec<WrittenExtent>,
 }
 
@@ -109,7 +109,7 @@ impl Tree {
         Some((self.landing.draft_of(file)?, self.draft_number(file)))
     }
 
-    /// What tells a file's draft from all others.
+    /// The number that tells a file's draft from all others.
     #[must_use]
     pub fn draft_number(&self, file: FileId) -> u128 {
         u128::from(self.number) << 64 | u128::from(inode_number(file))
@@ -130,7 +130,7 @@ impl Tree {
         // It may have gone meanwhile.
         if let Some(node) = self.nodes.get_mut(&file) {
             self.landing.set_backed(file, drained.backed);
-            // What is there behind a cut are not zeros.
+            // Bytes on the backing file system behind a cut are not zeros.
             if let Contents::File(extents) = &mut node.contents
                 && node.cut_at <= drained.version
             {

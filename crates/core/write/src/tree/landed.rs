@@ -8,19 +8,19 @@ use super::state::{Released, Tree};
 use crate::extents::Extents;
 use crate::landing::{Action, Recognised, Step};
 
-/// What is to be done next on the backing file system. When it is, `Operation::Landed` says so.
+/// The next step on the backing file system. `Operation::Landed` notes its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// The number of the step.
     pub step: u64,
-    /// What is to be done.
+    /// The step itself.
     pub action: Action,
-    /// Whether what was to land has changed or gone since, so that it is not to be done any more.
+    /// Whether its contents have changed or its file has been removed since, so that the step must be skipped.
     pub is_over: bool,
 }
 
 impl Tree {
-    /// What is to be done next on the backing file system, which has followed when there is nothing.
+    /// The next step on the backing file system; none if it has followed.
     pub fn next_landing(&mut self) -> Option<Turn> {
         let (step, action) = self.landing.turn()?;
         let is_over = self.is_over(&action);
@@ -61,7 +61,7 @@ impl Tree {
             // Without a name it does not appear anew: others have taken its old name, or the contents.
             Action::Publish { file, .. } => !self.is_settled(*file) || self.landing.is_kept(*file),
             Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } => !self.is_settled(*file),
-            // What it was is not known any more.
+            // A removed file's attributes are not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
         }
@@ -96,13 +96,13 @@ impl Tree {
         self.landing.file_at(place)
     }
 
-    /// What became of a file that is there, by what is found at its place.
+    /// The state of a file on the backing file system, from the entry found at its place.
     #[must_use]
     pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
         self.landing.recognise(file, found)
     }
 
-    /// What of a file only the backing file system has: offset and length.
+    /// The ranges that only the backing file system has: offset and length.
     #[must_use]
     pub fn base_of(&self, file: FileId) -> Vec<(u64, u64)> {
         self.extents(file).map_or_else(|_| vec![], Extents::of_base)
@@ -120,8 +120,8 @@ impl Tree {
         self.nodes.get(&file).map_or(0, |node| node.bytes_of_others)
     }
 
-    /// What a file was on the backing file system when it was met or made there, or when its contents landed last. Of a file that
-    /// is gone from the tree too, as long as it is there.
+    /// The identity of a file on the backing file system when it was met or made there, or when its contents landed last. It is kept for a
+    /// file that has been removed from the tree too, as long as it is there.
     #[must_use]
     pub fn backed(&self, file: FileId) -> Option<Backed> {
         self.landing.backed(file)
@@ -232,7 +232,7 @@ impl Tree {
         self.landing.steps_left()
     }
 
-    /// What was done is done, whatever has happened in the tree since it was to be done.
+    /// Notes a step's end, whatever has happened in the tree since it was begun.
     pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) -> Done {
         // Those before it without anything to be done are over with this.
         if let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) {
@@ -299,7 +299,7 @@ impl Tree {
         }
     }
 
-    /// What the logs have of these contents is not needed any more, unless there are newer ones already.
+    /// Releases these contents from the logs, unless there are newer ones already.
     fn contents_landed(&mut self, file: FileId, landed: LandedContents, released: &mut Released) {
         self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };

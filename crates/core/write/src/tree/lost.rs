@@ -15,7 +15,7 @@ use super::nodes::{Contents, Node};
 use super::state::Tree;
 use crate::extents::Extents;
 
-/// What cannot land of a file.
+/// The ranges of a file that cannot land.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostFile {
     /// Below the root; empty where it has no name.
@@ -63,7 +63,7 @@ impl Tree {
         files
     }
 
-    /// What of a file cannot be had.
+    /// The ranges of a file that no node can supply.
     #[must_use]
     pub fn lost_of(&self, file: FileId) -> LostFile {
         let lost: Vec<_> = self.extents(file).into_iter().flat_map(|extents| self.lost_extents(extents)).collect();
@@ -103,7 +103,7 @@ impl Tree {
         paths
     }
 
-    /// What of a file was only in what others have taken away.
+    /// The ranges of a file that were only in a base that others have taken away.
     fn base_gone_of(&self, file: FileId) -> Vec<(u64, u64)> {
         match self.nodes.get(&file) {
             Some(Node { contents: Contents::File(extents), is_base_gone: true, .. }) => extents.of_base(),
@@ -111,7 +111,7 @@ impl Tree {
         }
     }
 
-    /// What cannot be had and is not in the file's draft.
+    /// The extents that no node can supply and that are not in the file's draft.
     fn lost_extents<'a>(&'a self, extents: &'a Extents) -> impl Iterator<Item = &'a WrittenExtent> {
         extents.written().filter(|extent| self.is_lost_extent(extent) && !extents.is_sent(extent))
     }

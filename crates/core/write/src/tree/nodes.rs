@@ -1,4 +1,4 @@
-//! What a tree is made of.
+//! The files and directories of a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -24,9 +24,9 @@ pub fn blocks_of(bytes: u64) -> u64 {
 /// A file, a directory, or whatever has attributes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// What `stat` says; `nlink` is the number of its names, for a directory one more, and one more for each in it.
+    /// As `stat` says; `nlink` is the number of its names, for a directory one more, and one more for each in it.
     pub attributes: Attributes,
-    /// What is in it.
+    /// Its contents, by kind.
     pub contents: Contents,
     /// The directory where it got its newest name; the root's is itself.
     pub directory: FileId,
@@ -40,9 +40,9 @@ pub struct Node {
     pub may_be_named: bool,
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
-    /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
+    /// Whether the file of the backing file system with its unwritten ranges was removed from outside.
     pub is_base_gone: bool,
-    /// How much of it is as somebody else has left it there, bytes.
+    /// How much of it is as others have left it there, bytes.
     pub bytes_of_others: u64,
     /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
     pub is_as_met: bool,
@@ -51,7 +51,7 @@ pub struct Node {
     pub rights_step: Option<u64>,
     /// Its extended attributes; `None`: those that it has on the backing file system, if it is there.
     pub extended: Option<Box<OwnExtended>>,
-    /// What of it is in its draft before it is published.
+    /// The stripes in its draft before it is published.
     pub sent: Option<SentStripes>,
 }
 
@@ -66,7 +66,7 @@ pub struct OwnExtended {
     pub step: u64,
 }
 
-/// What of a file is in its draft on the backing file system before it is published, by stripes.
+/// The stripes of a file that are in its draft on the backing file system before it is published.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SentStripes {
     /// Which contents.
@@ -80,7 +80,7 @@ pub struct SentStripes {
 }
 
 impl SentStripes {
-    /// Nothing yet of these contents.
+    /// An empty set for these contents.
     #[must_use]
     pub fn new(version: u64, draft: Backed, stripe_bytes: u64) -> Self {
         Self { version, draft, stripe_bytes: stripe_bytes.max(1), verified: BTreeSet::new() }
@@ -93,7 +93,7 @@ impl SentStripes {
     }
 }
 
-/// What is in a node.
+/// The contents of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Contents {
     /// Entries.
@@ -102,7 +102,7 @@ pub enum Contents {
     File(Extents),
     /// A target.
     Symlink(Vec<u8>),
-    /// Nothing: devices, sockets, fifos.
+    /// None: devices, sockets, fifos.
     Special,
 }
 
@@ -152,15 +152,15 @@ impl Node {
         }
     }
 
-    /// Whether it is more than what the backing file system has: somebody has it open, or something of it is still to land.
+    /// Whether it is more than what the backing file system has: it is open, or a change of it is still to land.
     pub fn is_active(&self) -> bool {
         let is_written = matches!(&self.contents, Contents::File(extents) if !extents.is_empty());
         let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_base_gone;
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
     }
 
-    /// Counts its blocks again, of which it held and had written so many bytes before. What lies on the backing file system may have holes: its
-    /// blocks are known from there, and what is written over it may fill some of them until it has landed.
+    /// Counts its blocks again, of which it held and had written so many bytes before. A file on the backing file system may have holes, so
+    /// its blocks are known from there. Writes over it may fill some holes until they have landed.
     pub fn recount(&mut self, (held_before, written_before): (u64, u64)) {
         let Contents::File(extents) = &self.contents else { return };
         let (held, written) = extents.counted_bytes();

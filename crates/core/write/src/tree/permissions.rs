@@ -1,4 +1,4 @@
-//! Who may do what, by mode bits, as `path_resolution(7)` and `inode(7)` have it.
+//! Access checks by mode bits, as `path_resolution(7)` and `inode(7)` have it.
 
 use forebay_types::{Attributes, Errno, Kind};
 use forebay_wire::write::Caller;

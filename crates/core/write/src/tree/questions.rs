@@ -1,4 +1,4 @@
-//! What the tree tells without changing.
+//! Queries of the tree, which do not change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ type Ranges = Vec<(u64, u64)>;
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Its contents have changed, and somebody may go on changing them.
+    /// Its contents have changed, and a program may go on changing them.
     Open,
     /// A node that does not answer has some of it.
     Lost,
@@ -39,12 +39,12 @@ pub enum Way {
 pub struct Listed {
     /// Its name.
     pub name: Name,
-    /// What it names.
+    /// The state of the entry's file.
     pub state: FileState,
 }
 
 impl Tree {
-    /// What `place` names.
+    /// The file that `place` names.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, EACCES; or that its directory is to be adopted.
@@ -105,7 +105,7 @@ impl Tree {
         paths.iter().filter_map(|path| self.at_path(path)).any(|at| self.is_within(file, at) == Ok(true))
     }
 
-    /// What is at a path. What was not looked up yet is not there: nothing below it has been either.
+    /// The file at a path. A name that was not looked up yet is absent: no path below it was looked up either.
     fn at_path(&self, path: &ViewPath) -> Option<FileId> {
         path.components().try_fold(BURST_ROOT, |directory, name| match &self.nodes.get(&directory)?.contents {
             Contents::Directory(entries) => entries.get(&Name::new(name).ok()?),
@@ -159,7 +159,7 @@ impl Tree {
         })
     }
 
-    /// What is in the way of a lock that somebody on `node` would ask for.
+    /// The lock that conflicts with a request from `node`.
     #[must_use]
     pub fn lock_in_the_way(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {
         self.locks.conflict(node, file, request)
@@ -194,7 +194,7 @@ impl Tree {
         self.steps_to_land() > 0 || self.nodes.active().any(|(_, node)| node.is_dirty)
     }
 
-    /// Files whose contents have changed and that somebody has open, so that they wait.
+    /// Files whose contents have changed and that are open, so that they wait.
     #[must_use]
     pub fn open_and_changed(&self) -> Vec<FileId> {
         let mut files: Vec<FileId> =
@@ -217,7 +217,7 @@ impl Tree {
         self.nodes.active().filter(|(_, of)| of.open_on.contains_key(&node)).count()
     }
 
-    /// What of a file only logs have: offset and length.
+    /// The ranges of a file that only logs have: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
         let extents = self.extents(file).ok();

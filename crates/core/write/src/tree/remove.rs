@@ -39,7 +39,7 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// What `place` names, for a caller who may take that name away.
+    /// The file that `place` names, for a caller who may take that name away.
     pub(super) fn find_to_remove(&self, change: &Change, place: &Place) -> Result<FileId, Refusal> {
         let file = self.find(&change.caller, place)?.ok_or(Errno::ENOENT)?;
         let directory = &self.node(place.directory)?.attributes;

@@ -1,7 +1,7 @@
 //! Directories that are gone, as programs go on seeing them that have them open or work in them: without names, and empty.
 //!
-//! The kernel tells nobody that a directory is a program's working directory, so nodes cannot say which of them are in use. The tree
-//! remembers the last ones instead. What comes after them on the backing file system does not depend on these.
+//! The kernel does not report that a directory is a program's working directory, so nodes cannot say which of them are in use. The tree
+//! remembers the last ones instead. Steps on the backing file system do not depend on these.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! Data and holes of a file (`SEEK_DATA`, `SEEK_HOLE`).
 //!
-//! Bytes in a log are data, whatever they are. Where a file goes on as it is on the backing file system, holes are what that says: whoever asks
-//! looks there, and asks again behind what it has found.
+//! Bytes in a log are data, whatever they are. Where a file goes on as it is on the backing file system, holes are those of that file. The
+//! caller looks there, and asks again behind the place that it has found.
 
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Piece, Source};

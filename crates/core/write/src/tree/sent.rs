@@ -1,6 +1,6 @@
-//! What of a file is in its draft on the backing file system before it is published, by stripes.
+//! The stripes of a file that are in its draft on the backing file system before it is published.
 //!
-//! Logs keep all of it until it has landed: what is noted here is only not sent again, by this owner of the tree or the next.
+//! Logs keep all of them until the file has landed. This note only saves sending them again, by this owner of the tree or the next.
 
 use forebay_types::FileId;
 use forebay_wire::write::Done;
@@ -23,7 +23,7 @@ impl Node {
 }
 
 impl Tree {
-    /// What is in the draft of a file's contents as they are now.
+    /// The stripes in the draft of a file's contents as they are now.
     #[must_use]
     pub fn sent(&self, file: FileId) -> Option<&SentStripes> {
         let node = self.nodes.get(&file)?;

@@ -1,4 +1,4 @@
-//! What the operations work on, and what they share.
+//! The state that operations change, and the steps that they share.
 
 use std::collections::BTreeSet;
 
@@ -29,10 +29,10 @@ pub struct Tree {
     pub(super) number: u64,
 }
 
-/// Why an operation was not carried out. Nothing was changed.
+/// Why an operation was not carried out. The tree is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// What the program is told.
+    /// The error for the program.
     Errno(Errno),
     /// The directory's entries on the backing file system are to be adopted first.
     Unlisted(FileId),
@@ -46,7 +46,7 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// What nobody can reach any more.
+/// Extents and files that have become unreachable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Released {
     /// Ranges of records.
@@ -154,7 +154,7 @@ impl Tree {
         }
     }
 
-    /// What `place` names, if anything, for a caller who may search its directory.
+    /// The file that `place` names, if there is one, for a caller who may search its directory.
     pub(super) fn find(&self, caller: &Caller, place: &Place) -> Result<Option<FileId>, Refusal> {
         let Some(node) = self.nodes.get(&place.directory) else {
             return Err(self.find_in_removed(caller, place.directory));

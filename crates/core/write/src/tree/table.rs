@@ -1,7 +1,7 @@
 //! The files of a tree, and which of them are more than what the backing file system has.
 //!
-//! Most files of a large tree are only looked at. What is to be done is asked again and again, and must not take longer the more of
-//! those there are: so the others are known by name.
+//! Most files of a large tree are only looked at. The next step is asked for often, and must not take longer for more files of that kind.
+//! So the others are known by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl Table {
         Some(node)
     }
 
-    /// The same for whoever only notes that it is open, or is not.
+    /// The same for a caller that only notes that it is open, or is not.
     pub fn of_opener(&mut self, file: &FileId) -> Option<&mut Node> {
         let node = self.files.get_mut(file)?;
         self.changed.push(*file);
@@ -82,7 +82,7 @@ impl Table {
         all.filter_map(|file| Some((file, self.files.get(file)?))).filter(|(_, node)| node.is_active())
     }
 
-    /// An operation is over. One that was refused has changed nothing: whoever follows the tree has not heard of it.
+    /// An operation is over. If it was refused, the tree is unchanged: its followers have not heard of it.
     pub fn settle(&mut self, is_refused: bool) {
         for file in std::mem::take(&mut self.was_as_met) {
             if let Some(node) = self.files.get_mut(&file) {

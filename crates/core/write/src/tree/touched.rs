@@ -1,4 +1,4 @@
-//! What a change makes old for those who were told of it.
+//! Files whose leased state an operation invalidates.
 
 use forebay_types::FileId;
 use forebay_wire::write::{Operation, Place};

@@ -1,4 +1,4 @@
-//! What nodes answer by themselves, in any order of messages: nothing that a change has ended which has returned.
+//! Nodes' cached answers, in any order of messages: after a change has returned, no node answers with an older state.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ impl World {
             Step::Lose { which } => {
                 let at = (which % 3).min(self.under_way.len());
                 if let Some(UnderWay::Forget { told, .. }) = self.under_way.get(at) {
-                    // Who changes waits until it has ended by itself.
+                    // The change waits until the lease has ended.
                     self.now = self.now.max(self.leases.ends(told));
                     self.under_way.remove(at);
                 }
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// What a node has made it knows, and asks for nothing.
+/// A node knows the files that it has made, and asks for nothing.
 #[test]
 fn a_node_knows_what_it_has_made() {
     let mut world = World::new();
@@ -340,14 +340,14 @@ fn a_node_knows_what_it_has_made() {
     assert_eq!(known(&world, &made), Found::Unknown, "it is not told of changes any more");
 }
 
-/// Tells everybody that a change of node `changer` makes `files` old. Whom, and how many files; 0 means all.
+/// Tells all nodes that a change of node `changer` makes `files` old. Returns the nodes, and how many files; 0 means all.
 fn tell(leases: &mut Leases, changer: u32, files: &[FileId]) -> Vec<(u32, usize)> {
     let told = leases.to_tell(Time::default(), NodeRank(changer), files);
     told.iter().for_each(|told| leases.forgotten(told));
     told.iter().map(|told| (told.node.0, told.files.len())).collect()
 }
 
-/// The owner's next daemon has everybody forget everything, once.
+/// The owner's next daemon has all nodes forget everything, once.
 #[test]
 fn whoever_was_told_by_a_daemon_before_is_told() {
     let mut leases = Leases::unknown(Time::default(), [1, 2].map(|node| (NodeRank(node), BELIEVED_HELD)));

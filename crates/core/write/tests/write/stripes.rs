@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// What the owner itself cannot write is not tried for ever.
+/// Stripes that the owner itself cannot write are not tried for ever.
 #[test]
 fn the_owner_that_fails_is_told_so() {
     let mut stripes = Stripes::new(&weights(&strided(2, STRIPE, 4 * STRIPE), STRIPE), STRIPE, &BTreeSet::new(), OWN);

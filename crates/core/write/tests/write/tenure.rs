@@ -1,5 +1,5 @@
-//! Whatever is lost between the nodes of a council, whoever begins anew and however fast clocks go: no two nodes own the tree at the
-//! same time, and none owns it without what was promised before.
+//! No two nodes own the tree at the same time, and none owns it without earlier promises. This holds whatever is lost between the
+//! nodes of a council, whichever begins anew and however fast clocks go.
 use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};
@@ -24,23 +24,23 @@ enum Event {
     Bid { node: usize, reaches: u8 },
     /// All members but an owner before it hear the newest owner, and its second home has everything.
     Calm,
-    /// Nobody hears an owner for so long, milliseconds, and then whoever may bids, and is heard.
+    /// The owner is silent for so long, milliseconds; then each node that may bid does, and is heard.
     Silence(u64),
     /// A node's daemon begins anew. A loss of power takes so many of the last changes of its log, unless they were promised.
     Restart { node: usize, loses: usize },
 }
 
-/// What a node is and has.
+/// A node and its clock.
 struct Node {
     /// Of its clock, percent.
     rate: u64,
-    /// What its log says.
+    /// The state in its log.
     owns: Owns,
     member: Member,
     /// If it believes that it owns the tree.
     owner: Option<Owner>,
     log: Log,
-    /// What it has of the tree as its second home.
+    /// Its copy of the tree as second home.
     mirror: Option<(Have, Vec<u64>)>,
 }
 

@@ -1,8 +1,11 @@
 //! Whether the backing file system takes what programs ask for: tried on a draft, since what it does not take would keep all from landing.
 
 use forebay_store::Draft;
-use forebay_types::{Errno, ExtendedAttributes, ViewPath};
+use forebay_types::{Errno, ExtendedAttributes, FileId, ViewPath};
+use forebay_wire::write::{Change, Operation};
+use forebay_write::Refusal;
 
+use super::owner::Owner;
 use crate::write::local::Local;
 
 /// So many bytes of extended attributes have room wherever there can be any: ext4 has 4 KiB for names, values and 16 bytes more for each.
@@ -11,12 +14,63 @@ const SURE_EXTENDED_BYTES: usize = 1 << 10;
 /// Files of so many bytes can be everywhere: ext4 takes 16 TiB, and 2 TiB where it has the blocks of ext3.
 pub const SURE_FILE_BYTES: u64 = 1 << 40;
 
+/// What a change makes of a file that not every file system takes.
+struct Wanted {
+    file: FileId,
+    extended: ExtendedAttributes,
+    size_bytes: u64,
+}
+
+impl Owner {
+    /// Whether the backing file system may refuse what a change makes of a file.
+    ///
+    /// # Errors
+    /// What has to be known first.
+    pub fn needs_trial(&self, change: &Change) -> Result<bool, Refusal> {
+        Ok(self.wanted_by(change)?.is_some())
+    }
+
+    fn wanted_by(&self, change: &Change) -> Result<Option<Wanted>, Refusal> {
+        let file = match &change.operation {
+            Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,
+            Operation::SetAttributes { file, changes } if changes.size_bytes.is_some() => *file,
+            _ => return Ok(None),
+        };
+        let tree = self.tree();
+        let extended = match tree.extended_by(change) {
+            // The tree refuses it by itself.
+            Err(Refusal::Errno(_)) => return Ok(None),
+            extended => extended?.unwrap_or_default(),
+        };
+        let size_bytes = tree.size_by(change).unwrap_or(0);
+        let is_sure = extended.bytes() <= SURE_EXTENDED_BYTES && size_bytes <= SURE_FILE_BYTES;
+        Ok((!is_sure).then_some(Wanted { file, extended, size_bytes }))
+    }
+
+    /// Tries it. May block.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub fn try_to_land(&self, change: &Change) -> Result<(), Errno> {
+        // Where it has become unknown again, the tree asks for it.
+        let Ok(Some(Wanted { file, extended, size_bytes })) = self.wanted_by(change) else { return Ok(()) };
+        let (directory, number) = {
+            let tree = self.tree();
+            (tree.directory_of(file), tree.draft_number(self.local.new_file()))
+        };
+        let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);
+        let trial = Trial { local: &self.local, directory: &directory, number };
+        trial.size(size_bytes)?;
+        trial.extended(&extended)
+    }
+}
+
 /// A file that could be in a directory.
-pub struct Trial<'a> {
-    pub local: &'a Local,
-    pub directory: &'a ViewPath,
+struct Trial<'a> {
+    local: &'a Local,
+    directory: &'a ViewPath,
     /// Of a draft that nothing else is.
-    pub number: u128,
+    number: u128,
 }
 
 impl Trial<'_> {
@@ -24,7 +78,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// ENOSPC, else what the backing file system says.
-    pub fn extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
+    fn extended(&self, wanted: &ExtendedAttributes) -> Result<(), Errno> {
         if wanted.bytes() <= SURE_EXTENDED_BYTES {
             return Ok(());
         }
@@ -38,7 +92,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// EFBIG.
-    pub fn size(&self, size_bytes: u64) -> Result<(), Errno> {
+    fn size(&self, size_bytes: u64) -> Result<(), Errno> {
         if size_bytes <= SURE_FILE_BYTES {
             return Ok(());
         }

@@ -1,9 +1,11 @@
 //! The tree of the job's files as this node has it: its owner, the node that follows the owner, and how others reach it.
 
+pub mod calling;
 pub mod checkpoint;
 pub mod council;
 pub mod extended;
 pub mod fits;
+pub mod knowing;
 pub mod memory;
 pub mod owner;
 pub mod paths;

@@ -6,20 +6,20 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use forebay_store::{Held, LandedEntry};
+use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
-use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation, Place};
+use forebay_wire::write::{Caller, Change, Done, NEVER_AGAIN, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
 
+use super::calling::BackingPart;
 use super::council::Council;
 use super::extended::There;
-use super::fits::{SURE_FILE_BYTES, Trial};
-use super::memory::{Footprint, Forgetting, TRIES};
+use super::memory::{Footprint, Forgetting};
 use super::paths::{MOVING_LOOK, MOVING_MAX, backing_path};
 use super::safe::Safe;
 use super::stores::Stores;
@@ -37,6 +37,9 @@ const KERNEL_LOOK: Duration = Duration::from_millis(5);
 
 /// The tree with what it stands on.
 pub struct Owner {
+    /// For calls on other threads.
+    pub(super) own: Weak<Self>,
+    pub(super) backing_part: BackingPart,
     pub local: Arc<Local>,
     tree: Mutex<Tree>,
     /// Something may be to be done on the backing file system.
@@ -101,7 +104,7 @@ pub struct Life {
 
 impl Owner {
     /// The owner of `tree`.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Self {
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Arc<Self> {
         let left = |node| match Some(node) == life.owner_before {
             true => BELIEVED_BY_OWNER_BEFORE,
             false => BELIEVED_HELD,
@@ -110,7 +113,9 @@ impl Owner {
         // What the council stands on has these calls.
         let held = Arc::downgrade(council);
         local.calls.land_only_while(move || held.upgrade().is_some_and(|council| council.is_held()));
-        Self {
+        Arc::new_cyclic(|own| Self {
+            own: Weak::clone(own),
+            backing_part: BackingPart::default(),
             local: Arc::clone(local),
             forgetting: Forgetting::new(life.budget_bytes, tree.listed_directories()),
             footprint: Footprint::default(),
@@ -125,7 +130,7 @@ impl Owner {
             council: Arc::clone(council),
             safe: Safe::new(local, nodes, council, life.history, life.has_second),
             cache: life.cache,
-        }
+        })
     }
 
     /// The nodes whose stores fill.
@@ -142,11 +147,6 @@ impl Owner {
     /// The tree, to be looked at.
     pub fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What a node that has sent a change is answered. May block.
-    pub fn change(&self, change: &Change) -> Changed {
-        self.changed_by(self.carry_out_once(change))
     }
 
     /// What a node is answered whose change came to this.
@@ -173,32 +173,10 @@ impl Owner {
     }
 
     fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
-        let applied = self.apply_knowing(change)?;
+        let applied = self.apply_on_thread(change)?;
         let outcome = applied.outcome();
         self.wait_to_tell_of(applied)?;
         Ok(outcome)
-    }
-
-    /// As `apply`, and adopts what the tree needs to know first. May block, but for no other node.
-    ///
-    /// # Errors
-    /// What the program is told.
-    pub fn apply_knowing(&self, change: &Change) -> Result<Applied, Errno> {
-        loop {
-            match self.check_fits(change).and_then(|()| self.apply(change)) {
-                Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
-                Err(Refusal::Unread(file)) => {
-                    let found = self.look_there(file, |there| there.all())?;
-                    if let Operation::SetExtended { name, value, rule, .. } = &change.operation {
-                        // A refusal leaves nothing to keep.
-                        found.with(name, value.as_deref(), *rule)?;
-                    }
-                    self.carry_out_own(Operation::AdoptExtended { file, found })?;
-                }
-                Err(Refusal::Errno(errno)) => return Err(errno),
-                Ok(applied) => return Ok(applied),
-            }
-        }
     }
 
     /// A change of the daemon's own.
@@ -222,8 +200,12 @@ impl Owner {
     /// # Errors
     /// As `carry_out`.
     pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
+        self.carry_out(&self.own_change(caller, operation, now))
+    }
+
+    pub(super) fn own_change(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Change {
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now, operation })
+        Change { id, oldest: 0, caller: caller.clone(), now, operation }
     }
 
     /// Waits until this node may change the tree.
@@ -357,56 +339,6 @@ impl Owner {
         self.safe.release(released.extents.iter().filter(|extent| extent.node == self.local.rank), have);
     }
 
-    /// Makes the entries that a directory has on the backing file system part of the tree.
-    ///
-    /// # Errors
-    /// What the backing file system says.
-    pub fn adopt(&self, directory: FileId) -> Result<(), Errno> {
-        let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
-        let entries = self.local.calls.serve(|| self.local.place.list(&path))?;
-        let parts: Vec<&[LandedEntry]> = match entries.is_empty() {
-            true => vec![&[]],
-            false => entries.chunks(ADOPTED_ENTRIES_MAX).collect(),
-        };
-        for (index, part) in parts.iter().enumerate() {
-            let entries = part.iter().map(|entry| self.adopted(entry)).collect();
-            let is_last = index + 1 == parts.len();
-            self.carry_out_own(Operation::Adopt { directory, entries, is_last })?;
-        }
-        self.forgetting.listed(directory);
-        self.make_room()?;
-        // Other nodes hand over their changes if the second home takes over; they have no part in this one.
-        self.safe.wait_for_second_home().map_err(|_| Errno::EIO)
-    }
-
-    /// Keeps the tree within its part of the memory, as far as there is anything to forget.
-    fn make_room(&self) -> Result<(), Errno> {
-        let files = || self.tree().files();
-        self.footprint.set(files());
-        for _ in 0..TRIES {
-            if !self.forgetting.is_over(files()) {
-                break;
-            }
-            let Some(directory) = self.forgetting.next() else { continue };
-            let (is_there, can_be_unlisted) = {
-                let tree = self.tree();
-                (tree.state(directory).is_ok(), tree.can_be_unlisted(directory))
-            };
-            if can_be_unlisted {
-                self.carry_out_own(Operation::Unlist { directory })?;
-            } else if is_there {
-                self.forgetting.keep(directory);
-            }
-        }
-        self.footprint.set(files());
-        Ok(())
-    }
-
-    fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
-        let LandedEntry { name, attributes, born, target } = entry.clone();
-        AdoptedEntry { name, file: self.local.new_file(), attributes, born, target }
-    }
-
     /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.
     pub fn backing_path(&self, file: FileId) -> Option<ViewPath> {
         backing_path(&self.tree(), file)
@@ -436,32 +368,6 @@ impl Owner {
                 looked => return looked,
             }
         }
-    }
-
-    /// Refuses attributes and sizes that could not land.
-    fn check_fits(&self, change: &Change) -> Result<(), Refusal> {
-        let file = match &change.operation {
-            Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,
-            Operation::SetAttributes { file, changes } if changes.size_bytes.is_some() => *file,
-            _ => return Ok(()),
-        };
-        let (extended, size_bytes, directory, number) = {
-            let tree = self.tree();
-            let extended = match tree.extended_by(change) {
-                // The tree refuses it by itself.
-                Err(Refusal::Errno(_)) => return Ok(()),
-                extended => extended?,
-            };
-            let size_bytes = tree.size_by(change).unwrap_or(0);
-            if extended.is_none() && size_bytes <= SURE_FILE_BYTES {
-                return Ok(());
-            }
-            (extended, size_bytes, tree.directory_of(file), tree.draft_number(self.local.new_file()))
-        };
-        let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);
-        let trial = Trial { local: &self.local, directory: &directory, number };
-        trial.size(size_bytes)?;
-        Ok(extended.map_or(Ok(()), |extended| trial.extended(&extended))?)
     }
 
     /// Takes hold of a file on the backing file system.

@@ -1,11 +1,15 @@
 //! What the owner of the burst tree is asked, by its own node's programs and by other nodes.
 
+use std::sync::Arc;
+
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
 use forebay_wire::write_message::{Entries, Question, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Refusal, Tree};
 
+use super::calling::On;
+use super::knowing::{Needs, io_for_again};
 use super::owner::Owner;
 use super::paths::contents;
 use crate::options::Copied;
@@ -22,34 +26,71 @@ pub struct Asker {
 }
 
 impl Owner {
-    /// Answers a question. May block.
+    /// Answers a question of this node. May block.
     ///
     /// # Errors
     /// What the program is told.
-    pub fn tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Errno> {
-        if asker.node == self.local.rank {
-            self.council.hold()?;
-        }
-        loop {
-            match self.try_to_tell(asker, caller, question) {
-                Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
-                Err(Refusal::Unread(file)) => {
-                    let Question::Extended { name, .. } = question else { return Err(Errno::EIO) };
-                    return self.look_there(file, |there| there.told(name.as_deref())).map(Told::Extended);
-                }
-                Err(Refusal::Errno(errno)) => return Err(errno),
-                Ok(told) => return Ok(told),
+    pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Told, Errno> {
+        self.council.hold()?;
+        let asker = Asker { node: self.local.rank, is_leased: false };
+        match self.tell_known(asker, caller, question) {
+            Ok(told) => Ok(told),
+            Err(Needs::Nothing(errno)) => Err(errno),
+            Err(needs) => {
+                let asked = Arc::new((caller.clone(), question.clone()));
+                self.nodes.wait_for(self.tell_by_task(On::ThisThread, asker, asked, needs)).map_err(io_for_again)
             }
         }
     }
 
-    fn try_to_tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
-        if matches!(question, Question::FileSystem) {
-            return Ok(Told::FileSystem(self.local.calls.serve(|| self.local.place.file_system())?));
+    /// Answers a question once the tree knows what it needs. By a task.
+    ///
+    /// # Errors
+    /// EAGAIN where this node may not own the tree any more, else what the program is told.
+    pub async fn tell_by_task(
+        &self,
+        on: On,
+        asker: Asker,
+        asked: Arc<(Caller, Question)>,
+        mut needs: Needs,
+    ) -> Result<Told, Errno> {
+        loop {
+            match (&asked.1, needs) {
+                (Question::FileSystem, _) => {
+                    let look = |owner: &Self| owner.local.calls.serve(|| owner.local.place.file_system());
+                    return self.call_backing(on, look).await?.map(Told::FileSystem);
+                }
+                (Question::Durable, _) => return self.safe.make_durable_on(on).await.map(|()| Told::Nothing),
+                (Question::Needed { of, is_filling }, _) => return self.needed(on, asker, *of, *is_filling).await,
+                (Question::Extended { name, .. }, Needs::Extended(file)) => {
+                    let name = name.clone();
+                    let look = move |owner: &Self| owner.look_there(file, |there| there.told(name.as_deref()));
+                    return self.call_backing(on, look).await?.map(Told::Extended);
+                }
+                (_, needs) => self.meet(on, None, needs).await?,
+            }
+            let again = Arc::clone(&asked);
+            match self.call(on, move |owner| owner.tell_known(asker, &again.0, &again.1)).await? {
+                Ok(told) => return Ok(told),
+                Err(next) => needs = next,
+            }
         }
-        if matches!(question, Question::Durable) {
-            self.make_durable_for(asker)?;
+    }
+
+    /// How much of a node's log the tree needs, which a crash must not make more.
+    async fn needed(&self, on: On, asker: Asker, of: Option<NodeRank>, is_filling: bool) -> Result<Told, Errno> {
+        let needed = self.call(on, move |owner| owner.tree().needed_of(of.unwrap_or(asker.node))).await?;
+        if of.is_none() {
+            self.stores.note(asker.node, is_filling);
         }
+        self.safe.make_durable_on(on).await.map(|()| Told::Needed(needed))
+    }
+
+    /// Answers a question as far as the tree knows. Waits for nothing.
+    ///
+    /// # Errors
+    /// What comes before the answer.
+    pub fn tell_known(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Needs> {
         let tree = self.tree();
         Ok(match question {
             Question::Lookup { place } => {
@@ -84,20 +125,10 @@ impl Owner {
                 Told::Extended(known.told(name.as_deref())?)
             }
             Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
-            Question::Needed { of, is_filling } => {
-                let needed = tree.needed_of(of.unwrap_or(asker.node));
-                drop(tree);
-                if of.is_none() {
-                    self.stores.note(asker.node, *is_filling);
-                }
-                // A crash must not bring back a tree that needs more.
-                self.make_durable_for(asker)?;
-                Told::Needed(needed)
-            }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
             Question::Tree(known) => Told::Tree(self.tree_for(asker.node, *known, tree.number())),
             Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
-            Question::FileSystem | Question::Durable => Told::Nothing,
+            Question::FileSystem | Question::Durable | Question::Needed { .. } => return Err(Needs::Task),
         })
     }
 
@@ -125,14 +156,6 @@ impl Owner {
         match self.local.copying.as_ref().map(|copying| &copying.rule) {
             Some(Copied::Below(paths)) => tree.is_below(file, paths),
             rule => rule == Some(&Copied::All),
-        }
-    }
-
-    /// Programs of this node wait; other nodes ask again.
-    fn make_durable_for(&self, asker: Asker) -> Result<(), Errno> {
-        match asker.node == self.local.rank {
-            true => self.safe.make_durable(),
-            false => self.safe.make_durable_once(),
         }
     }
 

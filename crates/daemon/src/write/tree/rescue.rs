@@ -7,30 +7,48 @@ use forebay_types::{Errno, LogPosition, NodeRank};
 use forebay_wire::write::{Copy, MOVED_MAX, Operation};
 use forebay_wire::write_message::WriteMessage;
 
+use super::calling::On;
 use super::owner::Owner;
 
 /// How long a node is asked whether it is there, and its partner for what it has.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Owner {
-    /// Looks whether a node answers, and gives its records the places of their copies if not. Whether any have them now.
+    /// Looks whether a node answers, and gives its records the places of their copies if not. Whether any have them now. By a task.
     ///
     /// # Errors
     /// What keeps it from being written down.
-    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
-        if self.nodes.ask::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).is_ok() {
+    pub async fn rescue(&self, on: On, node: NodeRank) -> Result<bool, Errno> {
+        let answered = self.nodes.answer_of::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).await;
+        if answered.is_ok() {
             return Ok(false);
         }
-        self.nodes.partners_of(node).into_iter().try_fold(false, |any, partner| {
-            let records = self.tree().records_of(node);
-            Ok(any | (!records.is_empty() && self.move_to(node, partner, &records)?))
-        })
+        let mut any = false;
+        for partner in self.nodes.partners_of(node) {
+            let records = self.call(on, move |owner| owner.tree().records_of(node)).await?;
+            any |= !records.is_empty() && self.move_by_task(on, node, partner, &records).await?;
+        }
+        Ok(any)
     }
 
+    /// Gives records of a node the places of their copies at its partner. Whether any have them now. May block.
+    ///
+    /// # Errors
+    /// What keeps it from being written down.
     pub fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
+        self.nodes.wait_for(self.move_by_task(On::ThisThread, node, partner, records))
+    }
+
+    async fn move_by_task(
+        &self,
+        on: On,
+        node: NodeRank,
+        partner: NodeRank,
+        records: &BTreeSet<LogPosition>,
+    ) -> Result<bool, Errno> {
         let mut copies: Vec<Copy> = vec![];
         let mut after = None;
-        while let Ok(page) = self.copies_of(node, partner, after)
+        while let Ok(page) = self.copies_of(node, partner, after).await
             && let Some(last) = page.last()
         {
             after = Some(last.from);
@@ -42,7 +60,7 @@ impl Owner {
             self.local.copies().drop_at(|to| moved.contains(&to));
         }
         for copies in copies.chunks(MOVED_MAX) {
-            self.carry_out_own(Operation::Moved { node, to: partner, copies: copies.to_vec() })?;
+            self.carry_out_by_task(on, Operation::Moved { node, to: partner, copies: copies.to_vec() }).await?;
         }
         if !copies.is_empty() {
             tracing::info!(%node, %partner, records = copies.len(), "records that a node does not have are where they were copied");
@@ -50,10 +68,15 @@ impl Owner {
         Ok(!copies.is_empty())
     }
 
-    pub fn copies_of(&self, node: NodeRank, partner: NodeRank, after: Option<LogPosition>) -> Result<Vec<Copy>, Errno> {
+    pub async fn copies_of(
+        &self,
+        node: NodeRank,
+        partner: NodeRank,
+        after: Option<LogPosition>,
+    ) -> Result<Vec<Copy>, Errno> {
         if partner == self.local.rank {
             return Ok(self.local.copies().page(node, after));
         }
-        self.nodes.ask(partner, &WriteMessage::Copies { of: node, after }, PATIENCE)
+        self.nodes.answer_of(partner, &WriteMessage::Copies { of: node, after }, PATIENCE).await
     }
 }

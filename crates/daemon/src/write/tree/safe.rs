@@ -11,8 +11,11 @@ use forebay_wire::write::{Change, WrittenExtent};
 use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
 use forebay_write::timing::FOLLOWED_AFTER;
 use forebay_write::{History, Lineage, Recent, Sent, Tree};
+use tokio::sync::Notify;
 
+use super::calling::On;
 use super::council::Council;
+use crate::write::group_commit::GroupCommit;
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
 
@@ -49,7 +52,8 @@ pub struct Safe {
     /// Somebody waits for the second home.
     wanted: Condvar,
     /// It has more.
-    followed: Condvar,
+    followed: Notify,
+    group_commit: Arc<GroupCommit>,
 }
 
 /// A tree on its way to the second home.
@@ -81,7 +85,8 @@ impl Safe {
             sending: Mutex::default(),
             happened: Condvar::new(),
             wanted: Condvar::new(),
-            followed: Condvar::new(),
+            followed: Notify::new(),
+            group_commit: Arc::default(),
         }
     }
 
@@ -121,9 +126,23 @@ impl Safe {
     /// # Errors
     /// EIO, also when this node may not own the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
+        self.nodes.wait_for(self.make_durable_on(On::ThisThread))
+    }
+
+    /// The same by a task. For another node only once: that asks again.
+    ///
+    /// # Errors
+    /// EIO; for another node EAGAIN when this node may not own the tree any more.
+    pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
+        if on == On::Pool {
+            self.group_commit.make_durable(&self.local, &self.nodes).await?;
+            self.wait_for_second_home().await?;
+            return self.check_held();
+        }
         loop {
             self.council.hold()?;
-            match self.make_durable_once() {
+            self.local.make_durable()?;
+            match self.wait_for_second_home().await.and_then(|()| self.check_held()) {
                 Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
                 Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),
                 outcome => return outcome,
@@ -131,27 +150,39 @@ impl Safe {
         }
     }
 
-    /// The same, and EAGAIN when this node may not own the tree any more.
-    pub fn make_durable_once(&self) -> Result<(), Errno> {
-        self.local.make_durable()?;
-        self.wait_for_second_home()?;
-        if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
-    }
-
-    /// Until it has what has happened until now, or does not follow any more. EAGAIN when this node may not own the tree any more.
-    pub fn wait_for_second_home(&self) -> Result<(), Errno> {
-        let Some(mut history) = self.history() else { return Ok(()) };
-        let count = history.have().count;
-        history.want(count);
+    /// Until it has what has happened until now, or does not follow any more.
+    ///
+    /// # Errors
+    /// EAGAIN when this node may not own the tree any more.
+    pub async fn wait_for_second_home(&self) -> Result<(), Errno> {
+        let count = self.history().map(|mut history| {
+            let count = history.have().count;
+            history.want(count);
+            count
+        });
         self.wanted.notify_all();
-        while !history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
-            if self.nodes.is_ending() || !self.council.is_held() {
+        while let Some(count) = count {
+            let followed = self.followed.notified();
+            let is_safe = self
+                .history()
+                .is_none_or(|mut history| history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()));
+            if is_safe {
+                break;
+            } else if self.nodes.is_ending() || !self.council.is_held() {
                 return Err(Errno::EAGAIN);
             }
-            history = waited(&self.followed, history, FOLLOWER_LOOK);
+            tokio::select! {
+                biased;
+                () = followed => {}
+                () = self.nodes.pause(FOLLOWER_LOOK) => {}
+            }
             self.council.wake();
         }
         Ok(())
+    }
+
+    fn check_held(&self) -> Result<(), Errno> {
+        if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
     /// What the council is told.
@@ -177,7 +208,7 @@ impl Safe {
     ) -> Followed {
         let Some(mut history) = self.history() else { return Followed::NotNow };
         history.heard(self.nodes.now(), have);
-        self.followed.notify_all();
+        self.followed.notify_waiters();
         drop(history);
         self.release_safe();
         let Some(mut history) = self.history() else { return Followed::NotNow };

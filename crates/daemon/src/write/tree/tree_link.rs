@@ -9,8 +9,8 @@ use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Seek, Told};
 
+use super::calling::On;
 use super::owner::Owner;
-use super::questions::Asker;
 use super::remote_tree::RemoteTree;
 use crate::write::remote::SENSELESS;
 
@@ -49,7 +49,7 @@ impl TreeLink {
 
     fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
         match self {
-            Self::Here(owner) => owner.tell(Asker { node: owner.local.rank, is_leased: false }, caller, &question),
+            Self::Here(owner) => owner.tell(caller, &question),
             Self::There(remote) => remote.ask(caller, question, false),
         }
     }
@@ -218,7 +218,7 @@ impl TreeLink {
     /// The owner is to go on without a node that does not answer. Whether it can.
     pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
         match self {
-            Self::Here(owner) => owner.rescue(node),
+            Self::Here(owner) => owner.nodes.wait_for(owner.rescue(On::ThisThread, node)),
             Self::There(remote) => remote.rescue(node),
         }
     }

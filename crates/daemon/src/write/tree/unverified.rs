@@ -1,6 +1,7 @@
 //! The nodes whose logs may lack what the tree says they have.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,18 @@ pub struct Unverified {
     nodes: Mutex<BTreeMap<NodeRank, Instant>>,
     /// Held by whoever looks for a node that did not answer.
     looking: Mutex<()>,
+    /// Held by the task that does so for requests of lost nodes.
+    hearing: tokio::sync::Mutex<()>,
+    /// How often one has.
+    heard: AtomicU64,
 }
 
 impl Unverified {
     /// These, at once.
     pub fn new(nodes: Vec<NodeRank>) -> Self {
         let now = Instant::now();
-        Self { nodes: Mutex::new(nodes.into_iter().map(|node| (node, now)).collect()), looking: Mutex::default() }
+        let nodes = Mutex::new(nodes.into_iter().map(|node| (node, now)).collect());
+        Self { nodes, looking: Mutex::default(), hearing: tokio::sync::Mutex::default(), heard: AtomicU64::new(0) }
     }
 
     /// A node begins anew.
@@ -49,6 +55,21 @@ impl Unverified {
     /// Nobody else looks for a node meanwhile.
     pub fn looking(&self) -> MutexGuard<'_, ()> {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No other task looks for a node meanwhile.
+    pub async fn hearing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.hearing.lock().await
+    }
+
+    /// How often a task has looked.
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::SeqCst)
+    }
+
+    /// A task has looked.
+    pub fn note_heard(&self) {
+        self.heard.fetch_add(1, Ordering::SeqCst);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeRank, Instant>> {

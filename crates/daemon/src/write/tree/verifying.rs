@@ -19,6 +19,7 @@ use forebay_wire::write::{Copy, MOVED_MAX, Operation, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 use forebay_write::gone_from;
 
+use super::calling::On;
 use super::owner::Owner;
 
 /// How long a node is asked whether it has records.
@@ -50,13 +51,27 @@ impl Owner {
         }
     }
 
-    /// A node asks something. If it did not answer before, what it has can be had again. May block.
-    pub fn hear(&self, node: NodeRank) {
-        if self.tree().lost_nodes().contains(&node)
-            && let Err(errno) = self.look_for_lost(node)
-        {
-            tracing::debug!(%node, %errno, "a node asks, and does not answer");
+    /// Whether a node does not answer, as far as is known.
+    pub fn is_lost(&self, node: NodeRank) -> bool {
+        self.tree().lost_nodes().contains(&node)
+    }
+
+    /// A node asks something that is lost. If it answers, what it has can be had again before it is answered. By a task.
+    ///
+    /// # Errors
+    /// EIO where the daemon ends.
+    pub async fn hear(&self, node: NodeRank) -> Result<(), Errno> {
+        let heard = self.unverified.heard();
+        let _alone = self.unverified.hearing().await;
+        // Otherwise a request before this one has looked.
+        if self.unverified.heard() == heard {
+            let looked = self.call(On::Pool, move |owner| owner.look_for_lost(node)).await?;
+            if let Err(errno) = looked {
+                tracing::debug!(%node, %errno, "a node asks, and does not answer");
+            }
+            self.unverified.note_heard();
         }
+        Ok(())
     }
 
     /// Why a file that is there cannot be changed yet: when some of it turns out to be gone, it would stay as it is in part.
@@ -109,7 +124,7 @@ impl Owner {
         }
         for partner in self.nodes.partners_of(node) {
             if !self.tree().lost_nodes().contains(&partner) {
-                let _ = self.copies_of(node, partner, None)?;
+                let _ = self.nodes.wait_for(self.copies_of(node, partner, None))?;
                 self.move_to(node, partner, &missing)?;
             }
         }

@@ -102,7 +102,7 @@ fn a_node_that_is_back_is_used_again_within_a_second() {
     }
 }
 
-/// Nothing happens at a node while it is stopped: its programs are not heard, and it hands nothing on.
+/// A node does no work while it is stopped: its programs are not heard, and it hands nothing on.
 #[test]
 fn a_stopped_node_does_nothing() {
     let model = Model::new(11);
@@ -143,8 +143,9 @@ fn a_backing_file_system_that_hangs_costs_no_node_its_name() {
     assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
 }
 
-/// What programs want of the node that reads for theirs, the highest that lives above it, since it keeps what it has read: of each directory on their ways a listing, and a page of
-/// attributes where that has none, or each name where it cannot be listed; of each file the chunks that are read.
+/// Objects that programs need from the node that reads for theirs: the highest that lives above it, since it keeps what it has read. Each directory
+/// on their paths needs a listing, and a page of attributes where that has none, or each name where it cannot be listed. Each file needs the
+/// chunks that are read.
 fn objects_wanted(model: &Model, programs: &[Program], reader_for: impl Fn(usize) -> usize) -> u64 {
     let mut objects = BTreeSet::new();
     for program in programs {

@@ -38,7 +38,7 @@ proptest! {
         prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
     }
 
-    /// What comes ahead and what is asked for are one: nobody reads for either what the other has read.
+    /// Prefetches and demand requests share reads: no object is read for one that the other has read.
     #[test]
     fn parcels_come_to_every_node_and_cost_the_backing_nothing_more(
         seed: u64, nodes in 1usize..20, roots in 1u32..5, fan_out in 1u32..5
@@ -93,7 +93,7 @@ proptest! {
         job.run(programs(&model, nodes, seed, 80));
         prop_assert_eq!(job.wrong(), Vec::<String>::new());
         job.let_backing_fail(0);
-        // What was asked while it failed still tells so.
+        // Requests of the time when it failed still report so.
         prop_assert_eq!(job.settle(Duration::from_secs(1)), Vec::<String>::new());
         let failed = job.failed();
         job.run(programs(&model, nodes, seed, 80));
@@ -131,8 +131,8 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
     }
 }
 
-/// What one node has used costs the others nothing, whether they follow or run beside it; and much of what it uses is asked
-/// for before it is wanted, so that it does not wait for the backing file system each time. Nodes that run beside each
+/// Objects that one node has used cost the others nothing, whether they follow or run beside it. Most of its own are prefetched
+/// before they are needed, so that it does not wait for the backing file system each time. Nodes that run beside each
 /// other ask for bundles, whose ten files are read at once, for one wait.
 #[test]
 fn the_first_nodes_accesses_lead_the_others() {
@@ -162,8 +162,8 @@ fn the_first_nodes_accesses_lead_the_others() {
     assert!(waited > 0 && first.wrong().is_empty() && together.wrong().is_empty());
 }
 
-/// The chunks of a large file come another way than its listing. Whoever finds that it has changed tells those who would
-/// tell the old version again, so that it is found as it is by who opens it next.
+/// The chunks of a large file come another way than its listing. A node that finds it changed tells those that would
+/// report the old version again. So the next program that opens the file finds it as it is.
 #[test]
 fn a_large_file_that_has_changed_is_told_once_at_each_node() {
     let model = Model::new(5);

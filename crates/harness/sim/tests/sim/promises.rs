@@ -1,5 +1,5 @@
-//! What the documents promise in seconds and in requests, in virtual time: programs that are killed, the state of a job that has
-//! lost nodes, nodes that missed a refresh, and what `--revalidate` costs.
+//! Promises of the documents in seconds and in requests, in virtual time: programs that are killed, the state of a job that has
+//! lost nodes, nodes that missed a refresh, and the cost of `--revalidate`.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn a_program_that_the_daemon_cannot_see_ends_with_its_request() {
     assert!(job.longest() > Duration::from_millis(13_900), "{:?}", job.longest());
 }
 
-/// What a status takes while nothing is wrong, at most: a message takes up to 10 ms, and there are some on the way down and up.
+/// The longest that a status takes without faults: a message takes up to 10 ms, and there are some on the way down and up.
 const CALM: Duration = Duration::from_millis(400);
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -53,7 +53,7 @@ fn no_node_is_named_while_programs_read_elsewhere() {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Who was named by each refresh.
+/// The nodes that each refresh did not reach.
 fn unreached(job: &Job) -> Vec<Vec<u32>> {
     job.refreshed().into_iter().map(|done| done.unreached).collect()
 }
@@ -88,7 +88,7 @@ fn job(model: &Model, nodes: usize, faults: Vec<(Time, Fault)>) -> Job {
     job
 }
 
-/// Who leads where no node is lost, then who does in its place, and so on.
+/// The leader where no node is lost, then the one in its place, and so on.
 fn leaders(nodes: u32) -> Vec<usize> {
     let tree = Tree::new(nodes, 2, NodeRank(0)).unwrap();
     tree.root_candidates().map(|rank| rank.0 as usize).collect()

@@ -17,7 +17,7 @@ use forebay_types::{Attributes, Errno, FileSystem, Timestamp};
 
 use super::server::Model;
 
-/// What answers the kernel of one node.
+/// The handler that answers the kernel of one node.
 pub struct Client {
     server: Arc<Model>,
     /// The modification time each file had when its pages were last begun to be cached.

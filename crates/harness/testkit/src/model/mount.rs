@@ -9,7 +9,7 @@ use forebay_fuse::{Mount, MountOptions, Session, SessionOptions, mount};
 use super::client::Client;
 use super::server::Model;
 
-/// What a client reads ahead, bytes: the kernel's default.
+/// A client's read-ahead, bytes: the kernel's default.
 const READ_AHEAD_BYTES: u32 = 128 << 10;
 
 /// A client's mount; unmounted when dropped.

@@ -21,14 +21,14 @@ pub struct Model {
     state: Mutex<State>,
 }
 
-/// What changes as the server works.
+/// The server's mutable state.
 struct State {
     queue: Queue,
     traffic: Traffic,
     /// Node number to path below the directory. The kernel's node numbers are the inode numbers of the local files;
     /// none is ever forgotten, which a model that lives for minutes can afford.
     paths: BTreeMap<u64, PathBuf>,
-    /// What is not answered while the server hangs.
+    /// Answers that are held while the server hangs.
     held: Option<Vec<Answer>>,
 }
 
@@ -47,7 +47,7 @@ impl Model {
         Ok(Arc::new(Self { directory, parameters, epoch: Instant::now(), timer, state: Mutex::new(state) }))
     }
 
-    /// What was asked and sent so far. `sent_bytes` counts file contents and listings.
+    /// Requests and bytes sent so far. `sent_bytes` counts file contents and listings.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.state().traffic.clone()

@@ -47,9 +47,9 @@ struct State {
     /// So many writes and flushes are done before the power goes; `None`: it stays.
     left: Option<u64>,
     is_off: bool,
-    /// Nobody is told anything from the cut on.
+    /// Replies that are held from the cut on.
     held: Vec<Reply>,
-    /// What is asked after that fails.
+    /// Whether requests after that fail.
     is_gone: bool,
     done: u64,
 }
@@ -129,7 +129,7 @@ impl PowerDisk {
         held.into_iter().for_each(|reply| reply.error(Errno::EIO));
     }
 
-    /// The same disk when the power is back, mounted at the same place. Whoever used it has ended.
+    /// The same disk when the power is back, mounted at the same place. Programs that used it have ended.
     ///
     /// # Panics
     /// If ext4 cannot go on with it.

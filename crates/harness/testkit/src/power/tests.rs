@@ -3,7 +3,7 @@ use std::io::Write as _;
 use super::*;
 use crate::require;
 
-/// What is there after a cut of two files, one with `fsync` and one without.
+/// The contents, after a cut, of two files, one with `fsync` and one without.
 #[test]
 fn what_was_not_synced_is_lost_and_what_was_is_there() {
     require!(Root, Fuse, LoopDevices, Command("mkfs.ext4"));
@@ -32,7 +32,7 @@ fn what_was_not_synced_is_lost_and_what_was_is_there() {
     .unwrap();
 }
 
-/// Who waits for what is not on the disk waits for ever, until it is told that the disk is gone.
+/// A program that waits for data not on the disk waits for ever, until it is told that the disk is gone.
 #[test]
 fn nothing_is_answered_from_the_cut_on() {
     require!(Root, Fuse, LoopDevices, Command("mkfs.ext4"));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// What is written whole or not at all, bytes.
+/// Bytes that are written whole or not at all.
 pub const PAGE_BYTES: usize = 4096;
 
 type Page = Box<[u8; PAGE_BYTES]>;
@@ -31,7 +31,7 @@ impl Volatile {
         Self { kept: kept.collect(), cached: BTreeMap::new(), random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
-    /// What is read while the power is there.
+    /// The bytes that are read while the power is there.
     #[must_use]
     pub fn read(&self, offset: u64, bytes: usize) -> Vec<u8> {
         let mut read = Vec::with_capacity(bytes);
@@ -46,7 +46,7 @@ impl Volatile {
         read
     }
 
-    /// Writes to the cache. What it held of the same place may have come to the disk before.
+    /// Writes to the cache. Its older bytes of the same place may have come to the disk before.
     pub fn write(&mut self, offset: u64, mut data: &[u8]) {
         let mut at = offset;
         while !data.is_empty() {

@@ -1,4 +1,4 @@
-//! What is appended is read back, by the log that took it and by the next one.
+//! Appended records are read back, by the log that took them and by the next one.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn the_next_log_finds_all_in_order() {
     }
 }
 
-/// Somebody copies the log into a file of the tier, and so into the log: none of the copies is taken for a record, even where
+/// A program copies the log into a file of the tier, and so into the log. None of the copies is taken for a record, even where
 /// a torn record makes the recovery look for the next one among them.
 #[test]
 fn a_copy_of_the_log_within_the_log_is_no_record() {
@@ -108,7 +108,7 @@ fn a_changed_byte_is_noticed_by_who_reads_the_record() {
     assert_eq!(log.read(nowhere, 0, &mut [0; 8]), Err(LogError::Absent(nowhere)));
 }
 
-/// What the device loses of committed records is named, and hides nothing behind it.
+/// Committed records that the device loses are named, and hide no record behind them.
 #[test]
 fn lost_records_are_named_and_hide_none() {
     let directory = directory();

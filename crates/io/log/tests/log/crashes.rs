@@ -19,7 +19,7 @@ use crate::image;
 
 const SEGMENTS: u64 = 128;
 
-/// What one thread appends, in turn with the others.
+/// An append of one thread, in turn with the others.
 #[derive(Clone, Debug)]
 struct Append {
     is_note: bool,
@@ -60,7 +60,7 @@ struct Written {
     contents: Vec<u8>,
 }
 
-/// What must be found.
+/// The records that must be found.
 #[derive(Default)]
 struct Model {
     records: BTreeMap<Sequence, Written>,
@@ -234,7 +234,7 @@ fn survives(lives: Vec<Life>) {
         model.check(&recovery, &found, is_power);
         let live = model.live();
         log = recovery.finish(live.iter().copied()).unwrap();
-        // What was yielded is on stable storage.
+        // Yielded records are on stable storage.
         model.committed = log.durable();
         assert_eq!(log.space().live_bytes, live.iter().map(|(_, bytes)| bytes).sum::<u64>());
         for record in model.records.values().filter(|record| live.iter().any(|(at, _)| *at == record.position)) {

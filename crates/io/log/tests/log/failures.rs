@@ -1,4 +1,4 @@
-//! A device that fails: everybody gets an error, now and later, and nobody hangs.
+//! A device that fails: all callers get an error, now and later, and none hangs.
 
 use std::env;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn appends_until_writes_fail() {
     assert_eq!(log.checkpoint(log.end(), b""), Err(failed));
 }
 
-/// The log makes its next segments by itself, which is not what is to fail.
+/// The log makes its next segments automatically, which is not the failure to test.
 fn await_segment(last: &Path) {
     let is_whole = || std::fs::metadata(last).is_ok_and(|found| found.len() == u64::from(SEGMENT_BYTES));
     while !is_whole() {

@@ -1,4 +1,4 @@
-//! What a crash leaves of a store: a copy of its files, of which some sectors never reached the disk.
+//! The state of a store after a crash: a copy of its files, of which some sectors never reached the disk.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -122,7 +122,7 @@ fn a_checkpoint_frees_what_only_notes_keep() {
     assert_eq!(all(&mut recovery).len(), 21);
 }
 
-/// What is full may be opened: whoever drains it must be able to.
+/// A full store may be opened, so that it can be drained.
 #[test]
 fn a_full_store_is_recovered() {
     let directory = directory();

@@ -1,4 +1,4 @@
-//! Who may open a store, and what is left of one.
+//! Access to stores, and the files that they leave.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -78,7 +78,7 @@ fn a_store_says_whose_it_is() {
     assert_eq!(whose(&path).unwrap(), Some(Owner { nodes: 5, ..owner(2) }));
 }
 
-/// Root waits for whoever opens a store in a job's epilogue.
+/// In a job's epilogue root waits for the process that opens a store.
 #[test]
 fn pipes_in_a_store_are_not_waited_for_and_huge_files_not_read() {
     let directory = directory();
@@ -182,7 +182,7 @@ fn a_wiped_store_leaves_nothing() {
     assert_eq!(log.space().live_bytes, 0);
     log.wipe().unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-    // Whoever was killed while he wiped it left a part of its files.
+    // A wipe that is killed leaves a part of the files.
     let log: Log = open(&path, 4);
     log.append_note(b"of the store that is wiped").unwrap();
     drop(log);

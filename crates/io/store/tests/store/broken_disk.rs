@@ -9,7 +9,7 @@ use fixture::{Tree, generation, is_root, name, options, skip, with_private_mount
 use forebay_store::Store;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno};
 
-/// What is on the disk, twice as large as a chunk.
+/// The size of the file on the disk, twice as large as a chunk.
 const FILE_BYTES: usize = 2 << 20;
 
 /// Ends with what a command ends with.

@@ -1,4 +1,4 @@
-//! Nothing outside an export can be reached, whatever takes the place of a directory.
+//! No file outside an export can be reached, whatever takes the place of a directory.
 use crate::fixture;
 
 use std::fs;

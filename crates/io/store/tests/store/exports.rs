@@ -1,4 +1,4 @@
-//! What can be exported, and what is said about what cannot.
+//! Exports that are possible, and the messages about those that are not.
 use crate::fixture;
 
 use std::os::unix::fs::symlink;

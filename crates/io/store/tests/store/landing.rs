@@ -44,7 +44,7 @@ fn a_draft_is_seen_when_it_is_whole_and_never_before() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "one that is given up leaves nothing");
 }
 
-/// Who may change the directory may put a file of their own at the draft's name.
+/// Users who may change the directory may put a file of their own at the draft's name.
 #[test]
 fn a_draft_is_itself_whatever_has_its_name() {
     let (dir, place) = place();
@@ -187,7 +187,7 @@ fn what_is_held_stays_what_it_was() {
     assert_eq!(fs::metadata(dir.path().join("c")).unwrap().mode(), 0o100_600);
 }
 
-/// Whoever owns a file that is run with rights of others has not seen the bytes that come into it.
+/// The owner who lent rights to a file has not seen the bytes that come into it, so the rights end first.
 #[test]
 fn lent_rights_end_and_come_back() {
     let (dir, place) = place();

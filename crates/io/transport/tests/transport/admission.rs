@@ -1,4 +1,4 @@
-//! Who has no key, or stands between two nodes that have it, gets nothing: one test an attack, over real sockets.
+//! Attackers without the key, or between two nodes that have it, get no data: one test an attack, over real sockets.
 
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ async fn a_stranger_learns_nothing_about_the_job() {
     }
 }
 
-/// Who takes a node's port hears who connects no more than who is connected to.
+/// An attacker that has taken a node's port learns neither which peer connects nor which one it wants.
 #[tokio::test]
 async fn a_false_parent_learns_nothing_about_the_job() {
     let (listener, address) = loopback();
@@ -346,7 +346,7 @@ async fn an_altered_body_is_noticed() {
 async fn bytes_spoiled_in_a_nodes_memory_are_noticed_by_the_next() {
     let bytes = pattern(300_000);
     let source = in_pieces(&bytes);
-    // What the node holds: its pieces with the checksums that they came with, one of them spoiled since.
+    // The pieces that the node holds: those of the body with the checksums that they came with, one of them spoiled since.
     let spoiled = Body::filling(bytes.len());
     for index in 0..3 {
         let piece = match source.poll_checked(index, &std::task::Context::from_waker(std::task::Waker::noop())) {

@@ -1,4 +1,4 @@
-//! What many pending handshakes and slow children cost: bounded memory, and nothing to anybody else.
+//! The costs of many pending handshakes and slow children: bounded memory, and no delay of other peers.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

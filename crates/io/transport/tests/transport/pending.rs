@@ -1,4 +1,4 @@
-//! Who does not belong to the job, and who says what cannot be, is turned away, counted, and harms nobody else.
+//! Peers outside the job, and peers that send invalid bytes, are turned away and counted, and harm no other peer.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

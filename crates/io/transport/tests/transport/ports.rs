@@ -51,7 +51,7 @@ fn taken(security: &Security) -> (Vec<Address>, (TcpSocket, TcpListener), Endpoi
     let ((silent, silent_at), (speaks, speaks_at)) = (loopback(), loopback());
     std::thread::spawn(move || {
         for connection in speaks.incoming() {
-            // Whoever connected may be gone.
+            // The peer may be gone.
             connection.and_then(|mut connection| connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")).ok();
         }
     });

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::net;
 
-/// What a service has been asked, and how many promotions it has heard of.
+/// The requests that a service got, and the number of promotions it heard of.
 #[derive(Clone, Default)]
 struct Heard {
     calls: Arc<Mutex<Vec<IncomingCall>>>,
@@ -91,7 +91,7 @@ async fn what_was_promoted_before_there_was_a_connection_is_a_programs() {
     }
 }
 
-/// What a program wants finds room beside any number of calls ahead, also when one of them is what it wants.
+/// Requests of programs find room beside any number of prefetches, also when a program wants one of these.
 #[tokio::test]
 async fn calls_ahead_leave_room_for_others() {
     let heard = Heard::default();

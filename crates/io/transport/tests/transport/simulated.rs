@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What happened, when.
+/// Events, with their times.
 type Log = Arc<Mutex<Vec<(Duration, String)>>>;
 
 /// A node that can be stopped, with its life.

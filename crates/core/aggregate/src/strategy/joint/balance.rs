@@ -13,14 +13,14 @@ use crate::division::Division;
 
 use super::candidates::Candidates;
 
-/// What a plan of domains over I/O nodes is made from.
+/// The inputs of a plan of domains over I/O nodes.
 #[derive(Clone, Copy)]
 pub struct Market<'c> {
     /// The case.
     pub case: &'c Case,
     /// Its domains.
     pub division: &'c Division,
-    /// Who may have them.
+    /// The seats that may have them.
     pub candidates: &'c Candidates,
 }
 
@@ -68,7 +68,7 @@ impl Market<'_> {
         self.candidates.of_domain(domain)[choice].io
     }
 
-    /// What each I/O node takes for its domains.
+    /// The time of each I/O node for its domains.
     fn seconds(&self, chosen: &[usize]) -> Vec<f64> {
         let mut seconds = vec![0.0; self.case.io_nodes.len()];
         for (domain, choice) in chosen.iter().enumerate() {
@@ -113,7 +113,7 @@ impl Market<'_> {
         }
     }
 
-    /// What it costs that a domain comes to its candidate: late ones count for more than early ones save.
+    /// The cost of a domain at its candidate: late ones count for more than early ones save.
     fn cost(&self, domain: usize, choice: usize) -> f64 {
         self.candidates.of_domain(domain)[choice].comes_s.powi(2)
     }

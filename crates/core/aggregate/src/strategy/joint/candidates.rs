@@ -1,4 +1,4 @@
-//! Who may aggregate a domain, and how soon it would come there.
+//! The nodes that may aggregate a domain, and how soon it would come there.
 //!
 //! Nodes that hold some of it, so that what they hold need not travel; and for each I/O node some others to which its bytes
 //! come over many links at once. The latter are what lets every I/O node have its share, wherever the bytes are. Where

@@ -1,4 +1,4 @@
-//! What a placement loads on links, in seconds, and how bad that is.
+//! The loads of a placement on links, in seconds, and their cost.
 //!
 //! I/O nodes begin when the first round has come, and that has when its busiest links are done. So its cost is the sum of
 //! fourth powers of loads: mostly that of the worst links, but a placement that relieves any is better than one that
@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::division::Domain;
 use crate::seat::Seat;
 
-/// What a second on an overloaded link weighs against one in the exchange.
+/// The weight of a second on an overloaded link, against one in the exchange.
 const OVERLOAD: f64 = 16.0;
 
 /// Loads of links.
@@ -20,14 +20,14 @@ pub struct Loads {
     /// Seconds, in the I/O phase, with several rounds in the whole exchange too.
     io: Vec<f64>,
     per_byte: Vec<f64>,
-    /// What the I/O nodes take if all have their share.
+    /// The time of the I/O nodes if all have their share.
     floor_s: f64,
     phases_overlap: bool,
     route: Vec<u32>,
 }
 
 impl Loads {
-    /// Nothing is loaded.
+    /// Links without load.
     pub fn new(case: &Case, phases_overlap: bool) -> Self {
         let per_byte: Vec<f64> = case.network.rates().iter().map(|rate| 1.0 / rate).collect();
         Self {

@@ -26,7 +26,7 @@ use balance::Market;
 use candidates::Candidates;
 use loads::Loads;
 
-/// What a refined placement must be better by, relatively: a simpler one that takes as long is as good.
+/// The gain that a refined placement must have, relatively: a simpler one that takes as long is as good.
 const WORTHWHILE: f64 = 1e-6;
 
 /// The best placement met so far.

@@ -1,4 +1,4 @@
-//! What the nodes of these tests have in common.
+//! Nodes shared by these tests.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ fn names_are_made_found_and_removed() {
     assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ENOENT);
 }
 
-/// What only a lost node has is held back, whatever happens to its names; all else goes on.
+/// Contents that only a lost node has are held back, whatever happens to their names; all other files go on.
 #[test]
 fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
     let mut asked = Asked::new();
@@ -67,7 +67,7 @@ fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
     assert_eq!((asked.tree.way(id(1)), asked.tree.is_needed()), (Ok(Way::Lost), true));
     let lost = asked.tree.lost_files();
     assert_eq!((lost.len(), &lost[0].path[..], &lost[0].ranges[..]), (1, &b"moved"[..], &[(0, 10)][..]));
-    // Nobody can have it published short.
+    // No operation publishes it short.
     asked.ask(&ROOT, Operation::Publish { file: id(1) }).unwrap();
     assert_eq!(asked.land_all(), []);
     asked.ask(&ROOT, Operation::Lost { nodes: vec![] }).unwrap();
@@ -75,7 +75,7 @@ fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
     assert_eq!((asked.tree.way(id(1)), asked.tree.is_needed()), (Ok(Way::Landed), false));
 }
 
-/// What is written over what is lost makes a file whole.
+/// Writes over all lost ranges make a file whole.
 #[test]
 fn a_lost_file_that_is_written_again_lands() {
     let mut asked = Asked::new();
@@ -331,7 +331,7 @@ fn mode_bits_decide_who_may_what() {
     asked.ask(&alice, set(3, AttributeChanges { is_through_descriptor: true, ..cut })).unwrap();
 }
 
-/// Without the group's execute bit the set-group-id bit stays, unless somebody from outside the group writes.
+/// Without the group's execute bit the set-group-id bit stays, unless a user from outside the group writes.
 #[test]
 fn who_is_not_of_the_group_takes_its_rights_away() {
     let mut asked = Asked::new();

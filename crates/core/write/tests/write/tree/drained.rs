@@ -1,4 +1,4 @@
-//! What is sent ahead reads as before, whatever happens while it is sent.
+//! Contents that are sent ahead read as before, whatever happens while they are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::tree::support::{Asked, ROOT, backed, id, in_root};
 
 const FILE: FileId = id(1);
 
-/// What happens to a file.
+/// An event of a file's life.
 #[derive(Clone, Debug)]
 enum Event {
     Write {

@@ -207,7 +207,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Also for whoever follows the tree's changes alone.
+    /// Also for a follower that has only the tree's changes.
     #[test]
     fn every_name_shows_what_was_written_last(events in prop::collection::vec(event(), 1..60)) {
         let (mut asked, mut backing) = (adopted(), Backing::default());
@@ -226,7 +226,7 @@ proptest! {
                     }
                 }
                 Event::Ask(Operation::Create { file, .. }) if made.insert(file, ()).is_some() => continue,
-                // A file is written to by whoever has it open, or finds it.
+                // A file is written to by a node that has it open, or finds it.
                 Event::Ask(Operation::Commit { .. } | Operation::SetAttributes { .. } | Operation::Open { .. })
                     if !is_open && asked.tree.state(FILE).is_ok_and(|state| state.attributes.nlink == 0) => continue,
                 Event::Ask(Operation::Close { .. }) if !is_open => continue,

@@ -81,7 +81,7 @@ fn given_up() -> Asked {
     asked
 }
 
-/// What a node may go on with that was given up.
+/// The identity under which a node that was given up may resume.
 fn resumable(node: NodeRank, asked: &Asked) -> Option<u64> {
     let lapsed = asked.tree.lock_in_the_way(node, id(1), &hold::lapsed_of(node));
     lapsed.and_then(|lapsed| hold::resumable(&lapsed))
@@ -99,7 +99,7 @@ fn what_another_node_has_written_is_not_written_over() {
     asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 4))), hold::REFUSED);
     assert_eq!((resumable(ONE, &asked), asked.tree.state(id(1)).unwrap().version), (None, held.version));
-    // What its programs close now, they opened before.
+    // Its programs opened the file before.
     asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 5))), hold::REFUSED);
     asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
@@ -109,7 +109,7 @@ fn what_another_node_has_written_is_not_written_over() {
     hold_of(TWO, &mut asked).unwrap();
 }
 
-/// Nobody else has had the file: the node goes on with it, and others may take it.
+/// If no other node has had the file, the node goes on with it, and others may take it.
 #[test]
 fn a_node_goes_on_with_what_nobody_has_taken() {
     let mut asked = given_up();
@@ -141,7 +141,7 @@ fn on_a_new_mount_nothing_is_refused_any_more() {
     assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::lapsed_of(ONE)), None);
 }
 
-/// Who writes the file by a name elsewhere has had it, too.
+/// A writer by a name elsewhere has had the file, too.
 #[test]
 fn what_was_written_elsewhere_is_not_written_over() {
     let mut asked = given_up();

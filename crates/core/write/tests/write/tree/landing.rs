@@ -89,7 +89,7 @@ impl Backing {
     }
 }
 
-/// What was done and not noted yet.
+/// A step that was done and is not noted yet.
 pub type UnderWay = Option<(u64, StepOutcome)>;
 
 fn note(asked: &mut Asked, under_way: &mut UnderWay) {
@@ -233,7 +233,7 @@ proptest! {
                 follow(&mut asked, &mut backing, &mut under_way, steps);
                 continue;
             }
-            // What was done is noted before anything else is begun.
+            // A step that was done is noted before the next begins.
             note(&mut asked, &mut under_way);
             let begin = [drain, draft_and_die, fork][steps - 3];
             begin(&mut asked, &mut backing);

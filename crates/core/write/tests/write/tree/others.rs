@@ -1,4 +1,4 @@
-//! What others change on the backing file system is told from what the tier itself changes there.
+//! Changes by others on the backing file system are told from the tier's own.
 
 use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Rights, Timestamp};
 use forebay_wire::write::{
@@ -191,7 +191,7 @@ fn rights_land_when_programs_have_set_them() {
     assert!(!asked.tree.has_own_rights(id(9)));
 }
 
-/// What lands beside theirs has the rights that were found for it, and is not overtaken by publications of other files.
+/// A copy that lands beside theirs has the rights that were found for it, and is not overtaken by publications of other files.
 #[test]
 fn the_root_and_copies_have_rights_that_land() {
     let mut asked = adopted(&["a"]);
@@ -211,7 +211,7 @@ fn the_root_and_copies_have_rights_that_land() {
     assert!(!asked.tree.has_own_rights(BURST_ROOT));
 }
 
-/// What happened to its name before and is still to be followed is over with the file.
+/// Changes of its name that are still to be followed end with the file.
 #[test]
 fn what_was_to_happen_to_a_name_of_theirs_is_over() {
     let mut asked = adopted(&["a"]);

@@ -37,7 +37,7 @@ impl Asked {
         self.tree.apply(&change, &mut self.released)
     }
 
-    /// What is made at a path of one name, by number.
+    /// Makes a file at a path of one name, by number.
     pub fn make(&mut self, caller: &Caller, place: Place, serial: u64, mode: u32) -> Result<FileState, Refusal> {
         self.ask(caller, create(place, serial, mode)).map(file)
     }

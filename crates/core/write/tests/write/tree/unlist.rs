@@ -322,7 +322,7 @@ proptest! {
     }
 }
 
-/// Neither what has changed nor what somebody uses is forgotten, and the rest is.
+/// Files that have changed or are in use stay, and the rest is forgotten.
 #[test]
 fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     let mut world = World::new(true);

@@ -69,7 +69,7 @@ fn a_pack_is_renewed_from_the_one_before() {
     assert_eq!(all(&files.open_pack().unwrap().unwrap()).unwrap(), expected);
     assert_eq!((written.blocks_count, written.pieces_count), (4, 5));
     assert_eq!(written.file_bytes, fs::metadata(files.pack_path()).unwrap().len());
-    // Whoever reads the one before reads on.
+    // Readers of the one before read on.
     assert_eq!(all(&old).unwrap(), pieces());
 }
 

@@ -1,4 +1,4 @@
-//! What somebody else could have prepared is not used, and the message says why.
+//! Files that another user could have prepared are not used, and the message says why.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -99,7 +99,7 @@ fn what_is_no_file() {
         fs::remove_file(path).unwrap();
         mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
     }
-    // Nobody writes to them: this must not wait.
+    // No process writes to them: this must not wait.
     assert_refused(&files, "it is not a regular file");
     for path in &paths {
         fs::remove_file(path).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody on the network between two nodes, who sees every frame and may pass on what he likes.
+//! An attacker on the network between two nodes, who sees every frame and may change, drop or repeat it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub struct Passing {
     pub bytes: Vec<u8>,
 }
 
-/// What goes on instead of a frame.
+/// The frames that are passed on instead of one.
 pub type Tamper = dyn Fn(Passing) -> Vec<Vec<u8>> + Send + Sync;
 
 /// Where whoever is to be deceived connects.

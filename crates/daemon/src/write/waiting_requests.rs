@@ -1,33 +1,38 @@
-//! Changes of other nodes that have been carried out, and whose answers wait until all nodes know of them. They occupy memory, and no thread: one
-//! node that is silent delays those changes that it was told of, and nothing else. Each node may have so many of them; others do not wait for
-//! what one has too many of.
+//! Requests of other nodes whose answers wait: for nodes that have to be told of a change, for the second home, for the backing file system. They
+//! occupy memory, and no thread: a node that is silent delays those requests that it was told of, and nothing else. Each node may have so many of
+//! them; the requests of others do not wait for a node that has too many.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_types::NodeRank;
 
-/// Changes of one node that wait at once: more than its kernel asks for at once.
-const PER_NODE_MAX: usize = 1024;
+/// Requests of one node that wait at the same time: more than its kernel sends at the same time.
+pub const TASKS_PER_NODE_MAX: usize = 1024;
 
 /// See the module.
-#[derive(Default)]
-pub struct WaitingChanges {
+pub struct WaitingRequests {
+    per_node_max: usize,
     of: Mutex<BTreeMap<NodeRank, usize>>,
 }
 
 /// One of them, until it is dropped.
 pub struct Admitted {
-    all: Arc<WaitingChanges>,
+    all: Arc<WaitingRequests>,
     from: NodeRank,
 }
 
-impl WaitingChanges {
+impl WaitingRequests {
+    /// So many of each node.
+    pub fn new(per_node_max: usize) -> Arc<Self> {
+        Arc::new(Self { per_node_max, of: Mutex::default() })
+    }
+
     /// One more of a node; `None` where it has too many, and is to ask again.
     pub fn admit(self: &Arc<Self>, from: NodeRank) -> Option<Admitted> {
         let mut of = self.of();
         let count = of.entry(from).or_default();
-        if *count >= PER_NODE_MAX {
+        if *count >= self.per_node_max {
             return None;
         }
         *count += 1;
@@ -57,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_node_with_too_many_keeps_no_other_waiting() {
-        let waiting = Arc::new(WaitingChanges::default());
-        let mut admitted: Vec<Admitted> = (0..PER_NODE_MAX).map_while(|_| waiting.admit(NodeRank(3))).collect();
-        assert_eq!(admitted.len(), PER_NODE_MAX);
+        let waiting = WaitingRequests::new(3);
+        let mut admitted: Vec<Admitted> = (0..9).map_while(|_| waiting.admit(NodeRank(3))).collect();
+        assert_eq!(admitted.len(), 3);
         assert!(waiting.admit(NodeRank(3)).is_none());
         assert!(waiting.admit(NodeRank(4)).is_some());
         admitted.pop();
