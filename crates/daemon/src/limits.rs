@@ -7,7 +7,3 @@ pub const BUDGET_BYTES_MIN: u64 = 16 << 20;
 
 /// How long nothing new must have been used before a start-up counts as over and is written down.
 pub const START_UP_QUIET: Duration = Duration::from_secs(3);
-
-/// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
-/// what is stale and the view is taken away also while the backing file system hangs.
-pub const BLOCKING_THREADS: usize = 32;

@@ -12,11 +12,11 @@ use forebay_keeper::{
 };
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
+use forebay_types::threads::BLOCKING_THREADS;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
 use crate::job::{control, metrics};
-use crate::limits::BLOCKING_THREADS;
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Whoever waits this long wants to know how much longer.
+/// A user who waits this long wants to know how much longer.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
 const SHOW_EVERY: Duration = Duration::from_millis(200);

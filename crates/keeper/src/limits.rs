@@ -18,7 +18,3 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// The paths of all exports as JSON, bytes: programs are told them in one message, which has a path as long as it can be
 /// and names beside them.
 pub const EXPORTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (8 << 10);
-
-/// Threads that read a burst mount's requests, at least: each waits for the owner of the tree, which may be another node. Each has
-/// a buffer of 1 MiB.
-pub const BURST_READERS: usize = 8;

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use forebay_fuse::{Access, SessionOptions};
 use forebay_launch::NodeAddress;
-use forebay_types::NodeRank;
-
-use crate::limits;
+use forebay_types::{NodeRank, threads};
 
 /// Gathered writes that the kernel sends at once: fewer than may wait for room in the store, which programs' own writes need too.
 const GATHERED_WRITES: u16 = 4;
@@ -86,7 +84,7 @@ pub fn session_options(readers: usize, read_ahead_bytes: u32) -> SessionOptions 
 /// How sessions of a node's burst mount run.
 #[must_use]
 pub fn burst_session_options(readers: usize) -> SessionOptions {
-    let readers = readers.max(limits::BURST_READERS);
+    let readers = readers.max(threads::BURST_READERS);
     SessionOptions { readers, access: Access::ReadWrite, no_open: false, ..SessionOptions::default() }
 }
 

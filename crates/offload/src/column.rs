@@ -43,7 +43,7 @@ pub struct Reread {
     pub makers: Makers,
     /// Of each block, whether it begins within quotes.
     pub quoted: Vec<bool>,
-    /// What this host does beside them.
+    /// The share of this host beside them.
     pub host_part: HostPart,
 }
 
@@ -51,7 +51,7 @@ pub struct Reread {
 pub struct Written {
     /// The device that wrote the file; None if this host did.
     pub by: Option<u32>,
-    /// Who made its values.
+    /// The makers of its values.
     pub made: Made,
 }
 

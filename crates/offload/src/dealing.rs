@@ -32,18 +32,18 @@ pub const REQUESTS_MAX: usize = 64;
 /// Requests under way at once to one node.
 const REQUESTS_EACH_MAX: usize = 16;
 
-/// What the host does beside the nodes.
+/// The share of the host beside the nodes.
 #[derive(Clone, Copy)]
 pub enum HostPart {
-    /// What nobody else can.
+    /// Pieces that no node can make.
     Rest,
-    /// That, and as much as it can once they are behind.
+    /// These, and as much as it can once the nodes are behind.
     Help(Pace),
     /// As much as it can.
     Half,
 }
 
-/// What became of a query over several nodes.
+/// The outcome of a query over several nodes.
 #[derive(Default)]
 pub struct Made {
     /// Bytes of the pieces that each node made; None is this host.
@@ -57,7 +57,7 @@ pub struct Dealing<'a, P> {
     state: Mutex<State<P>>,
     changed: Condvar,
     done_bytes: &'a AtomicU64,
-    /// Nothing is left: what is still under way is wanted by nobody.
+    /// No piece is left: requests that are still under way are not wanted.
     is_over: AtomicBool,
     began: Instant,
 }
@@ -130,11 +130,11 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
                 HostPart::Help(_) | HostPart::Rest => Ok(()),
             }
         })?;
-        // What nobody else has made.
+        // The pieces that no node has made.
         on_host()
     }
 
-    /// What came of it all.
+    /// The pieces and the outcome.
     pub fn finish(self) -> (P, Made) {
         let State { pieces, made, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (pieces, made)

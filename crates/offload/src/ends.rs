@@ -1,5 +1,5 @@
-//! Who answers a query: this host, the nodes that hold the bytes, or both; by what the model of the core predicts from what
-//! is measured here and there.
+//! The end that answers a query: this host, the nodes that hold the bytes, or both. The model of the core predicts the time of each from
+//! measurements at both ends, and a choice that turns out wrong is corrected.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::makers::Makers;
 use crate::processors::cores_for;
 use crate::speeds::seconds_per_byte;
 
-/// What is read of a file at most to see how fast its bytes come: from two places, in pieces.
+/// Bytes of a file that are read at most to see how fast they come: from two places, in pieces.
 const SAMPLE_BYTES: u64 = 2 << 20;
 const PIECE_BYTES: u64 = 128 << 10;
 
@@ -41,16 +41,16 @@ const WEIGHED_BYTES_MIN: u64 = 8 << 20;
 /// Until a node has begun: one way there and one back, over two daemons.
 const BEGINS_S: f64 = 0.002;
 
-/// Who read.
+/// The ends that have read.
 #[derive(Default)]
 pub struct Makings {
     /// By whose choice; None if there were no files.
     pub place: Option<Choice>,
     /// Bytes that each node read, where some did; None is this host.
     pub bytes: BTreeMap<Option<u32>, u64>,
-    /// What each choice was predicted to take, over all files that were weighed.
+    /// The time that each choice was predicted to take, over all files that were weighed.
     pub predicted: Option<Prediction>,
-    /// What those took.
+    /// The time that those took.
     pub took_s: f64,
     /// Whether nodes read the logs of the burst tier.
     pub is_in_logs: bool,
@@ -76,9 +76,12 @@ pub enum Place {
     Split,
 }
 
+/// Finds the nodes that hold a file; None if no node does.
+pub type MakersOf<'a> = &'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>;
+
 /// Makes the states of files.
 pub struct Collector<'a> {
-    /// What is collected, and how this host reads.
+    /// The statistics that are collected, and how this host reads.
     pub options: PassOptions<'a>,
     /// The end that is asked for.
     pub asked: Place,
@@ -87,10 +90,10 @@ pub struct Collector<'a> {
     /// Whether files are to be read again, for a column.
     pub rereads: bool,
     /// Finds the nodes that hold a file; None without a job.
-    pub makers_of: Option<&'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>>,
+    pub makers_of: Option<MakersOf<'a>>,
     /// Hears of nodes that were lost, file by file.
     pub note: &'a dyn Fn(&Made),
-    /// Who has read so far.
+    /// The ends that have read so far.
     pub makings: Makings,
 }
 
@@ -180,7 +183,7 @@ impl Collector<'_> {
         }
     }
 
-    /// What this host made beside nodes.
+    /// Bytes that this host made beside nodes.
     fn host_bytes(&self) -> u64 {
         self.makings.bytes.get(&None).copied().unwrap_or(0)
     }
@@ -238,7 +241,7 @@ impl Collector<'_> {
     }
 }
 
-/// What is predicted of a file.
+/// The prediction for a file.
 struct Weighed {
     host: End,
     prediction: Prediction,
@@ -252,7 +255,7 @@ impl Weighed {
         let (cores, per_byte) = (cores_for(threads), seconds_per_byte(collected) * makers.host_factor);
         let burst = cores.burst(threads, per_byte);
         let host = End { parses: cores.cores / per_byte, reads: f64::INFINITY, begins: 0.0, burst };
-        // What the sample may take is a share of what is at stake.
+        // The sample may take a share of what is at stake.
         let at_stake = Prediction::new(source.bytes(), host, &nodes).data;
         let sampling = Duration::from_secs_f64((at_stake * SAMPLE_SHARE).clamp(SAMPLE_S_MIN, SAMPLE_S_MAX));
         let host = End { reads: bytes_read_per_s(source, sampling)? / makers.host_read_factor, ..host };

@@ -1,4 +1,4 @@
-//! Queries near the data: which end answers, and who makes which piece.
+//! Queries near the data: which end answers, and which node makes which piece.
 //!
 //! `files` reads a file block by block for the core (`forebay_query`), on a node as on the host that asks. `messages` is the
 //! exchange with the daemon of the host, which carries requests to the nodes that hold a file. `dealing` deals `pieces` out to
@@ -6,7 +6,7 @@
 //! the nodes that hold one file; `ends` chooses between them and the host, by what `speeds` and `processors` say of either;
 //! `column` is the second pass, which normalises.
 //!
-//! Nothing here finds a job, prints, or knows SQL: the command and `forebay-sql` do.
+//! The crate finds no job, prints nothing, and knows no SQL: the command and `forebay-sql` do.
 
 mod column;
 mod dealing;
@@ -20,7 +20,7 @@ mod speeds;
 
 pub use column::{Answered, Destination, Reread, Written};
 pub use dealing::{Dealing, HostPart, Made};
-pub use ends::{Collector, Makings, Place};
+pub use ends::{Collector, MakersOf, Makings, Place};
 pub use makers::Makers;
 pub use messages::{
     AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, HOLDERS_TIMEOUT, Holder, Holds, bytes_of,

@@ -67,7 +67,7 @@ impl Makers {
         self.holders.iter().map(end).collect()
     }
 
-    /// This host took so much longer than was predicted, in what it waited for. Nothing depends on whether that is heard.
+    /// This host took so much longer than was predicted, in what it waited for. A daemon that does not hear it only predicts worse.
     pub(crate) fn saw_host(&self, factor: f64, waited_for_bytes: bool) {
         let factor = factor * if waited_for_bytes { self.host_read_factor } else { self.host_factor };
         let request =
@@ -139,7 +139,7 @@ impl Makers {
     }
 }
 
-/// What is asked of every node.
+/// The part of a request that is the same for every node.
 fn asked_of_all(table: Table<'_>, collected: Collected) -> (bool, Option<QueryTable>) {
     let of = |(schema, columns): (&Schema, &[usize])| rows_of(schema, columns, collected.gramian);
     (collected.bytes, table.map(of))

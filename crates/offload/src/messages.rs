@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// How long it may take to hear which nodes hold a file: a silent node costs a second on each level of the tree.
 pub const HOLDERS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a node has of a file.
+/// A node that holds a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Holder {
     /// Which node.
@@ -28,7 +28,7 @@ pub struct Holder {
     pub threads: usize,
     /// Bytes that it parses in a second, with all of them.
     pub bytes_per_s: f64,
-    /// What it parses faster at the beginning: bytes, and bytes a second.
+    /// Bytes that it parses faster at the beginning, and how many of them in a second.
     #[serde(default)]
     pub burst: (f64, f64),
     /// A device's directory, in which it may write.
@@ -148,7 +148,7 @@ pub struct AskedDraft {
     pub output: String,
     /// Tells it from others.
     pub number: u64,
-    /// What stands above the column.
+    /// The line above the column, if any.
     pub head: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a query is cut into: pieces, each made once or by whoever is first, each with the nodes that may make it.
+//! Pieces of a query, each with the nodes that may make it. A piece is made once, or twice where the first answer counts.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::messages::Holder;
 /// The nodes that still make pieces, by rank.
 pub type Nodes = BTreeSet<u32>;
 
-/// What a query is cut into, and what is made of it so far. A maker is the rank of a node, None for this host.
+/// The pieces of a query, and the answers so far. A maker is the rank of a node, None for this host.
 pub trait Pieces {
     /// A piece.
     type Piece: Copy;
-    /// What it comes to.
+    /// Its answer.
     type Made;
 
     /// Pieces that a node makes at once.
@@ -22,7 +22,7 @@ pub trait Pieces {
         holder.threads
     }
 
-    /// The next that nobody makes and that this maker may make while these nodes are there.
+    /// The next that has no maker and that this maker may make while these nodes are there.
     fn take(&mut self, maker: Option<u32>, nodes: &Nodes) -> Option<Self::Piece>;
 
     /// The first that only the other side makes and that this maker may make; none where every piece is made once.
@@ -39,7 +39,7 @@ pub trait Pieces {
     /// This maker of it is lost.
     fn give_back(&mut self, maker: Option<u32>, piece: Self::Piece);
 
-    /// Bytes of the pieces that somebody makes.
+    /// Bytes of the pieces that have a maker.
     fn under_way_bytes(&self) -> u64;
 
     /// Whether nothing is left to be made.
@@ -83,7 +83,7 @@ fn side(maker: Option<u32>) -> Side {
 pub struct FileParts {
     /// They.
     pub parts: Parts,
-    /// Who is to make them.
+    /// Their makers, if they are known.
     pub homes: Homes,
 }
 
@@ -120,11 +120,11 @@ impl Pieces for FileParts {
 pub struct ColumnBlocks {
     /// They.
     pub lines: InOrder<Vec<u8>>,
-    /// Who is to make them.
+    /// Their makers, if they are known.
     pub homes: Homes,
     /// Of the file.
     pub bytes: u64,
-    /// Nobody takes what is made any more.
+    /// No answer is taken any more.
     pub is_given_up: bool,
 }
 

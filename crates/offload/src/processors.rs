@@ -1,4 +1,4 @@
-//! The processors that a query may use here, and who else wants them.
+//! The processors that a query may use here, and how many others want them.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use forebay_query::{Burst, share};
 const COUNTS: u32 = 3;
 const APART: Duration = Duration::from_millis(1);
 
-/// What threads of this process get.
+/// The share of the machine that threads of this process get.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
     /// Cores' worth of time: what others leave of the machine, or less where a control group gives less.
     pub cores: f64,
-    /// What the strictest control group gives, if that is less than the threads would take.
+    /// The quota of the strictest control group, if that is less than the threads would take.
     pub quota: Option<Quota>,
 }
 
-/// What a control group (version 1 or 2) gives, whatever others do.
+/// The quota of a control group (version 1 or 2), whatever others do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quota {
     /// Cores' worth of time.
@@ -30,7 +30,7 @@ pub struct Quota {
 }
 
 impl Cores {
-    /// What they parse at once at the beginning, where a byte takes so many seconds of one.
+    /// The burst that they parse at the beginning, where a byte takes so many seconds of one.
     #[must_use]
     pub fn burst(&self, threads: usize, seconds_per_byte: f64) -> Burst {
         self.quota.map_or_else(Burst::default, |quota| {
@@ -39,7 +39,7 @@ impl Cores {
     }
 }
 
-/// What so many threads of this process get. Takes some milliseconds.
+/// The share that so many threads of this process get. Takes some milliseconds.
 #[must_use]
 pub fn cores_for(threads: usize) -> Cores {
     let all = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
@@ -67,7 +67,7 @@ fn running(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse().ok()
 }
 
-/// What the groups of `own` (the text of `/proc/self/cgroup`) and those around them give.
+/// The quotas of the groups of `own` (the text of `/proc/self/cgroup`) and of those around them.
 fn quotas(own: &str, mounted: &Path) -> Vec<Quota> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);

@@ -1,5 +1,5 @@
-//! How fast this node makes parts: measured once by a sample for each kind of pass, then seen while parts are made. What a
-//! run teaches is the core's to say (`forebay_query::learned`).
+//! How fast this node makes parts: measured once by a sample for each kind of pass, then seen while parts are made. The
+//! core says what a run teaches (`forebay_query::learned`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ const TELLING: Duration = Duration::from_millis(10);
 /// How much the host's last run counts beside those before.
 const WEIGHT: f64 = 0.5;
 
-/// What decides how long a pass takes.
+/// The kind of a pass, which decides how long it takes.
 type Kind = (bool, bool, bool);
 
 fn kind(collected: Collected) -> Kind {
@@ -28,7 +28,7 @@ fn kind(collected: Collected) -> Kind {
 pub struct Speed {
     /// Bytes in a second.
     pub bytes_per_s: f64,
-    /// What it parses faster, at the beginning.
+    /// The bytes that it parses faster, at the beginning.
     pub burst: Burst,
 }
 
@@ -40,7 +40,7 @@ pub struct Speeds(Mutex<State>);
 struct State {
     /// Seconds of one core for a byte.
     calibrated: BTreeMap<Kind, f64>,
-    /// What the sample and the load last said, bytes a second of the whole node, and the period of its quota.
+    /// The last finding of the sample and the load, bytes a second of the whole node, and the period of its quota.
     expected: BTreeMap<Kind, (f64, Option<f64>)>,
     /// By how much the node is faster than that.
     factors: BTreeMap<Kind, f64>,

@@ -10,10 +10,10 @@ use forebay_offload::{
 use forebay_types::Generation;
 use forebay_wire::QueryWants;
 
-/// What is waited for the daemon beyond the time that it keeps to itself.
+/// The time for an answer beyond that which the daemon itself keeps to.
 const DAEMON_MARGIN: Duration = Duration::from_secs(1);
 
-/// What this host has of its job.
+/// The job as this host has it.
 #[derive(Clone, Debug)]
 pub struct Daemon {
     /// Its control socket.

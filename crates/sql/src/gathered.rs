@@ -41,7 +41,7 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Batches that wait to be merged.
 const BATCHES_WAITING: usize = 4;
 
-/// What moved, and who did what.
+/// The bytes that moved, and the pieces of each maker.
 #[derive(Default, Debug)]
 pub struct Tally {
     /// Plans sent to nodes, bytes.
@@ -220,9 +220,9 @@ async fn give_up_without_receiver(dealing: &Pieces<'_>, to: &To, is_over: onesho
 /// The pieces of a fragment, by their indices. Each is made once, by any node that holds all of its files, else by this host.
 struct FragmentPieces<'a> {
     work: &'a Work,
-    /// Nobody makes them.
+    /// Those without a maker.
     open: BTreeSet<usize>,
-    /// Nobody has made them.
+    /// Those without an answer.
     unmade: BTreeSet<usize>,
     is_given_up: bool,
 }

@@ -40,7 +40,7 @@ struct Held {
     versions: BTreeMap<u32, Generation>,
 }
 
-/// What one node is asked at once.
+/// The files of one request to a node.
 #[derive(Debug)]
 pub struct Piece {
     files: Vec<(PartitionedFile, PathBuf, BTreeMap<u32, Generation>)>,

@@ -18,6 +18,7 @@ mod priority;
 mod rank;
 mod rights;
 mod switches;
+pub mod threads;
 mod time;
 mod written;
 

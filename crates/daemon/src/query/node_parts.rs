@@ -17,6 +17,7 @@ use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use forebay_query::{Collected, Dialect, Part, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
+use forebay_types::threads::QUERY_PARTS_MAX;
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
 use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
@@ -29,9 +30,6 @@ use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::write::WriteParts;
-
-/// Parts that are made at once at most, on a machine with as many processors.
-const THREADS_MAX: usize = 16;
 
 /// Parts that may wait for each that is made.
 const WAITING_EACH: usize = 8;
@@ -61,7 +59,7 @@ pub(crate) struct QueryParts {
 impl QueryParts {
     /// That of a node.
     pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, write: Option<&Arc<WriteParts>>) -> Arc<Self> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(QUERY_PARTS_MAX);
         let (node, read, write, data) = (Arc::clone(node), Arc::clone(read), write.cloned(), Mutex::default());
         let (turns, speeds, waiting) = (Semaphore::new(threads), Speeds::default(), AtomicUsize::new(0));
         let (fragments, drafts) = (Fragments::default(), Drafts::default());

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
+use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
 use forebay_types::{Errno, NodeRank, ViewPath};
 use forebay_wire::message::Checked;
 use forebay_wire::write::Operation;
@@ -44,7 +45,7 @@ use super::tree::owner::{Life, Owner};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::second_home::SecondHome;
 use super::tree::tree_link::TreeLink;
-use super::waiting_requests::{TASKS_PER_NODE_MAX, THREADS_PER_NODE_MAX, WaitingRequests};
+use super::waiting_requests::{TASKS_PER_NODE_MAX, WaitingRequests};
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
@@ -55,9 +56,6 @@ pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(8);
 
 /// The same for one that has just not answered.
 const NODE_PATIENCE_AGAIN: Duration = Duration::from_secs(2);
-
-/// How many nodes are asked at the same time, one thread each.
-const ASKED_AT_ONCE: usize = 64;
 
 /// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`, with the time to commit it. It gathers a hundredth of
 /// the memory at most.
@@ -437,7 +435,7 @@ impl WriteParts {
         patience: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
         let ask = |node| self.nodes.ask::<T>(node, message, patience);
-        let at_once = nodes.chunks(ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
+        let at_once = nodes.chunks(NODES_ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
             std::thread::scope(|scope| {
                 let asked: Vec<_> = nodes.iter().map(|node| (*node, scope.spawn(move || ask(*node)))).collect();
                 asked.into_iter().map(|(node, asked)| (node, asked.join().unwrap_or(Err(Errno::EIO)))).collect()

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, boot_identity, whose};
-use forebay_store::limits::BACKING_CONCURRENCY;
 use forebay_types::NodeRank;
+use forebay_types::threads::BACKING_CONCURRENCY;
 use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 

@@ -3,12 +3,9 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use forebay_types::threads::STRIPES_FOR_OWNER_MAX;
 use forebay_types::{Backed, Errno};
 use forebay_wire::write::WrittenExtent;
-
-/// Stripes that this node writes for the owner at a time. Each has one of the threads that answer other nodes as long as the backing file
-/// system takes, and these are few (`run::BLOCKING_THREADS`): one that hangs must not take all of them.
-const AT_ONCE_MAX: usize = 4;
 
 /// The stripes that this node is writing for the owner: drafts, and where in them.
 #[derive(Default)]
@@ -30,7 +27,7 @@ impl UnderWay {
         if under_way.iter().any(|(of, range)| of.is_same_file(draft) && range.start < end && start < range.end) {
             return Err(Errno::EBUSY);
         }
-        if under_way.len() >= AT_ONCE_MAX {
+        if under_way.len() >= STRIPES_FOR_OWNER_MAX {
             return Err(Errno::EAGAIN);
         }
         under_way.push((*draft, start..end));
@@ -66,7 +63,7 @@ mod tests {
     fn stripes_that_hang_take_only_some_of_the_threads() {
         let under_way = UnderWay::default();
         let begin = |number: u64| under_way.begin(&draft(1), &[extent(number * 10, 10)]);
-        let hanging: Vec<_> = (0..AT_ONCE_MAX as u64).map(|number| begin(number).unwrap()).collect();
+        let hanging: Vec<_> = (0..STRIPES_FOR_OWNER_MAX as u64).map(|number| begin(number).unwrap()).collect();
         assert_eq!(begin(100).unwrap_err(), Errno::EAGAIN);
         drop(hanging);
         assert!(begin(100).is_ok(), "what has ended makes room");

@@ -10,9 +10,6 @@ use forebay_types::NodeRank;
 /// Requests of one node that wait at the same time: more than its kernel sends at the same time.
 pub const TASKS_PER_NODE_MAX: usize = 1024;
 
-/// Requests of one node that have a thread each: about who owns the tree, and of drains. A node has a few of them at the same time, and asks again.
-pub const THREADS_PER_NODE_MAX: usize = 8;
-
 /// See the module.
 pub struct WaitingRequests {
     per_node_max: usize,

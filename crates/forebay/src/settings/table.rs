@@ -185,7 +185,7 @@ settings! {
         Node One(read_ahead) read_ahead: u32 = "read-ahead" "SIZE",
             values::show_size(forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
-        Node One(threads) readers: usize = "readers" "N", forebay_fuse::limits::KERNEL_READERS;
+        Node One(threads) readers: usize = "readers" "N", forebay_types::threads::KERNEL_READERS;
         /// Keep requests in flight in memory for the next daemon, even where the kernel would resend them (Linux 6.9)
         Node Switch(switch) resend: bool = "resend" "BOOL", "true";
     }
@@ -259,7 +259,7 @@ settings! {
         /// Time limit of a request, whatever fails on its way
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", DEADLINE.as_secs());
         /// Concurrent requests of a node to the backing file system
-        Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_store::limits::BACKING_CONCURRENCY;
+        Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_types::threads::BACKING_CONCURRENCY;
         /// Bind a node's daemon to these processors: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
     }

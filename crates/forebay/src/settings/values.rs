@@ -199,7 +199,7 @@ pub fn entries(text: &str) -> Result<usize, String> {
 
 /// A number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
-    number_in(text, 1, forebay_fuse::limits::KERNEL_READERS_MAX as u64).map(|number| number as usize)
+    number_in(text, 1, forebay_types::threads::KERNEL_READERS_MAX as u64).map(|number| number as usize)
 }
 
 /// Requests at the backing file system at once.

@@ -142,7 +142,7 @@ fn down_without_a_job_says_so_and_has_nothing_to_do() {
     }
     let told = place.json(&["down"]);
     assert_eq!((&told["job"], &told["ended"]), (&serde_json::Value::Null, &serde_json::json!([])), "{told}");
-    let asked = place.fails(1, &["down", "--local-only", "--must-be-up", "--job", "none-such"]);
+    let asked = place.fails(4, &["down", "--local-only", "--must-be-up", "--job", "none-such"]);
     assert!(asked.contains("no job none-such is up on this host"), "{asked}");
 }
 

@@ -15,6 +15,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use forebay_types::threads;
+
 use crate::limits;
 use crate::options::Access;
 use crate::request;
@@ -40,7 +42,7 @@ const SLOT_BYTES: usize = 512;
 const SLOTS_MAX: usize = 1 << 16;
 
 /// Intakes: one for each reader, and one for each of the daemon before that left a request there.
-const INTAKES: usize = 2 * limits::KERNEL_READERS_MAX;
+const INTAKES: usize = 2 * threads::KERNEL_READERS_MAX;
 
 /// Number of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

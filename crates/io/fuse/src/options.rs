@@ -1,5 +1,7 @@
 //! What a caller chooses: how a view is mounted, and how its session runs.
 
+use forebay_types::threads;
+
 use crate::limits;
 
 /// Requests the kernel may have waiting in the background, read-ahead mostly.
@@ -57,7 +59,7 @@ pub struct SessionOptions {
 impl Default for SessionOptions {
     fn default() -> Self {
         Self {
-            readers: limits::KERNEL_READERS,
+            readers: threads::KERNEL_READERS,
             max_background: KERNEL_BACKGROUND,
             read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
             access: Access::ReadOnly,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use forebay_types::Errno;
+use forebay_types::{Errno, threads};
 
 use crate::abi::open_flag;
 use crate::buffer::Buffer;
@@ -132,7 +132,7 @@ impl Session {
     }
 
     fn prepare(device: Device, negotiated: Negotiated, options: &SessionOptions) -> io::Result<Self> {
-        if options.readers == 0 || options.readers > limits::KERNEL_READERS_MAX {
+        if options.readers == 0 || options.readers > threads::KERNEL_READERS_MAX {
             return Err(Errno::EINVAL.into());
         }
         wake::prepare()?;
@@ -332,7 +332,7 @@ impl Shared {
                 Ok(Received::Request(len)) => {
                     let (request, slot) = buffer.keep(kept, len);
                     let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
-                    let is_scarce = busy + limits::KERNEL_READERS_FREE > self.readers;
+                    let is_scarce = busy + threads::KERNEL_READERS_FREE > self.readers;
                     self.take(request, slot, &**handler, is_scarce.then_some((handler, false)));
                     self.busy.fetch_sub(1, Ordering::Relaxed);
                     buffer.clear();

@@ -14,6 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use forebay_types::threads;
+
 use crate::limits;
 
 /// How long a thread waits for another request before it ends: longer than the pauses of programs that ask steadily.
@@ -71,7 +73,7 @@ struct State {
 
 impl Default for Spares {
     fn default() -> Self {
-        Self::new(limits::SPARE_THREADS_MAX, IDLE)
+        Self::new(threads::SPARE_THREADS_MAX, IDLE)
     }
 }
 
@@ -91,7 +93,7 @@ impl Spares {
     ) -> Result<(), Box<dyn Handed>> {
         let mut state = self.state();
         let is_full = state.queue.len() >= limits::KERNEL_REQUESTS_KEPT
-            || state.bytes.saturating_add(handed.len()) > limits::SPARE_BYTES_MAX;
+            || state.bytes.saturating_add(handed.len()) > threads::SPARE_BYTES_MAX;
         if state.is_closed || is_full {
             return Err(handed);
         }
@@ -337,7 +339,7 @@ mod tests {
                 self.0.unique()
             }
             fn len(&self) -> usize {
-                limits::SPARE_BYTES_MAX - 50
+                threads::SPARE_BYTES_MAX - 50
             }
             fn handle(&mut self) {
                 self.0.handle();

@@ -4,9 +4,6 @@
 /// 0.5 MB; the attributes of a larger directory cost a busy metadata server more than most programs ask for.
 pub const LISTING_ENTRIES_FULL: usize = 4096;
 
-/// Reads of the backing file system at once on one node (option `--backing-concurrency`).
-pub const BACKING_CONCURRENCY: usize = 64;
-
 /// Descriptors a node keeps open on the backing file system, directories and files each. RLIMIT_NOFILE is 1,024 by
 /// default, and a daemon that kept one a file died of it.
 pub const BACKING_DESCRIPTORS: usize = 256;

@@ -2,7 +2,7 @@
 //!
 //! Whether a block begins within quotes follows from the quotes of all blocks before it. A thread counts those of its own
 //! block as soon as it has read it, tells the others, and waits for the blocks before; those are under way already, since
-//! blocks are taken in order. Nobody waits who has not counted, so nobody waits for ever.
+//! blocks are taken in order. A thread counts before it waits, so none waits for ever.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use forebay_query::{Block, Quotes, record_end, turns_quoting};
 
 use crate::files::contents::Contents;
 
-/// What is read at once behind a block, to the end of its last row.
+/// Bytes that are read at once behind a block, to the end of its last row.
 const TAIL_BYTES: usize = 64 << 10;
 
-/// What of a block is read at once: whoever gives up waits for no more, however slowly it comes.
+/// Bytes of a block that are read at once: a pass that is given up waits for no more, however slowly they come.
 const PIECE_BYTES: usize = 512 << 10;
 
 /// Which blocks are read, and how.
@@ -37,7 +37,7 @@ pub struct BlockOptions<'a> {
     pub in_order: bool,
     /// Counts bytes that are done.
     pub done_bytes: &'a AtomicU64,
-    /// Nobody wants the result any more.
+    /// The result is not wanted any more.
     pub is_given_up: &'a AtomicBool,
 }
 
@@ -159,7 +159,7 @@ fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_q
     Ok(at == source.bytes())
 }
 
-/// Who has what block, and what is known of those that were read.
+/// The blocks that threads have, and the quotes of those that were read.
 struct Turns {
     state: Mutex<TurnsState>,
     changed: Condvar,

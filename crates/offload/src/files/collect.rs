@@ -9,16 +9,16 @@ use crate::files::blocks::{BlockOptions, each_block};
 use crate::files::contents::Contents;
 use crate::files::source::{FileSource, block_count};
 
-/// What a pass collects, and how it reads.
+/// The subject of a pass, and how it reads.
 #[derive(Clone, Copy)]
 pub struct PassOptions<'a> {
-    /// What is collected.
+    /// The statistics that are collected.
     pub collected: Collected,
     /// Threads that read and parse.
     pub threads: usize,
     /// Counts bytes that are done.
     pub done_bytes: &'a AtomicU64,
-    /// Nobody wants the result any more.
+    /// The result is not wanted any more.
     pub is_given_up: &'a AtomicBool,
 }
 
@@ -38,7 +38,7 @@ pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) 
     partials.finish(blocks).with_context(|| format!("the blocks of {} do not fit", source.path().display()))
 }
 
-/// What a part of a file comes to.
+/// The state of a part of a file.
 ///
 /// # Errors
 /// It cannot be read, changes, or is not in the file.
@@ -63,7 +63,7 @@ pub fn collect_part(
     Ok(PartState { quotes, unquoted: Some(unquoted), quoted })
 }
 
-/// What every partial of a query is like.
+/// The state of no bytes, which every partial of a query is like.
 pub fn state_of_nothing(table: Table<'_>, collected: Collected) -> State {
     let (is_quoted, follows_newline, is_end) = (false, true, true);
     new_pass(table, collected).block(Block { bytes: &[], len: 0, offset: 0, is_quoted, follows_newline, is_end })

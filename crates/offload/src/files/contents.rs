@@ -1,4 +1,4 @@
-//! What blocks are read from: a file in one generation, wherever its bytes lie.
+//! The source of blocks: a file in one generation, wherever its bytes lie.
 
 /// A file in one generation.
 pub trait Contents: Sync {

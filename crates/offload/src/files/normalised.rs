@@ -1,5 +1,5 @@
-//! The values of a column, normalised, and the file that they make: by a temporary name and a rename, so that whoever finds it
-//! finds all of it.
+//! The values of a column, normalised, and the file that they make: by a temporary name and a rename, so that it is whole when it is
+//! found.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -38,7 +38,7 @@ pub struct Run {
 }
 
 impl NormalisedColumn<'_> {
-    /// What stands above the values: the column's name if the file has a header.
+    /// The line above the values: the column's name if the file has a header.
     #[must_use]
     pub fn head(&self) -> String {
         match self.schema.has_header {
@@ -125,7 +125,7 @@ pub fn write_normalised(
     file.finish()
 }
 
-/// What a pass hands over, normalised.
+/// The values of a pass, normalised.
 struct Values {
     values: Vec<f64>,
     mean: f64,

@@ -11,7 +11,7 @@ use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
 
 use crate::files::contents::Contents;
 
-/// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
+/// Bytes that a look for the schema reads first; twice as much whenever that was no whole record.
 const WINDOW_BYTES: usize = 256 << 10;
 
 /// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
@@ -27,7 +27,7 @@ pub struct FileSource {
     held: Option<Vec<u8>>,
 }
 
-/// What changes when a file does.
+/// The attributes that change when a file does.
 #[derive(PartialEq, Eq)]
 struct Generation {
     bytes: u64,

@@ -11,15 +11,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_body::LiveBytes;
+use forebay_types::threads::PACK_READERS;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 /// How much of a pack is read before it is asked for, bytes: what one node holds of it for a moment.
 const PACK_AHEAD_BYTES: u64 = 256 << 20;
-
-/// Parts of a pack that a node reads at the same time: as many as keep it busy with one while the other comes, and few
-/// enough that answers about names do not wait long behind contents.
-const READERS: usize = 2;
 
 /// How long one read may take, and a program's read may wait: a busy home directory gives a block in a tenth of that.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -168,7 +165,7 @@ impl PackBlocks {
     fn call_threads(&self, state: &mut State) {
         let ahead = if self.has_ahead(state) { state.ahead.len() } else { 0 };
         let wanted = state.reading.len() + state.asked.len() + ahead;
-        while state.threads < wanted.min(READERS) {
+        while state.threads < wanted.min(PACK_READERS) {
             let blocks = self.clone();
             match std::thread::Builder::new().name("pack".to_owned()).spawn(move || blocks.work()) {
                 Ok(_) => state.threads += 1,
@@ -346,6 +343,6 @@ mod tests {
         assert_eq!(blocks.for_program(0).await, None, "it is left alone");
         assert!(began.elapsed() < took + PATIENCE, "at once");
         blocks.wait_for_all().await;
-        (0..READERS).for_each(|_| go.send(()).unwrap());
+        (0..PACK_READERS).for_each(|_| go.send(()).unwrap());
     }
 }

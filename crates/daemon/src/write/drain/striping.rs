@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_store::Draft;
+use forebay_types::threads::STRIPES_UNDER_WAY_MAX;
 use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
 use forebay_wire::write::{Operation, Source, WrittenExtent};
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
@@ -23,9 +24,6 @@ use crate::write::tree::owner::Owner;
 
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);
-
-/// Stripes that are under way at once, of all nodes: each has a thread that waits.
-const AT_ONCE_MAX: usize = 64;
 
 /// What it works with.
 pub struct Striping<'a> {
@@ -120,7 +118,7 @@ impl Striping<'_> {
         let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
         let all_bytes: u64 = weights.values().flat_map(|nodes| nodes.values()).sum();
         tracing::info!(%file, bytes, stripe_bytes, nodes = stripes.nodes(), verified = verified.len(), "sending a file by stripes");
-        let writers = stripes.at_once().min(AT_ONCE_MAX);
+        let writers = stripes.at_once().min(STRIPES_UNDER_WAY_MAX);
         let sending = Sending {
             with: self,
             file,

@@ -5,19 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::is_spare_thread;
-use forebay_fuse::limits::SPARE_WRITES_MAX;
-use forebay_keeper::limits::BURST_READERS;
 use forebay_types::Errno;
+use forebay_types::threads::{READERS_WAITING_FOR_ROOM_MAX, WAITING_FOR_ROOM_MAX};
 
 use crate::options::DrainPolicy;
 use crate::write::local::Local;
-
-/// Writers that may wait at the same time: fewer than the mount's spare threads and their bytes suffice for, which answer what must be answered so
-/// that something lands.
-const WAITING_MAX: usize = SPARE_WRITES_MAX * 3 / 4;
-
-/// Of them, those that wait on readers of the mount, for the same reason.
-const READERS_WAITING_MAX: usize = BURST_READERS - 2;
 
 /// How often a writer looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -49,7 +41,7 @@ impl Room {
         let is_reader = usize::from(!is_spare_thread());
         let readers = self.readers_waiting.fetch_add(is_reader, Ordering::Relaxed) + is_reader;
         let before = self.local.waiting.fetch_add(1, Ordering::Relaxed);
-        let may_wait = before < WAITING_MAX && (is_reader == 0 || readers <= READERS_WAITING_MAX);
+        let may_wait = before < WAITING_FOR_ROOM_MAX && (is_reader == 0 || readers <= READERS_WAITING_FOR_ROOM_MAX);
         let outcome = if may_wait { self.look_for(append) } else { outcome };
         self.local.waiting.fetch_sub(1, Ordering::Relaxed);
         self.readers_waiting.fetch_sub(is_reader, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_fuse::limits::WRITE_BYTES_MAX;
 use forebay_fuse::{Change as Asked, Operation as Op, Request};
-use forebay_keeper::limits::BURST_READERS;
+use forebay_types::threads::BURST_READERS;
 
 use super::locks::{Closing, Locking};
 use super::prefixes::Prefixes;

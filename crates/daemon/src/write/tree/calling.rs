@@ -6,12 +6,8 @@
 use std::sync::Arc;
 
 use forebay_types::Errno;
+use forebay_types::threads::OWNER_BACKING_THREADS_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::limits::BLOCKING_THREADS;
-
-/// Threads of the pool that wait for the backing file system at the same time.
-const BACKING_THREADS_MAX: usize = BLOCKING_THREADS / 2;
 
 /// Where a call is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +23,7 @@ pub struct BackingPart(Arc<Semaphore>);
 
 impl Default for BackingPart {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BACKING_THREADS_MAX)))
+        Self(Arc::new(Semaphore::new(OWNER_BACKING_THREADS_MAX)))
     }
 }
 

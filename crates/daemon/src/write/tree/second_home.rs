@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{NodeRank, OperationId};
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write::{Caller, Change, NEVER_AGAIN, Operation};
@@ -21,9 +22,6 @@ use super::memory::Footprint;
 use crate::write::local::Local;
 use crate::write::notes::Note;
 use crate::write::remote::Nodes;
-
-/// Nodes that are asked at the same time for what they have changed.
-const ASKED_AT_ONCE: usize = 64;
 
 /// The tree as it is known here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -128,7 +126,7 @@ impl SecondHome {
         let before = council.owner_before(owns);
         // The owner before has told what it was asked for when it answered: nobody waits for it.
         let others: Vec<NodeRank> = self.nodes.others().into_iter().filter(|node| Some(*node) != before).collect();
-        for nodes in others.chunks(ASKED_AT_ONCE) {
+        for nodes in others.chunks(NODES_ASKED_AT_ONCE) {
             std::thread::scope(|scope| {
                 let asked: Vec<_> =
                     nodes.iter().map(|node| scope.spawn(move || self.handed_by(*node, owns, have))).collect();

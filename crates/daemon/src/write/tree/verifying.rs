@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::write::{Copy, MOVED_MAX, Operation, Source};
@@ -24,9 +25,6 @@ use super::owner::Owner;
 /// How long a node is asked whether it has records.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// Lost nodes that are asked at the same time whether they are there, one thread each.
-const ASKED_AT_ONCE: usize = 64;
-
 impl Owner {
     /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
     pub fn verify_logs(&self) {
@@ -37,7 +35,7 @@ impl Owner {
         let is_first = self.local.owns().epoch == 0;
         let due = self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank);
         let (lost, due): (Vec<_>, Vec<_>) = due.partition(|node| self.tree().lost_nodes().contains(node));
-        for nodes in lost.chunks(ASKED_AT_ONCE) {
+        for nodes in lost.chunks(NODES_ASKED_AT_ONCE) {
             std::thread::scope(|scope| {
                 nodes.iter().for_each(|node| drop(scope.spawn(|| self.look_again(*node, true))))
             });

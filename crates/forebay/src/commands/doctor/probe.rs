@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use forebay_fuse::abi::MINOR_MIN;
-use forebay_fuse::limits::{KERNEL_READ_AHEAD_BYTES, KERNEL_READERS};
+use forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES;
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree};
 use forebay_keeper::{own_paths, session_options};
+use forebay_types::threads::KERNEL_READERS;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
 use serde_json::json;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use forebay_fuse::abi::opcode;
-use forebay_fuse::limits::SPARE_THREADS_MAX;
 use forebay_fuse::{Change, Handler, Operation, Reply, Request, Session, SessionOptions};
 use forebay_types::Errno;
+use forebay_types::threads::SPARE_THREADS_MAX;
 
 use crate::fixture::{alone, eventually};
 use crate::protocol::Kernel;
