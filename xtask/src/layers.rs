@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 33] = [
+const PLACES: [Place; 34] = [
     // Has no code: which features crates from outside have.
     Place { krate: FEATURES, group: "", knows: &[] },
     core("types", &[]),
@@ -93,7 +93,9 @@ const PLACES: [Place; 33] = [
     shell("control"),
     shell("profile"),
     shell("log"),
-    shell("stage"),
+    // A shell that another one knows: one way to land bytes, which the daemon and copies share.
+    shell("upload"),
+    Place { krate: "stage", group: "io", knows: &["upload"] },
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
     // Reads files and deals pieces of a query out, for the daemon, the command and SQL.
@@ -125,6 +127,7 @@ const PLACES: [Place; 33] = [
             "launch",
             "profile",
             "log",
+            "upload",
             "write",
             "keeper",
         ],

@@ -5,6 +5,7 @@
 //! fsync, before it is closed.
 
 mod bed;
+mod landing;
 mod large_tree;
 mod limited_disk;
 mod metadata;
@@ -52,13 +53,14 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 10] = [
+const MEASUREMENTS: [(&str, Measure); 11] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
     ("read-back", read_back::measure),
     ("restart", restart::measure),
     ("large-tree", large_tree::measure),
+    ("landing-cpu", landing::measure),
     ("slow-backing", slow_backing::measure),
     ("more-nodes", more_nodes::measure),
     ("waits", waits::measure),

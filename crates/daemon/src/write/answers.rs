@@ -14,7 +14,7 @@ use forebay_wire::write_message::{Changed, Have, LogPart, Owns, Question, Stripe
 use forebay_write::second_home;
 use serde::Serialize;
 
-use super::drain::stripe_writer::{is_from_owner, write_extents};
+use super::drain::uploading::{is_from_owner, write_stripe};
 use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
 use super::tree::calling::On;
@@ -216,7 +216,7 @@ impl WriteParts {
             return Err(Errno::ESTALE);
         }
         let draft = calls.land_paced(|| held.open_to_write())?;
-        write_extents(&self.reader, &draft, &stripe.extents)
+        write_stripe(&self.reader, &draft, &stripe.extents)
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forebay_upload::{Immediately, ReadBack, UploadError};
 use rustix::fs::{Advice, AtFlags, FileType, OFlags, fadvise, readlinkat, renameat, statvfs, symlinkat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -76,7 +77,7 @@ fn fill(
 ) -> Result<(), StageError> {
     let mut block = block_of(version.bytes);
     loop {
-        let range = block_range(draft.sums.len() as u64, version.bytes);
+        let range = draft.next_range(version.bytes);
         let part = &mut block[..(range.end - range.start) as usize];
         if part.is_empty() {
             return Ok(());
@@ -91,8 +92,9 @@ fn fill(
             std::io::ErrorKind::UnexpectedEof => StageError::Changed(source.to_owned()),
             _ => failed(What::Read, source, error),
         })?;
-        let path = draft.path.clone();
-        draft.append(part).map_err(|error| failed(What::Write, &path, error))?;
+        if let Err(error) = draft.append(&range, part) {
+            return Err(failed(What::Write, &draft.path, error.into()));
+        }
         done_bytes.fetch_add(range.end - range.start, Ordering::Relaxed);
     }
 }
@@ -101,21 +103,18 @@ fn fill(
 fn finish(draft: Draft<'_>, place: &Path, like: &fs::Metadata) -> Result<(), StageError> {
     let version = Version::of(like);
     let failed = |what| move |error| StageError::io(what, place, error);
-    draft.file.sync_all().map_err(failed(What::Write))?;
-    // Pages that are clean and on the disk go, so that the disk is asked.
-    let _ = fadvise(&draft.file, 0, None, Advice::DontNeed);
-    let mut whole = 0;
     let mut block = block_of(version.bytes);
-    for (index, sum) in draft.sums.iter().enumerate() {
-        let range = block_range(index as u64, version.bytes);
-        let part = &mut block[..(range.end - range.start) as usize];
-        draft.file.read_exact_at(part, range.start).map_err(failed(What::Verify))?;
-        if crc32c::crc32c(part) != *sum {
+    let verified = draft.upload.verify((&draft.file, &Immediately), ReadBack::Stored, &mut block, |_| ());
+    match verified {
+        Ok(()) => {}
+        Err(UploadError::Write(error)) => return Err(failed(What::Write)(error)),
+        Err(UploadError::ReadBack(error)) => return Err(failed(What::Verify)(error)),
+        Err(UploadError::Differs { offset }) => {
             draft.remove();
-            return Err(StageError::Spoiled { path: place.to_owned(), offset: range.start });
+            return Err(StageError::Spoiled { path: place.to_owned(), offset });
         }
-        whole = crc32c::crc32c_append(whole, part);
     }
+    let whole = draft.checksum(version.bytes);
     let published = || {
         draft.file.set_permissions(Permissions::from_mode(like.mode() & MODE))?;
         draft.file.set_times(FileTimes::new().set_modified(like.modified()?))?;

@@ -6,10 +6,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use forebay_upload::{Immediately, Run, Upload, UploadError};
 use rustix::fs::{AtFlags, FlockOperation, flock, fstat, fsync, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -42,8 +44,8 @@ pub struct Draft<'a> {
     pub file: File,
     sums_name: OsString,
     sums_file: File,
-    /// Of the blocks that are right, in order.
-    pub sums: Vec<u32>,
+    /// Blocks that are right, in order.
+    pub upload: Upload,
 }
 
 impl<'a> Draft<'a> {
@@ -62,7 +64,7 @@ impl<'a> Draft<'a> {
         let read = Read::by_ref(&mut sums_file).take(known_bytes_max).read_to_end(&mut known);
         read.map_err(|error| failed(&sums_path, error))?;
         let file = place.open_beside(&name)?;
-        let mut draft = Self { place, path, name, file, sums_name, sums_file, sums: vec![] };
+        let mut draft = Self { place, path, name, file, sums_name, sums_file, upload: Upload::default() };
         let head = version.line();
         if let Some(known) = known.strip_prefix(head.as_bytes()) {
             draft.believe(known, version.bytes);
@@ -75,15 +77,20 @@ impl<'a> Draft<'a> {
     fn believe(&mut self, known: &[u8], bytes: u64) {
         let mut block = vec![0; BLOCK_BYTES];
         for sum in known.chunks_exact(4).map(|sum| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]])) {
-            let range = block_range(self.sums.len() as u64, bytes);
+            let range = self.next_range(bytes);
             let part = &mut block[..(range.end - range.start) as usize];
             let is_right =
                 self.file.read_exact_at(part, range.start).is_ok() && !part.is_empty() && crc32c::crc32c(part) == sum;
             if !is_right {
                 return;
             }
-            self.sums.push(sum);
+            self.upload.expect(vec![run_of(&range)], sum);
         }
+    }
+
+    /// Where the next block lies in a file of so many bytes.
+    pub fn next_range(&self, bytes: u64) -> Range<u64> {
+        block_range(self.upload.checksums().len() as u64, bytes)
     }
 
     /// Cuts both files to what is right. What follows in the draft is a hole.
@@ -92,23 +99,32 @@ impl<'a> Draft<'a> {
         self.file.set_len(bytes)?;
         self.sums_file.set_len(0)?;
         self.sums_file.seek(SeekFrom::Start(0))?;
-        let sums: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        let sums: Vec<u8> = self.upload.checksums().flat_map(u32::to_le_bytes).collect();
         self.sums_file.write_all(&[head.as_bytes(), &sums].concat())
     }
 
     /// How much is right.
     pub fn copied_bytes(&self, bytes: u64) -> u64 {
-        (self.sums.len() as u64 * BLOCK_BYTES as u64).min(bytes)
+        self.next_range(bytes).start
     }
 
-    /// Writes the next block. One of zeros stays a hole.
-    pub fn append(&mut self, block: &[u8]) -> std::io::Result<()> {
-        if block.iter().any(|byte| *byte != 0) {
-            self.file.write_all_at(block, self.sums.len() as u64 * BLOCK_BYTES as u64)?;
-        }
-        let sum = crc32c::crc32c(block);
-        self.sums.push(sum);
-        self.sums_file.write_all(&sum.to_le_bytes())
+    /// Writes the next block, which lies at `range`. One of zeros stays a hole.
+    pub fn append(&mut self, range: &Range<u64>, block: &[u8]) -> Result<(), UploadError> {
+        let runs = vec![run_of(range)];
+        let sum = if block.iter().any(|byte| *byte != 0) {
+            self.upload.write((&self.file, &Immediately), runs, block)?
+        } else {
+            let sum = crc32c::crc32c(block);
+            self.upload.expect(runs, sum);
+            sum
+        };
+        self.sums_file.write_all(&sum.to_le_bytes()).map_err(UploadError::Write)
+    }
+
+    /// crc32c of all blocks of a file of so many bytes, one after the other.
+    pub fn checksum(&self, bytes: u64) -> u32 {
+        let blocks = self.upload.checksums().zip(0..).map(|(sum, index)| (sum, block_range(index, bytes)));
+        blocks.fold(0, |whole, (sum, range)| crc32c::crc32c_combine(whole, sum, (range.end - range.start) as usize))
     }
 
     /// Forgets it.
@@ -146,9 +162,13 @@ fn journal_bytes_max(version: Version) -> u64 {
 }
 
 /// The range of a block of a file of so many bytes.
-pub fn block_range(index: u64, bytes: u64) -> std::ops::Range<u64> {
+pub fn block_range(index: u64, bytes: u64) -> Range<u64> {
     let start = (index * BLOCK_BYTES as u64).min(bytes);
     start..(start + BLOCK_BYTES as u64).min(bytes)
+}
+
+fn run_of(range: &Range<u64>) -> Run {
+    Run { offset: range.start, len: (range.end - range.start) as usize }
 }
 
 /// Where the draft of a copy lies.

@@ -135,7 +135,7 @@ impl Draining {
         let backed = if !is_there && !has_part {
             let number = self.owner.tree().draft_number(*file);
             let draft = calls.land(|| place.draft(&path, number))?;
-            snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
+            snapshot.write(&self.reader, &self.meter, draft.file())?;
             let backed = calls.land(|| place.backed_draft(&draft))?;
             calls.land(|| draft.keep())?;
             backed
@@ -144,7 +144,7 @@ impl Draining {
             let written = held.and_then(|held| {
                 let open = calls.land(|| held.open_to_write())?;
                 rights::write_to(&self.owner, *file, &held, || {
-                    snapshot.write_in_place(&self.reader, &self.meter, *file, &open)
+                    snapshot.write_in_place(&self.reader, &self.meter, &open)
                 })?;
                 // Its times too: they tell others' changes from ours.
                 calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))

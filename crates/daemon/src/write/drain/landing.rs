@@ -437,7 +437,7 @@ impl Landings {
     fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, is_draft: bool) -> Result<(), Errno> {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
-        rights::write_to(&self.owner, file, &held, || snapshot.write_in_place(&self.reader, &self.meter, file, &open))?;
+        rights::write_to(&self.owner, file, &held, || snapshot.write_in_place(&self.reader, &self.meter, &open))?;
         if let Some(extended) = &snapshot.extended {
             let names = (!is_draft).then_some(&extended.changed);
             calls.land(|| held.set_extended(&extended.attributes, names))?;

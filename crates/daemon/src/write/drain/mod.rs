@@ -10,5 +10,5 @@ pub mod progress;
 pub mod publishing;
 pub mod rights;
 pub mod sending;
-pub mod stripe_writer;
 pub mod striping;
+pub mod uploading;

@@ -146,7 +146,7 @@ impl Publisher {
             striping.draft(file, &snapshot, &path, number)?
         } else {
             let draft = calls.land(|| place.draft(&path, number))?;
-            snapshot.write(&self.reader, &self.meter, file, draft.file())?;
+            snapshot.write(&self.reader, &self.meter, draft.file())?;
             draft
         };
         if let Some(extended) = &snapshot.extended {

@@ -1,6 +1,5 @@
-//! A file's contents on their way from logs to a file of the backing file system: written, made durable, read back and compared.
+//! A file's contents on their way from logs to a file of the backing file system.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -9,15 +8,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId, Time};
-use forebay_wire::write::{Piece, Source};
+use forebay_wire::write::{Piece, Source, WrittenExtent};
 use forebay_write::{DrainRate, OwnExtended};
 use rustix::fs::SeekFrom;
 
+use super::uploading::{Extents, InTime};
 use crate::write::contents::Reader;
 use crate::write::tree::owner::Owner;
 
-/// Bytes that are written, and later compared, at a time.
-const STRIPE_BYTES: u64 = 4 << 20;
+/// Bytes of a hole that are cleared at a time.
+const CLEARED_BYTES: u64 = 4 << 20;
 
 /// Bytes of other nodes that are in memory before a file is changed that is there.
 const READ_FIRST_BYTES_MAX: u64 = 64 << 20;
@@ -152,8 +152,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
-    pub fn write(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
-        self.write_counted(reader, meter, (file, into), 0)
+    pub fn write(&self, reader: &Reader, meter: &Meter, into: &File) -> Result<(), Errno> {
+        self.write_counted(reader, meter, into, 0)
     }
 
     /// The same to a file that is there. What other nodes have is read before anything is changed, as far as that is not too much: where
@@ -161,37 +161,43 @@ impl Snapshot {
     ///
     /// # Errors
     /// As `write`.
-    pub fn write_in_place(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
-        self.write_counted(reader, meter, (file, into), READ_FIRST_BYTES_MAX)
+    pub fn write_in_place(&self, reader: &Reader, meter: &Meter, into: &File) -> Result<(), Errno> {
+        self.write_counted(reader, meter, into, READ_FIRST_BYTES_MAX)
     }
 
     fn write_counted(
         &self,
         reader: &Reader,
         meter: &Meter,
-        (file, into): (FileId, &File),
+        into: &File,
         read_first_bytes_max: u64,
     ) -> Result<(), Errno> {
         let mut left = self.bytes();
         meter.begin(left);
-        let read = self.read_of_others(reader, read_first_bytes_max);
-        let written = read.and_then(|read| self.write_and_compare(reader, meter, (file, into), read, &mut left));
+        let written = self.write_and_compare(reader, into, read_first_bytes_max, |bytes| {
+            meter.verified(bytes, reader.nodes.now());
+            left -= bytes;
+        });
         meter.give_up(left);
         written
     }
 
-    /// What other nodes' logs have of it, up to so many bytes, by where it lies in the file.
-    fn read_of_others(&self, reader: &Reader, bytes_max: u64) -> Result<BTreeMap<u64, Vec<u8>>, Errno> {
-        let (mut read, mut room) = (BTreeMap::new(), bytes_max);
-        let is_elsewhere = |stripe: &Piece| matches!(stripe.source, Source::Log(at) if at.node != reader.local.rank);
-        for stripe in self.stripes().filter(is_elsewhere) {
-            let Some(left) = room.checked_sub(stripe.len) else { break };
-            room = left;
-            let mut bytes = vec![0; stripe.len as usize];
-            reader.fill(&stripe, &mut bytes)?;
-            read.insert(stripe.offset, bytes);
+    fn write_and_compare(
+        &self,
+        reader: &Reader,
+        into: &File,
+        read_first_bytes_max: u64,
+        verified: impl FnMut(u64),
+    ) -> Result<(), Errno> {
+        let calls = &reader.local.calls;
+        let extents = Extents::read_first(reader, &self.of_logs(), read_first_bytes_max)?;
+        let failed = |error: std::io::Error| Errno::of(&error);
+        let old_len = calls.land(|| into.metadata()).map_err(failed)?.len();
+        calls.land(|| into.set_len(self.attributes.size_bytes)).map_err(failed)?;
+        for hole in self.holes(old_len) {
+            calls.write(0, || clear(into, hole.offset..hole.offset + hole.len))?;
         }
-        Ok(read)
+        extents.write(reader, (into, &InTime(calls)), verified)
     }
 
     /// What its draft has already is not sent.
@@ -202,50 +208,16 @@ impl Snapshot {
 
     /// What logs have of it, bytes.
     pub fn bytes(&self) -> u64 {
-        self.stripes().map(|stripe| stripe.len).sum()
+        self.of_logs().iter().map(|extent| extent.len).sum()
     }
 
-    fn write_and_compare(
-        &self,
-        reader: &Reader,
-        meter: &Meter,
-        (file, into): (FileId, &File),
-        mut read: BTreeMap<u64, Vec<u8>>,
-        left: &mut u64,
-    ) -> Result<(), Errno> {
-        let failed = |error: std::io::Error| Errno::of(&error);
-        let calls = &reader.local.calls;
-        let old_len = calls.land(|| into.metadata()).map_err(failed)?.len();
-        calls.land(|| into.set_len(self.attributes.size_bytes)).map_err(failed)?;
-        for hole in self.holes(old_len) {
-            calls.write(0, || clear(into, hole.offset..hole.offset + hole.len))?;
-        }
-        let mut checksums = vec![];
-        for stripe in self.stripes() {
-            let bytes = match read.remove(&stripe.offset) {
-                Some(bytes) => bytes,
-                None => {
-                    let mut bytes = vec![0; stripe.len as usize];
-                    reader.fill(&stripe, &mut bytes)?;
-                    bytes
-                }
-            };
-            calls.write(stripe.len, || into.write_all_at(&bytes, stripe.offset).map_err(failed))?;
-            checksums.push((stripe, crc32c::crc32c(&bytes)));
-        }
-        calls.land(|| into.sync_data()).map_err(failed)?;
-        for (stripe, checksum) in checksums {
-            let mut bytes = vec![0; stripe.len as usize];
-            calls.land(|| into.read_exact_at(&mut bytes, stripe.offset)).map_err(failed)?;
-            if crc32c::crc32c(&bytes) != checksum {
-                tracing::error!(%file, offset = stripe.offset, "the backing file system returns other bytes than were \
-                                                                written");
-                return Err(Errno::EIO);
-            }
-            meter.verified(stripe.len, reader.nodes.now());
-            *left -= stripe.len;
-        }
-        Ok(())
+    /// What logs have of it, in the file's order.
+    pub fn of_logs(&self) -> Vec<WrittenExtent> {
+        let of_log = |source| match source {
+            Source::Log(extent) => Some(extent),
+            Source::Backing | Source::Hole => None,
+        };
+        self.pieces.iter().filter_map(|piece| of_log(piece.source)).collect()
     }
 
     /// What of the first `old_len` bytes is zeros now, in parts.
@@ -254,17 +226,8 @@ impl Snapshot {
         holes.flat_map(move |hole| {
             let len = hole.len.min(old_len - hole.offset);
             (0..len)
-                .step_by(STRIPE_BYTES as usize)
-                .filter_map(move |start| hole.part(hole.offset + start..hole.offset + len.min(start + STRIPE_BYTES)))
-        })
-    }
-
-    /// What logs have of it, in parts.
-    fn stripes(&self) -> impl Iterator<Item = Piece> {
-        let of_log = self.pieces.iter().filter(|piece| matches!(piece.source, Source::Log(_)));
-        of_log.flat_map(|piece| {
-            let starts = (0..piece.len).step_by(STRIPE_BYTES as usize);
-            starts.filter_map(move |start| piece.part(piece.offset + start..piece.offset + start + STRIPE_BYTES))
+                .step_by(CLEARED_BYTES as usize)
+                .filter_map(move |start| hole.part(hole.offset + start..hole.offset + len.min(start + CLEARED_BYTES)))
         })
     }
 }

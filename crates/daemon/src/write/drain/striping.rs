@@ -11,14 +11,14 @@ use std::time::Duration;
 use forebay_store::Draft;
 use forebay_types::threads::STRIPES_UNDER_WAY_MAX;
 use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
-use forebay_wire::write::{Operation, Source, WrittenExtent};
+use forebay_wire::write::{Operation, WrittenExtent};
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
 
 use super::drafts::give_up;
 use super::sending::{Meter, Snapshot};
-use super::stripe_writer::{calls_of, write_extents};
+use super::uploading::{calls_of, write_stripe};
 use crate::write::contents::Reader;
 use crate::write::tree::owner::Owner;
 
@@ -110,7 +110,7 @@ impl Striping<'_> {
         left_out: &BTreeSet<NodeRank>,
     ) -> Result<(Draft, Progress), Errno> {
         let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number)?;
-        let extents = of_logs(snapshot);
+        let extents = snapshot.of_logs();
         let weights = weights(&extents, stripe_bytes);
         let mut stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
         left_out.iter().for_each(|node| stripes.leave_out(*node));
@@ -165,7 +165,7 @@ impl Striping<'_> {
         calls.land(|| draft.stay())?;
         let (backed, block_bytes) =
             (calls.land(|| place.backed_draft(&draft))?, calls.land(|| place.attributes(path))?.blksize);
-        let stripe_bytes = stripe_bytes(&of_logs(snapshot), block_bytes);
+        let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
         self.owner.carry_out_own(begun)?;
@@ -223,7 +223,7 @@ impl Sending<'_> {
 
     fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), NotWritten> {
         if node == self.with.owner.local.rank {
-            return Ok(write_extents(self.with.reader, self.draft.file(), extents)?);
+            return Ok(write_stripe(self.with.reader, self.draft.file(), extents)?);
         }
         if self.path.as_bytes().len() > limits::PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG.into());
@@ -251,12 +251,4 @@ impl Sending<'_> {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.stripes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn of_logs(snapshot: &Snapshot) -> Vec<WrittenExtent> {
-    let of_log = |source| match source {
-        Source::Log(extent) => Some(extent),
-        Source::Backing | Source::Hole => None,
-    };
-    snapshot.pieces.iter().filter_map(|piece| of_log(piece.source)).collect()
 }
