@@ -57,6 +57,31 @@ fn a_close_that_waits_for_the_owner_stops_no_write() {
     bed.job.down();
 }
 
+/// More extents than a commit has, of a file whose node cannot reach the owner: their commit begins, and the program writes on.
+#[test]
+fn writes_go_on_while_the_commit_of_earlier_ones_waits_for_the_owner() {
+    require!(Fuse, Root);
+    const WRITES: u64 = 5000;
+    let bed = Bed::of(2);
+    let open = File::create(bed.mount_of(1).join("open")).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        bed.while_it_stands_still(0, || {
+            let (open, is_over) = (&open, &is_over);
+            scope.spawn(move || {
+                (0..WRITES).for_each(|count| open.write_all_at(&count.to_le_bytes(), count * 16).unwrap());
+                is_over.store(true, Ordering::SeqCst);
+            });
+            wait_until("all is written", ROUNDS * 10, || is_over.load(Ordering::SeqCst));
+        });
+    });
+    drop(open);
+    let read = fs::read(bed.mount().join("open")).unwrap();
+    let expected = |count: u64| count.to_le_bytes();
+    assert!((0..WRITES).all(|count| read[count as usize * 16..][..8] == expected(count)), "{} bytes", read.len());
+    bed.job.down();
+}
+
 /// One node of seven stands still that was told of many files. Changes of these wait for it; what others ask the owner of the tree meanwhile does not
 /// wait with them.
 #[test]

@@ -22,6 +22,9 @@ const RECOVERY: Duration = Duration::from_secs(4);
 /// How long after the owner's end programs write on: longer than a takeover takes.
 const AFTER_END: Duration = Duration::from_secs(12);
 
+/// How long a node may answer by what the owner has told it; less what has passed of it before the owner stands still.
+const BELIEVED: Duration = Duration::from_secs(3);
+
 /// Between two calls of a program.
 const PACE: Duration = Duration::from_millis(2);
 
@@ -34,9 +37,11 @@ const SILENT: usize = 6;
 /// Measures each wait alone.
 pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     let mut measurement = Measurement::under(format!(
-        "daemons of one host; a stopped node stands still for {} s; calls of a program {} ms apart, the longest of each run counts",
+        "daemons of one host; a stopped node stands still for {} s; calls of a program {} ms apart, the longest of each run counts; \
+         cached stats are of the {} s in which the owner's last answer may be believed",
         SILENCE.as_secs(),
-        PACE.as_millis()
+        PACE.as_millis(),
+        BELIEVED.as_secs()
     ));
     let job = job(bed, "waits", 2)?;
     let runs = bed.runs(5);
@@ -178,7 +183,7 @@ fn beside_opens(job: &Bed, opens: usize, run: usize) -> anyhow::Result<(f64, f64
     fs::create_dir(&directory)?;
     (0..opens).try_for_each(|number| fs::write(directory.join(number.to_string()), b"x"))?;
     let seen = job.mount(1).join(format!("opens-{opens}-{run}"));
-    let file = open(&job.mount(1).join("open"))?;
+    let (file, cached) = (open(&job.mount(1).join("open"))?, open(&job.mount(1).join("cached"))?);
     let stat = std::sync::Mutex::new(0.0);
     let open_all = || {
         std::thread::scope(|scope| {
@@ -195,10 +200,17 @@ fn beside_opens(job: &Bed, opens: usize, run: usize) -> anyhow::Result<(f64, f64
             })
         })
     };
+    cached.metadata()?;
     let others = |is_over: &AtomicBool| {
         std::thread::scope(|scope| {
-            let stats = scope.spawn(|| longest(is_over, PACE, |_| file.metadata().map(drop)));
+            let is_unknown = AtomicBool::new(false);
+            let stats = scope.spawn(|| longest(&is_unknown, PACE, |_| cached.metadata().map(drop)));
+            let believed = scope.spawn(|| {
+                std::thread::sleep(BELIEVED);
+                is_unknown.store(true, Ordering::Relaxed);
+            });
             let written = write_on(&file, is_over);
+            believed.join().map_err(|_| io::Error::other("a program panicked"))?;
             let longest = stats.join().map_err(|_| io::Error::other("a program panicked"))??;
             if let Ok(mut stat) = stat.lock() {
                 *stat = longest;

@@ -64,6 +64,12 @@ impl Commits {
         refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents)))
     }
 
+    /// Has a file's pending extents committed, and whether extents are lost since the owner refuses them. Other errors leave them pending.
+    pub fn is_refused(&self, open: &OpenFile) -> bool {
+        let committed = open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents));
+        committed == Err(REFUSED)
+    }
+
     /// The same before this node has a file anew: nothing of before is pending afterwards, committed or refused.
     ///
     /// # Errors

@@ -18,6 +18,9 @@ use forebay_write::{Extents, blocks_of};
 
 use super::settling::Settling;
 
+/// Pending extents of a file for which its writers wait: those of some commits, so that they rarely do.
+const PENDING_EXTENTS_MAX: usize = 8 * COMMIT_EXTENTS_MAX;
+
 /// The bits of a mode that lend rights: set-user-ID, set-group-ID.
 const LENT_RIGHTS: u32 = 0o6000;
 
@@ -236,10 +239,19 @@ impl Files {
     }
 }
 
+/// How many extents of a file are pending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    Little,
+    /// A commit is to begin.
+    Much,
+    /// The write waits for the commit.
+    TooMuch,
+}
+
 impl OpenFile {
-    /// Notes what was written, and by whom if that ends the rights which the file lends. Whether so much is pending that it is to be
-    /// committed.
-    pub fn note(&self, extent: WrittenExtent, now: Timestamp, ends_lent_rights: Option<Caller>) -> bool {
+    /// Notes a written extent, and by whom if that ends the rights which the file lends. How much is pending then.
+    pub fn note(&self, extent: WrittenExtent, now: Timestamp, ends_lent_rights: Option<Caller>) -> Amount {
         let mut state = self.state();
         state.ends_lent_rights = ends_lent_rights.or(state.ends_lent_rights.take());
         // Freed when the commit has been made: until then the log's order says what counts.
@@ -247,7 +259,11 @@ impl OpenFile {
         state.written.push_back(extent);
         state.written_at = Some(now);
         state.pending_since.get_or_insert(now);
-        state.written.len() >= COMMIT_EXTENTS_MAX
+        match state.written.len() {
+            PENDING_EXTENTS_MAX.. => Amount::TooMuch,
+            COMMIT_EXTENTS_MAX.. => Amount::Much,
+            _ => Amount::Little,
+        }
     }
 
     /// Notes a commit that is to be sent, of what is noted first.
@@ -292,7 +308,7 @@ impl OpenFile {
 
     /// Whether one of so many writes commits what is pending.
     pub fn is_about_to_commit(&self, writes: usize) -> bool {
-        self.state().written.len() + writes >= COMMIT_EXTENTS_MAX
+        self.state().written.len() + writes >= PENDING_EXTENTS_MAX
     }
 
     /// Since when something is pending, if anything is.

@@ -17,7 +17,7 @@ use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::notes::Note;
 use super::stripes_under_way::UnderWay;
-use crate::environment::{Environment, NamesToSettle};
+use crate::environment::{Environment, NamesToSettle, Operation};
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
 /// committed before its daemon died is written again, by the request that is sent again.
@@ -108,6 +108,11 @@ impl Local {
     /// When it did not.
     pub fn flush(&self, mount: &Path, files: NamesToSettle<'_>, time: Duration) -> std::io::Result<()> {
         self.environment.flush(mount, files, time)
+    }
+
+    /// Has something done that may block, on a thread of the pool.
+    pub fn block(&self, operation: Operation) {
+        self.environment.block(operation);
     }
 
     /// The time since 1970.

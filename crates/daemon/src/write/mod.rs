@@ -32,6 +32,7 @@ mod committed;
 mod contents;
 mod copying;
 mod drain;
+mod early_commits;
 mod ending;
 pub mod exercise;
 mod files;

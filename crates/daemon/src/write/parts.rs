@@ -20,6 +20,7 @@ use super::drain::drain_words;
 use super::drain::landing::Landings;
 use super::drain::progress::Progress;
 use super::drain::sending::Meter;
+use super::early_commits::EarlyCommits;
 use super::files::Files;
 use super::giving_back::GivingBack;
 use super::local::Local;
@@ -72,6 +73,7 @@ pub struct WriteParts {
     pub(super) reader: Arc<Reader>,
     pub(super) files: Arc<Files>,
     pub(super) commits: Arc<Commits>,
+    early_commits: Arc<EarlyCommits>,
     pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
     /// Requests of other nodes: tasks, and threads.
@@ -149,6 +151,7 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
+        let early_commits = EarlyCommits::new(&local, &commits);
         Self {
             dir: beginning.dir,
             backing: beginning.backing,
@@ -174,6 +177,7 @@ impl WriteParts {
             ),
             second,
             partner,
+            early_commits,
             commits,
             cache,
             council,
@@ -236,6 +240,7 @@ impl WriteParts {
                 files: Arc::clone(&self.files),
                 commits: Arc::clone(&self.commits),
             },
+            early_commits: Arc::clone(&self.early_commits),
             locking,
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),

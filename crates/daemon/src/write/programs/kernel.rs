@@ -27,7 +27,8 @@ use super::seeking::seek;
 use super::waits::{may_wait, note_late};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
-use crate::write::files::{Files, OpenFile};
+use crate::write::early_commits::EarlyCommits;
+use crate::write::files::{Amount, Files, OpenFile};
 use crate::write::kernel_words::{
     O_APPEND, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted, without_rights,
 };
@@ -45,6 +46,7 @@ pub struct Kernel {
     pub files: Arc<Files>,
     pub commits: Arc<Commits>,
     pub committing: Committing,
+    pub early_commits: Arc<EarlyCommits>,
     pub locking: Arc<Locking>,
     pub room: Room,
     pub readings: Readings,
@@ -401,14 +403,15 @@ impl Kernel {
             self.carry_out(request, Operation::Allocate { file, least_bytes: end })?;
         }
         let is_copied = open.is_copied(|| self.committing.is_copied(file));
-        let is_much = self.room.wait_for(|| {
+        let pending = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append((file, is_copied), offset, offset, data)?;
             Ok(open.note(extent, self.reader.local.now(), writer.clone()))
         })?;
         // The commit ends the rights that the file lends.
         let is_seen_at_once = ends_lent_rights && open.lends_rights();
-        if is_much || is_seen_at_once { self.committing.commit(file) } else { Ok(()) }
+        self.early_commits.begin_if(pending == Amount::Much, file);
+        if is_seen_at_once || pending == Amount::TooMuch { self.committing.commit(file) } else { Ok(()) }
     }
 
     /// Who gets a lock sees what was written under it, and who gives it back shows what he has written.

@@ -1,0 +1,65 @@
+//! Commits of files with many pending extents, for which no program waits.
+//!
+//! One thread of the pool makes them, a file at a time, so that a silent owner of the tree holds one thread, and no write. A commit that fails
+//! leaves its extents pending: the next commit tells the program why.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_types::{Errno, FileId};
+
+use super::commits::Commits;
+use super::local::Local;
+
+/// See the module.
+pub struct EarlyCommits {
+    local: Arc<Local>,
+    commits: Arc<Commits>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeSet<FileId>,
+    is_under_way: bool,
+}
+
+impl EarlyCommits {
+    pub fn new(local: &Arc<Local>, commits: &Arc<Commits>) -> Arc<Self> {
+        Arc::new(Self { local: Arc::clone(local), commits: Arc::clone(commits), state: Mutex::default() })
+    }
+
+    /// Has a file's pending extents committed soon, if it has many.
+    pub fn begin_if(self: &Arc<Self>, has_many: bool, file: FileId) {
+        if !has_many {
+            return;
+        }
+        let mut state = self.state();
+        state.files.insert(file);
+        if !std::mem::replace(&mut state.is_under_way, true) {
+            drop(state);
+            let own = Arc::clone(self);
+            self.local.block(Box::new(move || own.commit_all()));
+        }
+    }
+
+    fn commit_all(&self) {
+        while let Some(file) = self.next() {
+            let Some(open) = self.commits.files.find(file) else { continue };
+            if self.commits.is_refused(&open) {
+                self.commits.files.note_failed(file, Errno::EIO);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<FileId> {
+        let mut state = self.state();
+        let next = state.files.pop_first();
+        state.is_under_way = next.is_some();
+        next
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
