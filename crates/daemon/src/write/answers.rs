@@ -24,7 +24,7 @@ use super::tree::questions::Asker;
 use super::waiting_requests::Admitted;
 use crate::shared::node::Node;
 
-/// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
+/// The answer to a request for the owner, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = AGAIN;
 
 /// For a node that is to ask again.
@@ -276,7 +276,7 @@ fn text(told: &impl Serialize) -> Answered {
     (Outcome::Text, serde_json::to_vec(&[told]).unwrap_or_default())
 }
 
-/// Hands a request to the write path of a node that has one. What waits for other nodes waits without a thread.
+/// Hands a request to the write path of a node that has one. A request that waits for other nodes waits without a thread.
 pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessage, reply: Replier) {
     let Some(write) = write else { return reply.answer(Outcome::Failed(Errno::EAGAIN), None) };
     let tasks = Arc::clone(node);

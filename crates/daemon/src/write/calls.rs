@@ -76,7 +76,7 @@ impl BackingCalls {
         let _ = self.may_land.set(Box::new(may_land));
     }
 
-    /// Nobody waits any more, and nothing more is sent.
+    /// Ends all waits; no more is sent.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
         assert_eq!(calls.write(1, || Ok(1)), Err(Errno::EAGAIN));
         assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // What a program waits for, and what another node has waited for, is not the owner's.
+        // Calls that a program waits for, or that another node has waited for, are not the owner's.
         assert_eq!((calls.serve(|| 1), calls.land_paced(|| 1)), (1, 1));
     }
 }

@@ -59,7 +59,7 @@ impl Commits {
     /// Has a file's pending extents committed, for those who have written them.
     ///
     /// # Errors
-    /// What the owner says; what was not committed stays pending. EIO where it is refused, and pending no more.
+    /// The owner's error; extents that were not committed stay pending. EIO where they are refused, and pending no more.
     pub fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
         refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents)))
     }
@@ -102,12 +102,12 @@ impl Commits {
     /// Has the owner carry out a change that has a number already.
     ///
     /// # Errors
-    /// What the owner says.
+    /// The owner's error.
     pub fn carry_out(&self, change: &Change) -> Result<(), Errno> {
         self.tree.carry_out(change).map(drop)
     }
 
-    /// What was sent, by this daemon or one before it, and not answered.
+    /// Sends a change again that this daemon, or one before it, sent without an answer.
     fn send_again(&self, change: &Change) -> Result<(), Errno> {
         let outcome = self.tree.carry_out(change).map(drop);
         if outcome != Err(Errno::EIO) {
@@ -150,7 +150,7 @@ impl Commits {
     /// A change of the daemon's own, which is not sent again by the next one.
     ///
     /// # Errors
-    /// What the owner says.
+    /// The owner's error.
     pub fn carry_out_own(&self, caller: &Caller, operation: Operation) -> Result<(), Errno> {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
@@ -225,12 +225,12 @@ impl Commits {
     }
 }
 
-/// What was written to a file that others have had since is an error to who wrote it.
+/// Writes to a file that others have had since are an error to their writer.
 fn refused_is_lost(outcome: Result<(), Errno>) -> Result<(), Errno> {
     if outcome == Err(REFUSED) { Err(Errno::EIO) } else { outcome }
 }
 
-/// What was written to a file that is gone reaches nobody.
+/// Writes to a file that is gone reach nobody.
 fn gone_is_done(outcome: Result<(), Errno>) -> Result<(), Errno> {
     if outcome == Err(Errno::ESTALE) { Ok(()) } else { outcome }
 }

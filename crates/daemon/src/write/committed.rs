@@ -108,7 +108,7 @@ impl WriteParts {
     }
 }
 
-/// What a path is below a directory.
+/// The part of a path below a directory.
 fn below(base: &Path, path: &ViewPath) -> Option<ViewPath> {
     let base = ViewPath::from_absolute(base.as_os_str().as_bytes()).ok().filter(|base| path.is_within(base))?;
     ViewPath::from_absolute(&path.as_bytes()[base.as_bytes().len()..]).ok()

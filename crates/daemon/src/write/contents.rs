@@ -135,7 +135,7 @@ impl Reader {
         Ok(is_same.then_some(bytes))
     }
 
-    /// What another node's log has, as it came.
+    /// An extent's bytes in another node's log, as they came.
     fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
         let len = u32::try_from(extent.len).map_err(|_| Errno::EFBIG)?;
         let part = LogPart { position: extent.position, skip: extent.skip, len };
@@ -152,7 +152,7 @@ impl Reader {
         match self.nodes.read_parts(node, &asked, len) {
             // They have another place now, which is to be asked for.
             Err(Errno::EIO) if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
-            // Nobody else has them: they are there when the node is.
+            // No other node has them: they are there when the node is.
             Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, PATIENCE),
             read => read,
         }
@@ -300,7 +300,7 @@ impl Owner {
     /// Bytes of a file that other nodes do not reach on the backing file system. By a task.
     ///
     /// # Errors
-    /// What the backing file system says.
+    /// The backing file system's error.
     pub async fn read_unlinked(&self, on: On, file: FileId, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
         let read = move |owner: &Self| {
             let open = open_backing(owner, file)?;

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// See the module.
 pub struct Copying {
     began: Instant,
-    /// What the partner copies.
+    /// The rule for what the partner copies.
     pub rule: Copied,
     /// How long nothing may be copied before who waits for it is told that there is no room.
     patience: Duration,
@@ -105,7 +105,7 @@ impl Copying {
         Ok(())
     }
 
-    /// What the partner does not have.
+    /// Records that the partner does not have.
     pub fn records(&self) -> Vec<(LogPosition, u32)> {
         self.uncopied().records().collect()
     }
@@ -116,7 +116,7 @@ impl Copying {
         uncopied.is_followed(self.now()).then(|| uncopied.bytes())
     }
 
-    /// Nobody waits any more.
+    /// Ends all waits.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
         self.copied.notify_all();

@@ -23,11 +23,11 @@ const NAMED_MAX: usize = 100;
 /// Ranges of one file that are told at most: the others are counted.
 const RANGES_MAX: usize = 1000;
 
-/// What a node has that has not landed when its daemon ends.
+/// A node's data that has not landed when its daemon ends.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Left {
     node: u32,
-    /// What its programs have written and not committed.
+    /// Bytes that its programs have written and not committed.
     uncommitted_bytes: u64,
     /// Its kernel may have had more, in maps and below `--private`.
     #[serde(default)]
@@ -108,7 +108,7 @@ impl WriteParts {
         Ok(Progress { why: progress.why.or(why), ..progress })
     }
 
-    /// What keeps a node that answers from ending its programs' changes, if anything; and those that do not answer.
+    /// The obstacle that keeps an answering node from ending its programs' changes, if any; and nodes that do not answer.
     fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
@@ -140,7 +140,7 @@ impl WriteParts {
 
     fn end_changes_here(&self) -> Result<(), Errno> {
         self.gate.close();
-        // What has not come would be refused.
+        // Data that has not come would be refused.
         self.flush()?;
         self.gate.shut(CHANGES_WITHIN)
     }
@@ -157,7 +157,7 @@ impl WriteParts {
         }
     }
 
-    /// What has not landed of what this node knows, if anything. To be asked for after `leave`.
+    /// Data that this node knows not to have landed, if any. To be asked for after `leave`.
     pub fn left(&self) -> Option<Left> {
         let uncommitted_bytes = self.files.all().iter().map(|open| open.pending_bytes()).sum();
         let (mut steps, mut files) = (0, vec![]);

@@ -63,7 +63,7 @@ struct State {
     written: VecDeque<WrittenExtent>,
     /// Commits that are sent, or were and are not answered, by this daemon or one before it: of the first of what was written.
     unanswered: VecDeque<Change>,
-    /// What is on its way to the file's end.
+    /// Extents on their way to the file's end.
     appending: Vec<WrittenExtent>,
     /// The writer of any of it that ends the rights which the file lends.
     ends_lent_rights: Option<Caller>,
@@ -73,7 +73,7 @@ struct State {
     pending_since: Option<Timestamp>,
 }
 
-/// What of a file is pending in a range, at a moment.
+/// A file's pending pieces in a range, at a moment.
 #[derive(Default)]
 pub struct Pending {
     pieces: Vec<Piece>,
@@ -93,7 +93,7 @@ impl Files {
         state.lends_rights = mode & LENT_RIGHTS != 0;
     }
 
-    /// What is known of `file`.
+    /// The entry of `file`, which is made if there is none.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
         let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: OnceLock::new() };
@@ -105,7 +105,7 @@ impl Files {
         self.lock().get(&file).map(Arc::clone)
     }
 
-    /// What of a range of `file` is pending. To be asked for before what is committed: in between it may be.
+    /// Pending pieces in a range of `file`. To be asked for before the committed ones: in between they may be committed.
     pub fn pending(&self, file: FileId, range: Range<u64>) -> Pending {
         self.find(file).map_or_else(Pending::default, |open| open.pending(range))
     }
@@ -131,7 +131,7 @@ impl Files {
         outcome
     }
 
-    /// What the kernel had gathered of `file` could not be written. It tells one of those who make it send that.
+    /// Data that the kernel had gathered of `file` could not be written. It tells one of those who make it send that.
     pub fn note_failed(&self, file: FileId, errno: Errno) {
         let open = self.entry(file);
         let failed = &mut open.state().failed;
@@ -139,7 +139,7 @@ impl Files {
         *failed = Some((errno, is_settled));
     }
 
-    /// What programs that close `file` are to be told of that: nothing, if the kernel has told one.
+    /// The error for programs that close `file`: none, if the kernel has told one.
     ///
     /// # Errors
     /// Why it could not be written.
@@ -221,7 +221,7 @@ impl Files {
         look(pending, sent)
     }
 
-    /// What `look` sees, with the bytes of each segment that are pending then.
+    /// The result of `look`, with the bytes of each segment that are pending then.
     pub fn with_pending_bytes<T>(&self, look: impl FnOnce() -> T) -> (T, BTreeMap<u64, u64>) {
         let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = BTreeMap::new();
@@ -369,7 +369,7 @@ impl OpenFile {
         send: impl Fn(&Change) -> Result<(), Errno>,
         begin: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        // What somebody else sent meanwhile, and is not answered, comes first: the same would be sent twice.
+        // Commits that another thread sent meanwhile, without an answer, come first: the same would be sent twice.
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outcome = Ok(());
         loop {
@@ -420,7 +420,7 @@ impl OpenFile {
     }
 }
 
-/// What a commit came to that is over.
+/// The outcome of a commit that is over.
 fn unless_refused(outcome: Result<(), Errno>) -> Result<Result<(), Errno>, Errno> {
     if outcome == Err(REFUSED) { Ok(outcome) } else { outcome.map(Ok) }
 }
@@ -456,7 +456,7 @@ impl Pending {
         Attributes { size_bytes, blocks, mtime: written_at, ctime: written_at, ..*committed }
     }
 
-    /// What `range` consists of: what is pending, and elsewhere what is committed; nothing where neither is.
+    /// The pieces of `range`: pending ones, and elsewhere committed ones; none where neither are.
     pub fn over(&self, committed: &[Piece], range: Range<u64>) -> Vec<Piece> {
         let mut over = vec![];
         let mut at = range.start;

@@ -1,7 +1,7 @@
 //! A node that does not own the tree gives back the room of what the tree does not need any more: it has landed, was overwritten
 //! or removed.
 //!
-//! The node asks. What was pending before it asked stays, since it may have been committed since.
+//! The node asks. Extents that were pending before it asked stay, since they may have been committed since.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl GivingBack {
     /// The same at the end: nodes that do not answer do not come back for what was copied.
     ///
     /// # Errors
-    /// What the owner says.
+    /// The owner's error.
     pub fn all(&self) -> Result<(), Errno> {
         if let Some(partner) = &self.partner {
             let of = self.reader.local.copies().nodes();
@@ -108,7 +108,7 @@ impl GivingBack {
     /// Gives back what can be.
     ///
     /// # Errors
-    /// What the owner says.
+    /// The owner's error.
     pub fn once(&self) -> Result<(), Errno> {
         let log = &self.reader.local.log;
         if self.reader.tree.here().is_some() {

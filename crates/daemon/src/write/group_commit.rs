@@ -51,7 +51,7 @@ impl GroupCommit {
             }
             let outcome = local.make_durable();
             for done in waiting {
-                // Nobody may be left who waits.
+                // The waiter may have gone.
                 let _ = done.send(outcome);
             }
         }

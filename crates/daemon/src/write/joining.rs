@@ -125,7 +125,7 @@ impl WriteParts {
         self.joined.outcome().cloned().unwrap_or(Ok(()))
     }
 
-    /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.
+    /// On a new mount nothing is open. Uncommitted writes of an earlier job's programs are committed for them.
     fn begin_anew(&self) -> Result<(), Errno> {
         self.commits.clear_all()?;
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })

@@ -72,7 +72,7 @@ pub fn unknown_writer() -> Caller {
     Caller { uid: NOBODY, gid: NOBODY, groups: vec![] }
 }
 
-/// What of a file an open with these flags needs.
+/// The access to a file that an open with these flags needs.
 pub fn wanted(flags: u32) -> u32 {
     let access = match flags & O_ACCMODE {
         O_RDONLY if flags & FMODE_EXEC != 0 => EXECUTE,
@@ -99,7 +99,7 @@ pub fn may_map(flags: u32) -> bool {
     flags & O_ACCMODE == O_RDWR
 }
 
-/// Who writes goes past the page cache; who only reads goes on with the pages that are there, if those are the file's.
+/// Writers go past the page cache; programs that only read go on with the pages that are there, if those are the file's.
 pub fn open_flags(flags: u32, is_current: bool) -> u32 {
     match flags & O_ACCMODE {
         O_RDONLY if is_current => open_flag::KEEP_CACHE,

@@ -1,4 +1,4 @@
-//! What a node has of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
+//! A node's own parts of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
 //! identities that it gives to files.
 
 use std::path::Path;
@@ -36,7 +36,7 @@ pub struct Local {
     pub rank: NodeRank,
     /// The job.
     pub job: String,
-    /// Who owns the tree, as the log has it.
+    /// The tree's owner, as the log has it.
     owns: Mutex<Owns>,
     /// The tree that the log is about, as the log has it.
     tree_number: Mutex<Option<u64>>,
@@ -45,7 +45,7 @@ pub struct Local {
     pub log: Log,
     /// Where a partner copies it.
     pub copying: Option<Copying>,
-    /// What it has of other nodes' records.
+    /// Its copies of other nodes' records.
     copies: Mutex<Copies>,
     pub place: LandingPlace,
     /// In whose turn that is used.
@@ -91,7 +91,7 @@ impl Local {
         }
     }
 
-    /// What the log has of other nodes' records.
+    /// The log's copies of other nodes' records.
     pub fn copies(&self) -> MutexGuard<'_, Copies> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,7 +177,7 @@ impl Local {
         })
     }
 
-    /// Who owns the tree, as the log has it.
+    /// The tree's owner, as the log has it.
     pub fn owns(&self) -> Owns {
         *self.owns.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,7 +237,7 @@ impl Local {
 /// The directory of the backing file system that a tree lands in.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason that it cannot be used.
 pub fn landing_place(backing: &Path) -> anyhow::Result<LandingPlace> {
     use anyhow::Context;
     LandingPlace::open(backing)

@@ -1,10 +1,10 @@
 //! The write path of a node: what ties its core (`forebay_write`) to the kernel, the log and the backing file system.
 //!
-//! What programs of this node see is in `programs`, the job's files and who owns them in `tree`, their way to the backing file system in
-//! `drain`. What all three use, and the node's own beginning and end, is here.
+//! `programs` serves this node's programs, `tree` has the job's files and who owns them, `drain` their way to the backing file system.
+//! Parts that all three use, and the node's own beginning and end, are here.
 //!
-//! `kernel` takes programs' requests on the burst mount. What they write goes to the node's own log at once, and is the
-//! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
+//! `kernel` takes programs' requests on the burst mount. Their writes go to the node's own log immediately, and are the
+//! node's until they are committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, in turn with the reads of programs, `calls`; large files by all nodes that have them, `striping`), in time before
@@ -15,8 +15,8 @@
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
-//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). What a loss
-//! of power has taken from nodes' logs it finds out when they begin anew (`unverified`, `verifying`).
+//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). When nodes
+//! begin anew, it finds out which bytes a loss of power has taken from their logs (`unverified`, `verifying`).
 //! Files below the prefixes of `--private` (`prefixes`) are written on a mount of their own (`private`), and belong to the node meanwhile
 //! (`holds`).
 //!

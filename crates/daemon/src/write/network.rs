@@ -17,9 +17,9 @@ use crate::shared::node::Node;
 /// See the module.
 pub struct Network {
     node: Arc<Node>,
-    /// Who is not waited for any more.
+    /// The node that is not waited for any more.
     forsaken: watch::Sender<Option<NodeRank>>,
-    /// Whether nobody is.
+    /// Whether no node is.
     is_ending: watch::Sender<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What a node writes down in its log, beside the bytes of files.
+//! Notes of a node in its log, beside the bytes of files.
 
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::Change;
@@ -12,7 +12,7 @@ pub enum Note {
     Own(u64, Change),
     /// One that the owner has carried out, whose tree has its second home here; with how many it makes.
     Followed(u64, Change),
-    /// Who owns the tree from here on.
+    /// The tree's owner from here on.
     Owns(Owns),
     /// The tree that this store belongs to, by number.
     Tree(u64),

@@ -28,7 +28,7 @@ const DAEMONS_BITS: u32 = 20;
 /// before it; `beliefs` has the end of its kernel's leases. It takes turns at the backing file system with `threads`.
 ///
 /// # Errors
-/// What is wrong with the store or the directory of the backing file system.
+/// The reason that the store or the directory of the backing file system cannot be used.
 pub fn open(
     node: &Arc<Node>,
     threads: &Arc<dyn BackingThreads>,

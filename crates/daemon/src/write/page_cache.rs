@@ -1,8 +1,8 @@
-//! What this node's kernel believes of files: their attributes for a time, and the pages that it has read.
+//! Beliefs of this node's kernel about files: their attributes for a time, and the pages that it has read.
 //!
 //! A program that reads looks at the file's attributes first, which the kernel believes until it is told better or their time is
 //! over. So another node's change is seen when the kernel has been told, which is before the change is answered, or when the
-//! attributes are asked for again. What is dropped when, `forebay_write::Pages` decides.
+//! attributes are asked for again. `forebay_write::Pages` decides what is dropped when.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub struct PageCache {
     has_earlier: bool,
 }
 
-/// What is told of a file.
+/// A file's state to be told to the kernel.
 pub struct ToTell {
     /// How often something had been forgotten before it was asked for.
     pub forgotten: u64,
@@ -79,7 +79,7 @@ impl PageCache {
         self.pages().answer_change(state.file, Shown::from(&state.attributes));
     }
 
-    /// Tells the kernel a file's attributes. Nothing can be forgotten at that moment.
+    /// Tells the kernel a file's attributes. No file can be forgotten at that moment.
     pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
         let mut pages = self.pages();
         let shown = Shown::from(&told.attributes);
@@ -148,7 +148,7 @@ impl PageCache {
                 cache.pages().have_dropped(dropping);
             }
             then();
-            // Nobody may wait.
+            // There may be no waiter.
             let _ = over.send(());
         };
         match std::thread::Builder::new().name("pages".to_owned()).spawn(drop_all) {

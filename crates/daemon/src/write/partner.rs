@@ -37,7 +37,7 @@ pub struct Partner {
     files: Arc<Files>,
 }
 
-/// What a record says that is a copy: of which node's record.
+/// The node's record that a record is a copy of, if it is one.
 pub fn copied_from(file: FileId, file_offset: u64) -> Option<(NodeRank, LogPosition)> {
     let segment = (file.serial & COPY != 0).then_some(file.serial & !COPY)?;
     let offset = u32::try_from(file_offset & !APPENDED).ok()?;
@@ -103,7 +103,7 @@ impl Partner {
         for (from, len) in records {
             let (contents, rest) = bytes.split_at(*len as usize);
             bytes = rest;
-            // What is appended is known before anybody counts.
+            // Records that are appended are known before anybody counts.
             let _noting = self.files.noting();
             let file = FileId { creator: of, serial: COPY | from.segment };
             let appended = self.local.log.append_data(file, APPENDED | u64::from(from.offset), contents);

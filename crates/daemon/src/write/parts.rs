@@ -90,7 +90,7 @@ pub struct WriteParts {
     /// How many there were before on this node.
     daemon: u64,
     pub(super) private: PrivateMount,
-    /// What programs' changes go through.
+    /// The gate that programs' changes go through.
     pub(super) gate: Arc<Gate>,
     /// Of the owner.
     pub(super) landings: Option<Arc<Landings>>,
@@ -101,7 +101,7 @@ pub struct WriteParts {
     partner: Option<Arc<Partner>>,
 }
 
-/// What a node begins with.
+/// Settings that a node begins with.
 pub struct Beginning {
     pub dir: PathBuf,
     pub backing: PathBuf,
@@ -189,12 +189,12 @@ impl WriteParts {
         }
     }
 
-    /// What takes the requests of the burst mount.
+    /// The request handler of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
         Arc::new(Gated { handler: self.kernel(Line::Burst), gate: Arc::clone(&self.gate), is_gathered: false })
     }
 
-    /// What takes the requests of the private mount, which is at `mount`.
+    /// The request handler of the private mount, which is at `mount`.
     pub fn private_handler(&self, mount: &Path) -> Arc<impl Handler + use<>> {
         let _ = self.private.mount.set(mount.to_owned());
         let kernel = self.kernel(Line::Private);
@@ -208,8 +208,8 @@ impl WriteParts {
     /// # Errors
     /// EAGAIN if not all has come in time, as far as can be known. Files that are open keep the rest.
     pub fn flush(&self) -> Result<(), Errno> {
-        // What comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has joined, none
-        // has been served.
+        // Data that comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has
+        // joined, none has been served.
         if self.gate.is_shut() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
@@ -327,7 +327,7 @@ impl WriteParts {
     }
 
     /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
-    /// for that, so long at most. What only nodes have that do not answer is left out. How far it came. May block. Asked of the
+    /// for that, so long at most. Bytes that only silent nodes have are left out. How far it came. May block. Asked of the
     /// owner.
     pub fn drain(&self, time: Duration) -> Progress {
         self.drain_without(time, &[])
@@ -363,7 +363,7 @@ impl WriteParts {
         Progress { why, is_final, ..progress }
     }
 
-    /// What keeps a node from committing, if anything. Nodes that have just not answered are given less time.
+    /// The obstacle that keeps a node from committing, if any. Nodes that have just not answered are given less time.
     fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
         let owner = self.owner()?;
         let (mut lost, mut why) = (vec![], None);

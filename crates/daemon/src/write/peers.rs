@@ -56,7 +56,7 @@ pub trait Calls: Send + Sync {
     /// Waits, on a thread that may.
     fn wait_for(&self, waiting: Waiting<'_, ()>);
 
-    /// What a node was asked and has not answered is not waited for any more.
+    /// Answers that a node has not given yet are not waited for any more.
     fn forsake(&self, _: NodeRank) {}
 
     /// Waits end.

@@ -1,4 +1,4 @@
-//! What a daemon finds in its node's log: the tree as it was, if it owns it, and what its programs had written and not
+//! A daemon's findings in its node's log: the tree as it was, if it owns it, and what its programs had written and not
 //! committed.
 //!
 //! The owner's notes are changes, carried out again in their order. Those of other nodes are the commits that they sent: what
@@ -36,7 +36,7 @@ const BATCH_BITS: u32 = 20;
 /// A store with what was found in it.
 pub struct OpenedStore {
     pub local: Arc<Local>,
-    /// Who owns the tree, as far as its node knows.
+    /// The tree's owner, as far as its node knows.
     pub owns: Owns,
     /// If its node owns it.
     pub tree: Option<Tree>,
@@ -50,7 +50,7 @@ pub struct OpenedStore {
     pub has_mirrored: bool,
     /// With what is pending.
     pub files: Files,
-    /// What was sent, and may not have been carried out.
+    /// Operations that were sent, and may not have been carried out.
     pub unanswered: Vec<OperationId>,
 }
 
@@ -112,7 +112,7 @@ pub fn open_store(
     Ok(OpenedStore { local, owns, tree, owner_before, history, mirror, has_mirrored, files, unanswered })
 }
 
-/// What has been found so far.
+/// The findings so far.
 pub struct Found {
     rank: NodeRank,
     owns: Owns,
@@ -133,7 +133,7 @@ pub struct Found {
     uncopied: BTreeMap<LogPosition, u32>,
     /// Bytes of all data by segment: what of them the tree needs only its owner knows.
     data: BTreeMap<u64, u64>,
-    /// What was written and not committed, in the order of writing.
+    /// Extents that were written and not committed, in the order of writing.
     uncommitted: BTreeMap<LogPosition, (FileId, WrittenExtent)>,
     /// Commits that were sent to another node, in their order.
     sent: Vec<Change>,
@@ -163,7 +163,7 @@ impl Found {
         }
     }
 
-    /// What a checkpoint stands for. Segments may have gone since.
+    /// Takes what a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
         let Checkpoint { owns, tree_number, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
         let (pending, sent, held, next_serial) =
@@ -295,7 +295,7 @@ impl Found {
         Ok(())
     }
 
-    /// What a commit names is not pending.
+    /// Extents that a commit names are not pending.
     fn commit(&mut self, change: &Change) {
         if let Operation::Commit { extents, .. } = &change.operation {
             for extent in extents.iter().filter(|extent| extent.node == self.rank) {
@@ -315,7 +315,7 @@ impl Found {
         self.tree.as_ref()
     }
 
-    /// What of the log is needed, as far as that is known. What was written to files that are gone is not.
+    /// Parts of the log that are needed, as far as that is known. Writes to files that are gone are not.
     pub fn live(&mut self) -> Vec<(LogPosition, u64)> {
         let Self { tree, uncommitted, rank, data, copies, .. } = self;
         let Some(tree) = tree else {

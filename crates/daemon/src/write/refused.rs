@@ -1,5 +1,4 @@
-//! What programs of this node wrote to files of theirs (`holds`) and nobody sees: the node was given up, and another one has had the file
-//! since.
+//! Writes of this node's programs that nobody sees: the node was given up, and another one has had their files (`holds`) since.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Asking other nodes, by tasks, and by threads that wait.
 //!
-//! A node whose daemon has died is asked again until its keeper has started the next one. What is asked may then have been carried out
-//! already: a change has a name, by which the owner knows it again. The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
-//! what this node has handed over (`hand_over`).
+//! A node whose daemon has died is asked again until its keeper has started the next one. The request may then have been carried out
+//! already: a change has a name, by which the owner knows it again. The owner may be another node by then. Answers of the old one do not
+//! count once this node knows the new one: they were not in what this node has handed over (`hand_over`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::peers::{Called, Calls, Unanswered, Waiting, copy, decoded, whole};
 
-/// What an owner of another build might say.
+/// The error for an answer that an owner of another build might give.
 pub const SENSELESS: Errno = Errno::EPROTO;
 
 /// How long one call may take: longer than a directory of a slow backing file system takes to be read.
@@ -54,7 +54,7 @@ pub enum Partners {
     None,
     /// This one, by rank.
     Of(Vec<Option<NodeRank>>),
-    /// Whoever has any.
+    /// Any node that has some.
     Any,
 }
 
@@ -74,7 +74,7 @@ pub struct Nodes {
     is_ending: AtomicBool,
 }
 
-/// Who owns the tree, and what it has carried out for this node.
+/// The tree's owner, and what it has carried out for this node.
 struct KnownOwner {
     owns: Owns,
     unconfirmed: Unconfirmed,
@@ -89,11 +89,11 @@ impl KnownOwner {
     }
 }
 
-/// Who is asked.
+/// The node that is asked.
 #[derive(Clone, Copy)]
 pub(super) enum To {
     Node(NodeRank),
-    /// Whoever owns the tree.
+    /// The node that owns the tree.
     Owner,
 }
 
@@ -147,7 +147,7 @@ impl Nodes {
         self.is_alone
     }
 
-    /// Who owns the tree.
+    /// The tree's owner.
     pub fn owns(&self) -> Owns {
         self.known_owner().owns
     }
@@ -307,7 +307,7 @@ impl Nodes {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Nobody waits any more.
+    /// Ends all waits.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
         self.calls.end();
@@ -409,7 +409,7 @@ impl Nodes {
     /// The `len` bytes that `message` asks for.
     ///
     /// # Errors
-    /// What the other node says; EIO when it says nothing.
+    /// The other node's error; EIO when it says nothing.
     pub fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
         self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE })
     }
@@ -433,7 +433,7 @@ impl Nodes {
         }
     }
 
-    /// What a node answers within a time. May block.
+    /// A node's answer within a time. May block.
     ///
     /// # Errors
     /// Why it does not.
@@ -445,7 +445,7 @@ impl Nodes {
         self.wait_for(self.call(to, message, patience))
     }
 
-    /// What is answered, and who owned the tree then.
+    /// The answer, and who owned the tree then.
     pub(super) async fn call(
         &self,
         to: To,

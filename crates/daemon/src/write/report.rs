@@ -1,4 +1,4 @@
-//! What the write path says of itself: how much is where, and how far a file is on its way.
+//! Reports of the write path: how much is where, and how far a file is on its way.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct BurstStatus {
     committed_bytes: u64,
     /// The node that copies what this one writes; `null` without one.
     partner: Option<u32>,
-    /// What this node's partner does not have; `null` without one, or while it does not answer.
+    /// Bytes that this node's partner does not have; `null` without one, or while it does not answer.
     uncopied_bytes: Option<u64>,
     /// Stripes of large files that this node has written to the backing file system since its daemon began.
     stripes_written: u64,
@@ -48,7 +48,7 @@ pub struct BurstStatus {
     landing: Option<LandingStatus>,
     /// Changes that the backing file system has not followed.
     steps_to_land: usize,
-    /// What keeps them, if anything.
+    /// The obstacle to them, if any.
     why: Option<String>,
 }
 
@@ -72,7 +72,7 @@ struct LandingStatus {
     drain_bytes_per_s: u64,
     /// How long what is committed takes, as it went lately, milliseconds; `null` where nothing was sent.
     time_left_ms: Option<u64>,
-    /// What only nodes have that do not answer.
+    /// Bytes that only silent nodes have.
     lost_bytes: u64,
     /// Changes that the tree's second home does not have; `null` where none follows.
     second_home_behind: Option<u64>,
@@ -186,7 +186,7 @@ impl WriteParts {
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
         let second = aside.and_then(|_| backing_path(&tree, file));
         let of_others = tree.bytes_of_others(file);
-        // What that node's kernel has gathered nobody knows.
+        // Data that the holder's kernel has gathered is unknown.
         let held = tree.lock_in_the_way(self.local.rank, file, &hold::any()).filter(hold::is_hold);
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
@@ -214,7 +214,7 @@ impl WriteParts {
         Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
     }
 
-    /// What nodes that have a file open have written to it and not committed.
+    /// Ranges that nodes which have a file open have written and not committed.
     fn uncommitted(&self, owner: &Owner, file: FileId) -> Result<Vec<(u64, u64)>, String> {
         let mut ranges = self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges());
         let open_on = owner.tree().open_on(file).map_err(|errno| errno.to_string())?;

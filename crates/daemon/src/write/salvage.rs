@@ -1,9 +1,9 @@
 //! Landing what the stores of a job hold, without the job.
 //!
 //! One process has the stores. The node of each is there as its daemon would have it, without programs, and they reach each other
-//! within the process: what they wrote is committed and lands as at the end of the job. What only nodes have whose stores are
-//! not here is left out and named; a store of which all has landed goes. So is a store of another run of the job, which the names of these
-//! files say nothing about.
+//! within the process: what they wrote is committed and lands as at the end of the job. Bytes that only missing stores have are
+//! left out and named; a store of which all has landed goes. A store of another run of the job, which the names of these files say
+//! nothing about, is left out, too.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ pub struct Salvage {
     pub of_other_runs: Vec<PathBuf>,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
     threads: BTreeMap<NodeRank, JoinHandle<()>>,
-    /// What the environment stands on.
+    /// The runtime that the environment stands on.
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -78,8 +78,8 @@ impl Salvage {
     /// Opens those of `paths` that are stores; `None` where none is. With `landing` they are to land there.
     ///
     /// # Errors
-    /// What is wrong with one of them, or with the directory that they land in; that they do not belong together; that the nodes
-    /// which knew the names of the files are not among them.
+    /// If one of them, or the directory that they land in, cannot be used; if they do not belong together; if the nodes which knew
+    /// the names of the files are not among them.
     pub fn open(paths: &[PathBuf], landing: Option<&Path>) -> anyhow::Result<Option<Self>> {
         let mut found = vec![];
         for path in paths {
@@ -186,7 +186,7 @@ impl Salvage {
         told.collect()
     }
 
-    /// Ends. The stores of which all has landed are gone then. What is left.
+    /// Ends, and returns what is left. The stores of which all has landed are gone then.
     #[must_use]
     pub fn end(mut self) -> SalvageEnd {
         let mut threads = std::mem::take(&mut self.threads);
@@ -202,7 +202,7 @@ impl Salvage {
     }
 }
 
-/// Who owns the tree: the newest owner, or where its store is not here, the tree's second home from now on.
+/// The tree's owner: the newest one, or where its store is not here, the tree's second home from now on.
 fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Result<Owns> {
     let newest = opened.values().map(|opened| opened.owns).max().unwrap_or_default();
     if opened.contains_key(&newest.node) {
@@ -222,7 +222,7 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
 }
 
 /// Takes those out that are not of the run which lands: the one whose owner is here; of several, or of none, the one of most stores. Where
-/// they are. Nothing is written down before.
+/// they are. No note is written before.
 fn leave_out_other_runs(
     opened: &mut BTreeMap<NodeRank, OpenedStore>,
     stores: &BTreeMap<NodeRank, PathBuf>,
@@ -262,7 +262,7 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         private: vec![],
         budget_bytes: u64::MAX,
     };
-    // Nobody else decides who owns the tree.
+    // No other node decides who owns the tree.
     let nodes = Nodes::new(calls, owns, vec![], Partners::Any);
     Arc::new(WriteParts::new(nodes, opened, beginning, Box::new(|| ())))
 }

@@ -21,7 +21,7 @@ const ROOT: u64 = 1;
 /// See the module.
 #[derive(Default)]
 pub struct Settling {
-    /// What its names begin with, once one was made.
+    /// The beginning of its names, once one was made.
     secret: OnceLock<String>,
 }
 

@@ -11,7 +11,7 @@ use forebay_write::Tree;
 /// How often is looked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the last seconds are for: names, the end of the daemons, a clock that is behind.
+/// Time to spare for names, the end of the daemons, a clock that is behind.
 const SPARE: Duration = Duration::from_secs(30);
 
 /// How much longer than it did lately it may take.
@@ -25,7 +25,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Nobody waits any more.
+    /// Ends all waits.
     pub fn end(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.over.notify_all();

@@ -1,6 +1,6 @@
-//! What others have done on the backing file system to places that the tree is about to change.
+//! Changes by others on the backing file system to places that the tree is about to change.
 //!
-//! Nothing of theirs is written over or removed. Where they have something at a name that the tree brings, or have changed what the
+//! No file of theirs is written over or removed. Where they have something at a name that the tree brings, or have changed what the
 //! tree is about to change, the tree's file lands beside it; where they have taken away what the tree had landed, what was to be done
 //! to it is over. Directories that they have taken away are made again for what lands in them.
 
@@ -31,14 +31,14 @@ pub struct Conflicts<'a> {
     pub owner: &'a Owner,
 }
 
-/// What is at a place of the backing file system.
+/// The occupant of a place of the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Occupant {
-    /// Nothing.
+    /// The place is empty.
     Nobody,
-    /// What the tree has there, or the file that it brings.
+    /// The tree's entry there, or the file that it brings.
     Tree,
-    /// What somebody else has put there.
+    /// An entry that somebody else has put there.
     Stranger,
 }
 
@@ -46,7 +46,7 @@ impl Conflicts<'_> {
     /// Looks at what an action is about. Whether it is another action now.
     ///
     /// # Errors
-    /// What the backing file system says.
+    /// The backing file system's error.
     pub fn make_way(&self, action: &Action) -> Result<bool, Errno> {
         let backed = |file| self.owner.tree().backed(file);
         match action {
@@ -90,7 +90,7 @@ impl Conflicts<'_> {
 
     fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
         let Some(ours) = ours else {
-            // What it was is not known any more.
+            // The backing identity of the tree's file is not known any more.
             return if self.at(from)?.is_none() && self.at(to)?.is_none() {
                 self.gone(from).map(|()| true)
             } else {
@@ -129,7 +129,7 @@ impl Conflicts<'_> {
     /// Makes directories again that lead to where an action happens. Whether any was missing.
     ///
     /// # Errors
-    /// What the backing file system says.
+    /// The backing file system's error.
     pub fn remake_directories(&self, action: &Action) -> Result<bool, Errno> {
         let places: Vec<&Place> = match action {
             Action::Make { place, .. } | Action::Update { place, .. } => vec![place],
@@ -170,7 +170,7 @@ impl Conflicts<'_> {
         Ok(true)
     }
 
-    /// What is at a place, if anything.
+    /// The entry at a place, if any.
     fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
         // A place in a missing directory is empty.
         let Some(path) = found(self.owner.path_of(place))? else { return Ok(None) };
@@ -186,7 +186,7 @@ impl Conflicts<'_> {
         Ok(self.occupant(place, own)? == Occupant::Stranger)
     }
 
-    /// What is at a place; `own` is what the tree brings there.
+    /// The occupant of a place; `own` is the file that the tree brings there.
     ///
     /// # Errors
     /// As `make_way`.
@@ -210,7 +210,7 @@ impl Conflicts<'_> {
             let tree = self.owner.tree();
             (tree.recognise(file, &found), tree.base_of(file))
         };
-        // What they have cut off is nowhere.
+        // Bytes that they have cut off are nowhere.
         let is_whole = base.iter().all(|(offset, len)| offset + len <= found.generation.size_bytes);
         match recognised {
             Recognised::AsLeft => Ok(false),
@@ -237,8 +237,8 @@ impl Conflicts<'_> {
         }
     }
 
-    /// Others have changed a file in place: it stays as it is. What only it has of the tree's file goes to a draft, so that all of that
-    /// lands beside it.
+    /// Others have changed a file in place: it stays as it is. Bytes of the tree's file that only it has are copied to a draft, so
+    /// that the whole file lands beside it.
     fn fork(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
         let path = self.owner.path_of(place)?;
         let bytes = base.iter().map(|(_, len)| len).sum();
@@ -296,10 +296,10 @@ impl Conflicts<'_> {
         self.gone(place).map(|()| true)
     }
 
-    /// What the tree had at a place is not there any more.
+    /// The tree's entry at a place is not there any more.
     ///
     /// # Errors
-    /// What keeps it from being written down.
+    /// The error that kept it from being recorded.
     pub fn gone(&self, place: &Place) -> Result<(), Errno> {
         let path = self.owner.path_of(place).map_or_else(|_| format!("{:?}", place.name), |path| path.to_string());
         tracing::warn!(
@@ -310,10 +310,10 @@ impl Conflicts<'_> {
         self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
     }
 
-    /// What the tree has at a place gets another name there.
+    /// The tree's entry at a place gets another name there.
     ///
     /// # Errors
-    /// What the backing file system says; EEXIST when too many names are taken.
+    /// The backing file system's error; EEXIST when too many names are taken.
     pub fn set_aside(&self, place: &Place) -> Result<(), Errno> {
         let path = self.owner.path_of(place)?;
         let (directory, _) = path.split().ok_or(Errno::EINVAL)?;
@@ -340,7 +340,7 @@ fn copy(calls: &BackingCalls, from: &File, to: &File, offset: u64, len: u64) -> 
     Ok(())
 }
 
-/// Nothing there is no error.
+/// A missing entry is no error.
 fn found<T>(looked: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match looked {
         Ok(found) => Ok(Some(found)),

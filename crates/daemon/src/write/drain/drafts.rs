@@ -1,4 +1,4 @@
-//! What is written down of drafts, and of files that are changed where they are, so that the next daemon knows them.
+//! Records of drafts, and of files that are changed where they are, so that the next daemon knows them.
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, ViewPath};
@@ -11,7 +11,7 @@ use crate::write::tree::paths::draft_path;
 /// A file is about to have a draft, which goes with it whatever happens to this daemon.
 ///
 /// # Errors
-/// What keeps that from being written down.
+/// The error that kept that from being recorded.
 pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = owner.tree().draft(file).is_some();
     if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
@@ -20,7 +20,7 @@ pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
 ///
 /// # Errors
-/// What keeps that from being written down.
+/// The error that kept that from being recorded.
 pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
     let places = match action {
         Action::Remove { place, .. }
@@ -43,7 +43,7 @@ pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
 /// its own draft, too, which goes when the last program has closed it: so it outlives this daemon, where there are hard links.
 ///
 /// # Errors
-/// What keeps that from being written down.
+/// The error that kept that from being recorded.
 fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
     let is_needed = {
         let tree = owner.tree();
@@ -51,7 +51,7 @@ fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
     };
     let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
     let held = match owner.hold(file, &path) {
-        // Somebody else has taken the name, or a daemon before this one that died before it could say so.
+        // Others have taken the name, or a daemon before this one that died before it could say so.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => return Ok(()),
         held => held?,
     };
@@ -92,7 +92,7 @@ pub fn remove_unlinked(owner: &Owner) {
     }
 }
 
-/// Somebody has removed a draft. Where logs have all that was in it, it is made again, by whoever looks next.
+/// Others have removed a draft. If logs have all that was in it, it is made again, by whoever looks next.
 ///
 /// # Errors
 /// EAGAIN then; else what was the matter.
@@ -114,7 +114,7 @@ pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Err
 /// file of the same name.
 ///
 /// # Errors
-/// What keeps that from being written down.
+/// The error that kept that from being recorded.
 pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
     let directory = owner.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
@@ -149,7 +149,7 @@ pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
 /// Drafts that are in a directory which an action takes away go to the root's.
 ///
 /// # Errors
-/// What the backing file system says.
+/// The backing file system's error.
 pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     let (Action::Remove { place: at, is_directory: true } | Action::Rename { to: at, is_exchange: false, .. }) = action
     else {

@@ -1,4 +1,4 @@
-//! What a drain says of what it could not let land, or not under its name.
+//! Messages of a drain about files that could not land, or not under their names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -37,17 +37,17 @@ pub fn action(owner: &Owner, action: &Action) -> String {
     }
 }
 
-/// What a node's kernel keeps to itself.
+/// The message about data that a node's kernel has not sent.
 pub fn unsent(node: NodeRank) -> String {
     format!("the kernel of node {node} has not sent all that programs stored in maps or wrote below --private")
 }
 
-/// What a node has not committed, and why.
+/// The message about writes that a node has not committed, and why.
 pub fn uncommitted(node: NodeRank, errno: Errno) -> String {
     format!("what programs of node {node} wrote last cannot be committed: {errno}")
 }
 
-/// What has landed under another name than it has, if anything.
+/// The message about files that have landed under other names than theirs, if any.
 pub fn aside(owner: &Owner) -> Option<String> {
     let tree = owner.tree();
     let aside = tree.set_aside_places();
@@ -65,7 +65,7 @@ pub fn aside(owner: &Owner) -> Option<String> {
     ))
 }
 
-/// What cannot land since nodes do not answer, if anything.
+/// The message about files that cannot land since nodes do not answer, if any.
 pub fn lost(owner: &Owner, dir: &Path) -> Option<String> {
     let lost = owner.tree().lost_files();
     let first = lost.first()?;

@@ -18,7 +18,7 @@ use crate::write::tree::owner::Owner;
 /// How much is sent before the landing goes on.
 const PART_BYTES: u64 = 64 << 20;
 
-/// What programs have written so long ago, and not overwritten since, is sent. Shorter, more would be sent that is overwritten or
+/// Bytes that programs wrote so long ago, and have not overwritten since, are sent. Shorter, more would be sent that is overwritten or
 /// removed soon; longer, more of a checkpoint that is written slowly would be left for its close.
 const OLD: Duration = Duration::from_secs(20);
 
@@ -57,7 +57,7 @@ impl Draining {
         sent.map(|()| true)
     }
 
-    /// What is to be sent, and whether logs keep it.
+    /// The next part to be sent, and whether logs keep it.
     fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
         let filling = self.owner.filling();
         // Only what is committed can be sent.
@@ -77,7 +77,7 @@ impl Draining {
             ages.mark(now, self.owner.tree().written_to_open());
         }
         let mut old = ages.old(now);
-        // Who waits for a node that is gone keeps what could land.
+        // A wait for a node that is gone would keep back bytes that could land.
         let answering = self.owner.answering();
         old.retain(|node, _| answering.contains(node));
         if is_to_land || old.is_empty() {

@@ -1,8 +1,8 @@
 //! Following the tree on the backing file system.
 //!
 //! One thread does what is to be done, in the tree's order (`forebay_write::Landing`). A file's contents are written to a draft,
-//! read back and compared, and take their name when they are whole and durable. What fails is tried again, and what comes after
-//! it waits: the order is the promise.
+//! read back and compared, and take their name when they are whole and durable. A step that fails is tried again, and later ones
+//! wait: the order is the promise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +88,7 @@ impl Landings {
         Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
     }
 
-    /// Somebody drains: what has happened until now is followed whatever the policy.
+    /// A drain has begun: all changes until now are followed whatever the policy.
     pub fn allow(&self) {
         self.allowed.fetch_max(self.owner.tree().steps_end(), Ordering::Relaxed);
     }
@@ -114,7 +114,7 @@ impl Landings {
                 looked_at = Instant::now();
             }
             if self.owner.has_failed() {
-                // What was refused is in the tree, and must not be followed.
+                // Refused changes are in the tree, and must not be followed.
                 *self.trouble() =
                     Some("the store has failed: nothing can be recorded any more, so nothing lands".to_owned());
                 std::thread::sleep(AGAIN_AFTER);
@@ -133,7 +133,7 @@ impl Landings {
             let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
             turns.retain(|turn| turn.step < allowed);
             let taken = self.meter.measure(|| self.owner.nodes.now(), || self.take(&turns));
-            // What fails is found by itself.
+            // After a failure, steps are taken singly: the one that fails is found.
             count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
             let sent = taken.and_then(|()| match self.policy {
                 DrainPolicy::Auto => self.draining.send_ahead(!turns.is_empty()),
@@ -222,7 +222,7 @@ impl Landings {
                 return Ok(());
             }
             (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::LeftOut,
-            // Somebody goes on changing it: the next look finds that it is over.
+            // A program goes on changing it: the next look finds that it is over.
             (Err(CHANGED), Action::Publish { .. } | Action::Update { .. } | Action::UpdateUnnamed { .. }) => {
                 return Ok(());
             }
@@ -450,7 +450,7 @@ impl Landings {
         Ok(())
     }
 
-    /// What has landed at a path. Who may change its directory can have put another file there meanwhile.
+    /// The landed contents at a path. A user who may change its directory can have put another file there meanwhile.
     fn contents(&self, file: FileId, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
         let (backed, blocks) = self.owner.local.calls.land(|| self.owner.local.place.landed(path))?;
         drafts::check_same(&self.owner, file, &backed)?;

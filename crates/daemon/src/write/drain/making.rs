@@ -15,7 +15,7 @@ pub struct Maker {
     owner: Arc<Owner>,
     /// Whether a step was taken: before the first, the daemon before this one may have taken that and not said so.
     has_taken: AtomicBool,
-    /// What is made and not said so yet: something failed after that.
+    /// A file that is made and not said so yet: something failed after that.
     made: Mutex<Option<FileId>>,
 }
 
@@ -39,7 +39,7 @@ impl Maker {
     /// Makes what has no contents, unless the daemon before this one has.
     ///
     /// # Errors
-    /// What the backing file system says; EEXIST for what is somebody else's.
+    /// The backing file system's error; EEXIST for what is somebody else's.
     pub fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let attributes = landed_attributes(&self.owner.tree(), file);
@@ -52,7 +52,7 @@ impl Maker {
             (_, None) => return Ok(StepOutcome::Done),
         };
         let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
-        // What else is there is somebody else's.
+        // Any other entry there is somebody else's.
         match (made, &attributes) {
             (Err(Errno::EEXIST), Some(attributes))
                 if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Progress {
     /// Steps that the backing file system has not followed.
     pub steps: usize,
-    /// What keeps the first of them, if anything.
+    /// The obstacle to the first of them, if any.
     pub why: Option<String>,
     /// Whether waiting changes nothing of that.
     pub is_final: bool,

@@ -1,7 +1,7 @@
 //! Files that appear on the backing file system, several at once: each has to wait for its disks more than once.
 //!
-//! They are drafted at the same time, and take their names one after the other in the tree's order. What of it is not noted
-//! when the daemon ends is done again: the next one knows what has appeared by its inode.
+//! They are drafted at the same time, and take their names one after the other in the tree's order. Steps that are not noted
+//! when the daemon ends are done again: the next one knows files that have appeared by their inodes.
 
 use std::sync::Arc;
 
@@ -44,9 +44,9 @@ struct WholeDraft {
 
 /// How far it came.
 pub struct Publication {
-    /// What is there, of the first of those that were to be published.
+    /// The landed contents of the first of those that were to be published.
     pub landed: Vec<LandedContents>,
-    /// What kept the one after them.
+    /// The error of the one after them.
     pub failed: Option<Errno>,
 }
 
@@ -91,7 +91,7 @@ impl Publisher {
         for (file, draft, snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
             let (mut backed, mut blocks) = calls.land(|| place.landed(first))?;
-            // Who may change the directory can put a file of their own at the draft's name. That is not what has landed.
+            // Users who may change the directory can put a file of their own at the draft's name. That is not what has landed.
             if !backed.is_same_file(draft) {
                 return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
             }
@@ -108,7 +108,7 @@ impl Publisher {
     /// Gives a file that has appeared at one of its places the others, too.
     ///
     /// # Errors
-    /// What the backing file system says.
+    /// The backing file system's error.
     pub fn complete(&self, action: &Action) -> Result<(), Errno> {
         let Action::Publish { file, places, .. } = action else { return Ok(()) };
         let (backed, number) = {
@@ -135,7 +135,7 @@ impl Publisher {
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        // Nobody's place is taken by whoever comes while this is written.
+        // A place that is empty now may be taken by others while this is written: they are not replaced.
         let replaces = match (Conflicts { owner: &self.owner }).occupant(first, Some(file))? {
             Occupant::Nobody => false,
             Occupant::Tree => true,
@@ -159,7 +159,7 @@ impl Publisher {
     }
 }
 
-/// What `run` makes of each, several at a time.
+/// The results of `run` for each, several at a time.
 fn at_once<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if let [item] = items {
         return vec![run(item)];

@@ -7,10 +7,11 @@ use rustix::process::{getegid, geteuid};
 
 use crate::write::tree::owner::Owner;
 
-/// Writes to a file that is there. Who runs it gets no rights of its owner meanwhile, and afterwards only where root alone has written.
+/// Writes to a file that is there. A user who runs it gets no rights of its owner meanwhile, and afterwards only where root alone has
+/// written.
 ///
 /// # Errors
-/// What the backing file system says, or what `write` does.
+/// The backing file system's error, or that of `write`.
 pub fn write_to<T>(
     owner: &Owner,
     file: FileId,
@@ -30,7 +31,7 @@ pub fn write_to<T>(
 /// Gives what the tree has made, at `path`, all that it has in the tree.
 ///
 /// # Errors
-/// What the backing file system says.
+/// The backing file system's error.
 pub fn give_all(owner: &Owner, held: &Held, attributes: &Attributes, path: &ViewPath) -> Result<(), Errno> {
     let is_given = owner.local.calls.land(|| held.set_attributes(attributes))?;
     warn_unless(is_given, path);
@@ -40,7 +41,7 @@ pub fn give_all(owner: &Owner, held: &Held, attributes: &Attributes, path: &View
 /// Gives a file that is there the times that it has in the tree, and mode and owner where programs have set them (`is_own`).
 ///
 /// # Errors
-/// What the backing file system says.
+/// The backing file system's error.
 pub fn give(
     owner: &Owner,
     held: &Held,

@@ -112,7 +112,7 @@ pub struct Snapshot {
     pub has_own_rights: bool,
     /// Its extended attributes, where programs have changed any.
     pub extended: Option<OwnExtended>,
-    /// What of it is to be sent, and its holes.
+    /// Its parts that are to be sent, and its holes.
     pub pieces: Vec<Piece>,
 }
 
@@ -151,12 +151,12 @@ impl Snapshot {
     /// Writes what logs have of it, and compares it with what the backing file system has then.
     ///
     /// # Errors
-    /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
+    /// The backing file system's error, or that of a log; EIO when it has other bytes than were written.
     pub fn write(&self, reader: &Reader, meter: &Meter, into: &File) -> Result<(), Errno> {
         self.write_counted(reader, meter, into, 0)
     }
 
-    /// The same to a file that is there. What other nodes have is read before anything is changed, as far as that is not too much: where
+    /// The same to a file that is there. Bytes of other nodes are read before anything is changed, as far as that is not too much: where
     /// one of them is gone, the file stays as it was.
     ///
     /// # Errors
@@ -200,18 +200,18 @@ impl Snapshot {
         extents.write(reader, (into, &InTime(calls)), verified)
     }
 
-    /// What its draft has already is not sent.
+    /// Leaves out pieces that its draft has already.
     pub fn leave_out_sent(&mut self, owner: &Owner, file: FileId) {
         let tree = owner.tree();
         self.pieces.retain(|piece| !matches!(piece.source, Source::Log(extent) if tree.is_sent(file, &extent)));
     }
 
-    /// What logs have of it, bytes.
+    /// Bytes of it that logs have.
     pub fn bytes(&self) -> u64 {
         self.of_logs().iter().map(|extent| extent.len).sum()
     }
 
-    /// What logs have of it, in the file's order.
+    /// Extents of it that logs have, in the file's order.
     pub fn of_logs(&self) -> Vec<WrittenExtent> {
         let of_log = |source| match source {
             Source::Log(extent) => Some(extent),
@@ -220,7 +220,7 @@ impl Snapshot {
         self.pieces.iter().filter_map(|piece| of_log(piece.source)).collect()
     }
 
-    /// What of the first `old_len` bytes is zeros now, in parts.
+    /// Parts of the first `old_len` bytes that are zeros now.
     fn holes(&self, old_len: u64) -> impl Iterator<Item = Piece> {
         let holes = self.pieces.iter().filter(move |piece| piece.source == Source::Hole && piece.offset < old_len);
         holes.flat_map(move |hole| {

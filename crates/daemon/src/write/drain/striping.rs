@@ -25,7 +25,7 @@ use crate::write::tree::owner::Owner;
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);
 
-/// What it works with.
+/// Sends large files; see the module.
 pub struct Striping<'a> {
     pub owner: &'a Owner,
     pub reader: &'a Reader,
@@ -79,7 +79,7 @@ impl Striping<'_> {
     /// The draft of a file at `path`, with all that logs have of it. It is noted that it has a draft, durably.
     ///
     /// # Errors
-    /// What the backing file system says, or the logs; EINTR when the daemon ends. What is verified is not sent again.
+    /// The backing file system's error, or that of a log; EINTR when the daemon ends. Verified bytes are not sent again.
     pub fn draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
         let mut left_out = BTreeSet::new();
         loop {

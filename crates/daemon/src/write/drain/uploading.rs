@@ -58,7 +58,7 @@ impl Turns for Paced<'_> {
     }
 }
 
-/// What logs have of a file, in parts.
+/// Extents of a file that logs have, in parts.
 pub struct Extents {
     parts: Vec<Vec<WrittenExtent>>,
     /// Bytes of the first of them.
@@ -71,10 +71,10 @@ impl Extents {
         Self { parts: parts(extents), read: vec![] }
     }
 
-    /// What other nodes have is read now, up to so many bytes, and written first.
+    /// Bytes of other nodes are read now, up to so many, and written first.
     ///
     /// # Errors
-    /// What the logs say.
+    /// The error of a log.
     pub fn read_first(reader: &Reader, extents: &[WrittenExtent], bytes_max: u64) -> Result<Self, Errno> {
         if bytes_max == 0 {
             return Ok(Self::new(extents));
@@ -96,7 +96,7 @@ impl Extents {
     /// Writes them. `verified` gets how many bytes are durable and as they were written.
     ///
     /// # Errors
-    /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
+    /// The backing file system's error, or that of a log; EIO when it has other bytes than were written.
     pub fn write(&self, reader: &Reader, to: (&File, &impl Turns), mut verified: impl FnMut(u64)) -> Result<(), Errno> {
         let mut read = self.read.iter();
         let mut buffer = vec![0; self.parts.iter().map(|part| bytes_of(part)).max().unwrap_or(0)];

@@ -1,4 +1,4 @@
-//! What programs of this node have written: when others see it, and when it is durable.
+//! Writes of this node's programs: when others see them, and when they are durable.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Committing {
     /// `fsync(2)`, which the kernel sends after what it has gathered, and only if it could send all of it.
     pub fn sync(&self, request: &Request<'_>) -> Result<(), Errno> {
         let file = file_of(request.node);
-        // What it could not send before, the kernel has told by itself.
+        // The kernel itself has told of data that it could not send before.
         self.files.forget_failed(file);
         self.commit(file)?;
         self.make_durable(Some(file))
@@ -49,7 +49,7 @@ impl Committing {
         }
     }
 
-    /// What was committed until now, of one file or all, survives the loss of power, and of the node that owns the tree.
+    /// Commits until now, of one file or all, survive the loss of power, and of the node that owns the tree.
     pub fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
         self.reader.local.make_durable()?;
         let is_copied = file.is_none_or(|file| match self.files.find(file) {

@@ -31,10 +31,10 @@ impl Readings {
         state.next
     }
 
-    /// What is read through `handle` from `offset` on; a reading that begins, or is not known any more, is made by `read`.
+    /// Entries through `handle` from `offset` on; a reading that begins, or is not known any more, is made by `read`.
     ///
     /// # Errors
-    /// What `read` says.
+    /// The error of `read`.
     pub fn at(
         &self,
         handle: u64,

@@ -1,7 +1,7 @@
-//! What programs change is refused while the job ends (`ending`), so that what a drain says stays true. Names that the tier gives itself are
+//! Changes by programs are refused while the job ends (`ending`), so that what a drain says stays true. Names that the tier gives itself are
 //! refused always (`reserved`).
 //!
-//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. What the kernel has gathered, on the
+//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. Data that the kernel has gathered, on the
 //! private mount and of maps, is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
 //! is for a time only, which begins anew each time that the gate is closed.
 
@@ -22,7 +22,7 @@ const CLOSED_FOR: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<State>,
-    /// Somebody has left.
+    /// A change has ended.
     left: Condvar,
 }
 
@@ -42,11 +42,11 @@ struct Closed {
     is_shut: bool,
 }
 
-/// Somebody who changes something.
+/// A change that is being made.
 struct Inside<'a>(&'a Gate);
 
 impl Gate {
-    /// Refuses changes from now on. What kernels have gathered is taken until `shut`.
+    /// Refuses changes from now on. Data that kernels have gathered is taken until `shut`.
     pub fn close(&self) {
         let mut state = self.state();
         let is_shut = state.closed().is_some_and(|closed| closed.is_shut);
@@ -117,7 +117,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// What takes the requests of a mount, behind the gate.
+/// The request handler of a mount, behind the gate.
 pub struct Gated<H> {
     pub handler: H,
     pub gate: Arc<Gate>,

@@ -36,7 +36,7 @@ pub struct Holds {
     files: Mutex<Map<FileId, Arc<Mutex<Hold>>>>,
 }
 
-/// What is known of one file. Held while it is opened or closed, so that these follow each other.
+/// The known state of one file. Held while it is opened or closed, so that these follow each other.
 #[derive(Default)]
 pub struct Hold {
     /// By which contents the kernel knows it, if this node is sure to hold it.
@@ -101,7 +101,7 @@ impl Holds {
         })
     }
 
-    /// Nobody opens or closes a file meanwhile.
+    /// Runs `act` while no other thread opens or closes the file.
     pub fn with<T>(&self, file: FileId, act: impl FnOnce(&mut Hold) -> T) -> T {
         let hold = Arc::clone(self.files().entry(file).or_default());
         let outcome = act(&mut lock(&hold));
@@ -128,7 +128,7 @@ impl Holds {
     /// By which contents the kernel knows a file, if this node holds it.
     ///
     /// # Errors
-    /// What the owner of the tree says.
+    /// The tree owner's error.
     pub fn of(&self, file: FileId) -> Result<Option<u64>, Errno> {
         let known = self.files().get(&file).map(Arc::clone);
         if let Some(contents) = known.and_then(|hold| lock(&hold).contents) {
@@ -143,7 +143,7 @@ impl Holds {
     /// The same for what programs have written, of which this node holds the file from then on if it has lapsed.
     ///
     /// # Errors
-    /// What the owner of the tree says.
+    /// The tree owner's error.
     pub fn keep(&self, file: FileId) -> Result<Option<u64>, Errno> {
         self.with(file, |hold| {
             if hold.contents.is_none() && self.has_earlier {
@@ -160,7 +160,7 @@ impl Holds {
         let Some(lapsed) = self.lapsed(file)? else { return Ok(None) };
         match self.lock(file, hold::request(lapsed)) {
             Ok(()) => Ok(Some(lapsed)),
-            // Somebody else was faster.
+            // Another node was faster.
             Err(Errno::EAGAIN) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -175,7 +175,7 @@ impl Holds {
     /// Whether somebody else may change a file at any moment.
     ///
     /// # Errors
-    /// What the owner of the tree says.
+    /// The tree owner's error.
     pub fn is_elsewhere(&self, file: FileId) -> Result<bool, Errno> {
         let held = self.reader.tree.lock_in_the_way(file, hold::any())?;
         Ok(held.is_some_and(|held| held.node != self.reader.local.rank || !hold::is_hold(&held)))
@@ -184,7 +184,7 @@ impl Holds {
     /// The same for who opens it.
     ///
     /// # Errors
-    /// What the owner of the tree says.
+    /// The tree owner's error.
     pub fn look(&self, file: FileId, hold: &mut Hold) -> Result<Option<u64>, Errno> {
         if hold.contents.is_none() && self.has_earlier {
             hold.contents = self.ask(file)?;
@@ -215,10 +215,10 @@ impl Holds {
         Ok(contents)
     }
 
-    /// What was taken without being opened is given back, unless programs have it open.
+    /// Gives back a file that was taken without being opened, unless programs have it open.
     ///
     /// # Errors
-    /// What the owner of the tree says.
+    /// The tree owner's error.
     pub fn give_back(&self, file: FileId, hold: &mut Hold, contents: u64) -> Result<(), Errno> {
         if hold.opens > 0 {
             return Ok(());

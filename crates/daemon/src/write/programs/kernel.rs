@@ -52,7 +52,7 @@ pub struct Kernel {
     pub readings: Readings,
     pub under_way: Arc<UnderWay>,
     pub owed: Arc<Owed>,
-    /// Nobody is served before.
+    /// No request is served before.
     pub joined: Arc<Joined>,
     pub prefixes: Arc<Prefixes>,
 }
@@ -245,7 +245,7 @@ impl Kernel {
     fn carry_out_as(&self, number: &Number, caller: Caller, operation: Operation) -> Result<Done, Errno> {
         let local = &self.reader.local;
         let outcome = self.reader.tree.carry_out(&number.change(local.rank, local.now(), caller, operation));
-        // Nobody knows what it came to.
+        // The outcome is unknown.
         outcome.map_err(|errno| if errno == Errno::EALREADY { Errno::EIO } else { errno })
     }
 
@@ -268,7 +268,7 @@ impl Kernel {
 
     pub fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
         let state = self.reader.tree.lookup(&caller(request), place(request.node, name)?)?;
-        // What was pending before the question may have been committed since; what is pending now was not.
+        // Writes that were pending before the question may have been committed since; those that are pending now were not.
         if self.files.find(state.file).is_some() { self.state(state.file) } else { Ok(state) }
     }
 
@@ -362,7 +362,7 @@ impl Kernel {
         let file = self.reader.local.new_file();
         let operation = named(request, name, file, how)?;
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation)? else { return Err(Errno::EIO) };
-        // Somebody else was faster: it is opened as it is.
+        // Another program was faster: its file is opened as it is.
         if state.file != file {
             open_found((&self.reader, &self.commits, &self.prefixes), &caller, &state, how.1)?;
             return self.state(state.file);
@@ -414,7 +414,7 @@ impl Kernel {
         if is_seen_at_once || pending == Amount::TooMuch { self.committing.commit(file) } else { Ok(()) }
     }
 
-    /// Who gets a lock sees what was written under it, and who gives it back shows what he has written.
+    /// A program that gets a lock sees what was written under it, and one that gives it back shows what it has written.
     fn lock(&self, request: &Request<'_>, lock: &Lock) -> Result<(), Errno> {
         let (file, asked) = (file_of(request.node), request_of(lock)?);
         self.committing.commit(file)?;

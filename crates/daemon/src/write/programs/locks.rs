@@ -1,6 +1,6 @@
 //! Locks of this node's programs: asked of the owner, and waited for here.
 //!
-//! Who waits is asked for again and again by one thread; the readers of the kernel's requests go on meanwhile.
+//! One thread asks repeatedly for those who wait; the readers of the kernel's requests go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -38,7 +38,7 @@ pub struct Locking {
 struct State {
     /// Possible holders: file, owner, whether by `flock`; and through which open the last lock was set.
     held: BTreeMap<(FileId, u64, bool), u64>,
-    /// What was given back, and the owner of the tree does not know it.
+    /// Locks that were given back, and the owner of the tree does not know it.
     owed: BTreeSet<(FileId, u64, bool)>,
     /// How many closes of a file are under way, which end locks.
     closing: BTreeMap<FileId, u32>,
@@ -91,7 +91,7 @@ impl Locking {
         if request.kind.is_some() {
             let lock = (file, request.owner, request.is_flock);
             let mut state = self.state();
-            // What was to be given back late would take this one.
+            // A lock that was to be given back late would take this one.
             state.owed.remove(&lock);
             state.held.insert(lock, request.handle);
         }
@@ -156,11 +156,11 @@ impl Locking {
         self.came.notify_one();
     }
 
-    /// Somebody does not want to wait any more. Whether he did.
+    /// A program does not want to wait any more. Whether it did.
     pub fn interrupt(&self, unique: u64) -> bool {
         let mut state = self.state();
         if state.asking == Some(unique) {
-            // What is asked for may be given at this moment: that decides.
+            // The lock may be given at this moment: that decides.
             state.asking = None;
             return true;
         }
@@ -176,7 +176,7 @@ impl Locking {
     /// All that an owner has of a file is given back: a descriptor was closed.
     ///
     /// # Errors
-    /// What the tree's owner says.
+    /// The tree owner's error.
     pub fn release(&self, file: FileId, owner: u64, is_flock: bool) -> Result<(), Errno> {
         let held = self.state().held.remove(&(file, owner, is_flock));
         if held.is_none() && !self.may_be_more {
@@ -313,7 +313,7 @@ fn ask_again(locking: &Weak<Locking>) {
                 return;
             }
         }
-        // Somebody else may have come, who may not have to wait.
+        // Another program may have come, which may not have to wait.
         let state = locking.state();
         if !state.has_moved {
             drop(locking.came.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
@@ -321,7 +321,7 @@ fn ask_again(locking: &Weak<Locking>) {
     }
 }
 
-/// What the kernel asks for.
+/// The lock that the kernel asks for.
 ///
 /// # Errors
 /// EINVAL for a kind that there is not.

@@ -1,4 +1,4 @@
-//! What programs of this node see: the kernel's requests on the burst mount and on the private one.
+//! Service for programs of this node: the kernel's requests on the burst mount and on the private one.
 
 mod allocating;
 mod by_number;

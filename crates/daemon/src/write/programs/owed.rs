@@ -76,7 +76,7 @@ impl Owed {
     /// A program has closed a file, as the request with this number says.
     ///
     /// # Errors
-    /// What the kernel has been answered. A close that is owed is no error.
+    /// The error that the kernel has been answered. A close that is owed is no error.
     pub fn close(
         self: &Arc<Self>,
         (request, number): (&Request<'_>, Number),
@@ -187,7 +187,7 @@ fn tell_again(owed: &Weak<Owed>) {
     while owed.upgrade().is_some_and(|owed| owed.tell_first()) {}
 }
 
-/// What the owner did not answer.
+/// An error only if the owner did not answer.
 fn owed(told: Result<(), Errno>) -> Result<(), Errno> {
     if told == Err(Errno::EIO) { told } else { Ok(()) }
 }

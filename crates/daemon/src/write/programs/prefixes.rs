@@ -35,8 +35,8 @@ pub struct Ways {
     above: BTreeSet<FileId>,
     /// Names that lead there.
     names: BTreeSet<Place>,
-    /// Names at which there is no way, and why: something that is no directory has one, or none may be made there. Nothing is done with
-    /// them, so that no node writes elsewhere what another one takes for its own.
+    /// Names at which there is no way, and why: something that is no directory has one, or none may be made there. They are not used,
+    /// so that no node writes elsewhere what another one takes for its own.
     wrong: BTreeMap<Place, Errno>,
 }
 
@@ -58,7 +58,7 @@ impl Prefixes {
     /// Where they are; those that are missing are made.
     ///
     /// # Errors
-    /// What the owner of the tree says, unless it is about a prefix alone.
+    /// The tree owner's error, unless it is about a prefix alone.
     pub fn ways(&self, reader: &Reader, commits: &Commits) -> Result<&Ways, Errno> {
         if let Some(ways) = self.ways.get() {
             return Ok(ways);
@@ -111,7 +111,7 @@ fn find_or_make(place: &Place, reader: &Reader, commits: &Commits) -> Result<Fil
     if found.attributes.kind() == Kind::Directory { Ok(found.file) } else { Err(Errno::ENOTDIR) }
 }
 
-/// What the daemon's user takes off the permissions of new files, as `up` was given it.
+/// The umask of the daemon's user, as `up` was given it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -127,7 +127,7 @@ impl Ways {
     /// Whether there may be something at a name.
     ///
     /// # Errors
-    /// What is wrong with the prefix that has the name.
+    /// The error of the prefix that has the name.
     pub fn check(&self, directory: u64, name: &[u8]) -> Result<(), Errno> {
         if self.wrong.is_empty() {
             return Ok(());
@@ -152,7 +152,7 @@ impl Ways {
         if is_on_way { Duration::MAX } else { ttl }
     }
 
-    /// What the kernel is told of a file that it has come to by the directory `parent`, on the burst mount.
+    /// The kernel's entry for a file that it has come to by the directory `parent`, on the burst mount.
     pub fn entry(&self, parent: u64, state: &FileState, ttl: Duration) -> Entry {
         let is_below = is_below(parent) || self.prefixes.contains(&state.file);
         let node = node_of(state.file) | if is_below { BELOW_PREFIX } else { 0 };

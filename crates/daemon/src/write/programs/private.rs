@@ -195,7 +195,7 @@ impl PrivateKernel {
         self.entry(&state)
     }
 
-    /// What the kernel is told of a file, as the tree has it.
+    /// The kernel's entry for a file, as the tree has it.
     fn entry(&self, state: &FileState) -> Result<Entry, Errno> {
         let held = match state.attributes.kind() {
             Kind::File => self.holds.of(state.file)?,
@@ -293,7 +293,7 @@ impl PrivateKernel {
         Ok((state, held))
     }
 
-    /// What was opened a moment ago is not after all.
+    /// Closes a file that was opened a moment ago, and is not after all.
     fn close_again(&self, file: FileId, hold: &mut Hold) {
         let closed = self.kernel.commits.carry_out_own(&Caller::default(), Operation::Close { file, handle: 0 });
         if let Err(errno) = closed {
@@ -302,7 +302,7 @@ impl PrivateKernel {
         hold.forget_if_closed();
     }
 
-    /// Somebody else may have made it since the kernel looked: it looks again then.
+    /// Another program may have made it since the kernel looked: the kernel looks again then.
     fn create(&self, plain: &Request<'_>, name: &[u8], mode: u32, flags: u32) -> Result<Entry, Errno> {
         let file = self.kernel.reader.local.new_file();
         let operation = Operation::Create {
@@ -339,7 +339,7 @@ impl PrivateKernel {
         self.entry_as(&state, held, ttl)
     }
 
-    /// Who truncates a file has it for that time, without opening it: if this daemon dies meanwhile, the next one is asked the same, and
+    /// A truncation takes the file for that time, without opening it: if this daemon dies meanwhile, the next one is asked the same, and
     /// gives it back.
     fn set_attributes(&self, plain: &Request<'_>, contents: u64, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = plain_file_of(plain.node);
@@ -397,7 +397,7 @@ fn contents_of(node: u64) -> u64 {
     node >> CONTENTS_AT
 }
 
-/// What of contents' identity is in a number; all of it is in the generation.
+/// The part of contents' identity that is in a number; all of it is in the generation.
 fn tag_of(contents: u64) -> u64 {
     contents & ((1 << (u64::BITS - CONTENTS_AT)) - 1)
 }

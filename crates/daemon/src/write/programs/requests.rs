@@ -13,7 +13,7 @@ use super::joined::Joined;
 /// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
 const LATE_MAX: u64 = 1 << 15;
 
-/// Who counts changes of a node, each for itself (`forebay_write::Results`).
+/// Sources of a node's changes, each of which counts for itself (`forebay_write::Results`).
 #[derive(Clone, Copy)]
 pub enum Line {
     /// The kernel, on the burst mount.
@@ -88,7 +88,7 @@ impl Drop for Number {
     }
 }
 
-/// Who asks. Supplementary groups are those that the process has now; one that has ended has none.
+/// The caller of a request. Supplementary groups are those that the process has now; one that has ended has none.
 pub fn caller(request: &Request<'_>) -> Caller {
     let groups = if request.uid == 0 { vec![] } else { groups(request.pid).unwrap_or_default() };
     Caller { uid: request.uid, gid: request.gid, groups }

@@ -32,7 +32,7 @@ impl Room {
     /// Does `append` as soon as there is room for it. May block.
     ///
     /// # Errors
-    /// What `append` says; ENOSPC when nothing is given back for a while, or too many wait.
+    /// The error of `append`; ENOSPC when nothing is given back for a while, or too many wait.
     pub fn wait_for<T>(&self, append: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         let outcome = append();
         if !matches!(outcome, Err(Errno::ENOSPC)) {

@@ -14,7 +14,7 @@ use crate::write::contents::Reader;
 use crate::write::kernel_words::{file_of, may_write};
 
 impl Prefixes {
-    /// What has just been opened for writing, and has several names, may have one below a prefix: nobody is to hold it by that.
+    /// A file with several names that has just been opened for writing may have one below a prefix: no node is to hold it by that.
     pub fn refuse_holds(&self, commits: &Commits, opened: &Done, flags: u32) -> Result<(), Errno> {
         let Done::File(state) = opened else { return Ok(()) };
         if !may_write(flags) || !self.may_be_held(state) {
@@ -36,7 +36,7 @@ impl Prefixes {
         state.attributes.kind() == Kind::File && state.attributes.nlink > 1 && !self.are_none()
     }
 
-    /// Who truncates without a descriptor is refused what a node holds.
+    /// Refuses truncation without a descriptor of a file that a node holds.
     pub fn refuse_held(&self, reader: &Reader, request: &Request<'_>, new: &NewAttributes) -> Result<(), Errno> {
         if new.size_bytes.is_none() || new.handle.is_some() || self.are_none() {
             return Ok(());

@@ -23,7 +23,7 @@ use crate::write::tree::fits::SURE_FILE_BYTES;
 struct Late {
     /// The owner of the tree remembers the outcomes of all changes since it came.
     _number: Number,
-    /// Whoever asks for a lock that this close ends waits for it.
+    /// Requests for a lock that this close ends wait for it.
     _closing: Option<Closing>,
 }
 
@@ -58,7 +58,7 @@ fn write_may_wait(local: &Local, open: &OpenFile, ends_lent_rights: bool) -> boo
         || !local.log.has_room(ROOM_BYTES_MIN)
 }
 
-/// What others know of a request before it is carried out.
+/// Lets others know of a request before it is carried out.
 pub fn note_late(under_way: &Arc<UnderWay>, locking: &Arc<Locking>, request: &Request<'_>) -> Box<dyn Send> {
     let is_close = matches!(request.operation, Op::Release { .. });
     Box::new(Late {

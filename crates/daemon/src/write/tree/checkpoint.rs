@@ -1,5 +1,5 @@
-//! What stands for the beginning of a node's log, so that its segments can go: the tree if the node owns it, and what its programs
-//! have written and not committed.
+//! A record that stands for the beginning of a node's log, so that its segments can go. It has the tree if the node owns it, and its
+//! programs' uncommitted writes.
 
 use forebay_log::LogError;
 use forebay_types::{FileId, LogPosition};
@@ -22,7 +22,7 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// See the module.
 #[derive(PartialEq, Debug, Serialize, Deserialize, Default)]
 pub struct Checkpoint {
-    /// Who owns the tree.
+    /// The tree's owner.
     pub owns: Owns,
     /// The tree that the store belongs to, once that is known.
     pub tree_number: Option<u64>,
@@ -36,17 +36,17 @@ pub struct Checkpoint {
     pub copies: Copies,
     /// Records of its own that its partner may not have, with their bytes.
     pub uncopied: Vec<(LogPosition, u32)>,
-    /// What was written and not committed, in the order of writing.
+    /// Extents that were written and not committed, in the order of writing.
     pub pending: Vec<(FileId, Vec<WrittenExtent>)>,
     /// Commits that were sent by earlier daemons and not answered, of what is pending first.
     pub sent: Vec<Change>,
-    /// What of the log is held: bytes by segment.
+    /// Bytes of the log that are held, by segment.
     pub held: Vec<(u64, u64)>,
     /// Above all identities that this node has given.
     pub next_serial: u64,
 }
 
-/// What a node knows beside its files.
+/// A node's knowledge beside its files.
 #[derive(Clone, Copy, Default)]
 pub struct Parts<'a> {
     pub owner: Option<&'a Owner>,
@@ -77,10 +77,10 @@ pub fn write_if_due(local: &Local, parts: Parts<'_>, files: &Files) {
 /// Makes one.
 ///
 /// # Errors
-/// What the log says.
+/// The log's error.
 pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogError> {
     let (checkpoint, up_to) = files.while_nobody_writes(|pending, sent| {
-        // Whoever changes the tree writes that down while he has it.
+        // A thread that changes the tree writes that down while it has the tree.
         let tree = parts.owner.map(Owner::tree);
         let mirror = parts.second.map(SecondHome::mirror);
         let copies = local.copies();

@@ -16,7 +16,7 @@ use forebay_write::{Member, Tenure, is_majority, second_home};
 use crate::write::local::Local;
 use crate::write::remote::{Nodes, PATIENCE};
 
-/// What a node is to the tree.
+/// The role of a node for the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     Owner,

@@ -14,7 +14,7 @@ const SURE_EXTENDED_BYTES: usize = 1 << 10;
 /// Files of so many bytes can be everywhere: ext4 takes 16 TiB, and 2 TiB where it has the blocks of ext3.
 pub const SURE_FILE_BYTES: u64 = 1 << 40;
 
-/// What a change makes of a file that not every file system takes.
+/// The state of a file after a change that not every file system takes.
 struct Wanted {
     file: FileId,
     extended: ExtendedAttributes,
@@ -25,7 +25,7 @@ impl Owner {
     /// Whether the backing file system may refuse what a change makes of a file.
     ///
     /// # Errors
-    /// What has to be known first.
+    /// The refusal that says what has to be known first.
     pub fn needs_trial(&self, change: &Change) -> Result<bool, Refusal> {
         Ok(self.wanted_by(change)?.is_some())
     }
@@ -50,7 +50,7 @@ impl Owner {
     /// Tries it. May block.
     ///
     /// # Errors
-    /// What the backing file system says.
+    /// The backing file system's error.
     pub fn try_to_land(&self, change: &Change) -> Result<(), Errno> {
         // Where it has become unknown again, the tree asks for it.
         let Ok(Some(Wanted { file, extended, size_bytes })) = self.wanted_by(change) else { return Ok(()) };

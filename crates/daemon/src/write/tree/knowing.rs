@@ -1,5 +1,5 @@
-//! What the tree needs to know before a change can be carried out, or a question answered: it is looked up on the backing file system, and
-//! becomes part of the tree. Other nodes may have to be told of that.
+//! Facts that the tree needs before a change can be carried out, or a question answered. They are looked up on the backing file system, and
+//! become part of the tree. Other nodes may have to be told of that.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::calling::On;
 use super::memory::TRIES;
 use super::owner::{Applied, Owner};
 
-/// What comes before an answer.
+/// The need that comes before an answer.
 pub enum Needs {
-    /// Nothing: there is none but this error.
+    /// No need: there is no answer but this error.
     Nothing(Errno),
     /// The entries of a directory.
     Entries(FileId),
@@ -23,7 +23,7 @@ pub enum Needs {
     Extended(FileId),
     /// Whether the backing file system takes it.
     Trial,
-    /// What a task alone can wait for.
+    /// A wait that a task alone can do.
     Task,
 }
 
@@ -47,7 +47,7 @@ impl Owner {
     /// Carries a change out and writes it down. May block.
     ///
     /// # Errors
-    /// What the program is told; EIO while this node may not own the tree any more.
+    /// The error for the program; EIO while this node may not own the tree any more.
     pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         self.carry_out_at(change).map(|(done, _)| done)
     }
@@ -97,7 +97,7 @@ impl Owner {
     /// As `apply`, once it is known whether the change could land (`is_tried`).
     ///
     /// # Errors
-    /// What comes before.
+    /// The need that comes before.
     pub fn apply_knowing(&self, change: &Change, is_tried: bool) -> Result<Applied, Needs> {
         if !is_tried && self.needs_trial(change)? {
             return Err(Needs::Trial);
@@ -132,7 +132,7 @@ impl Owner {
     /// The same on a thread that may block.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error for the program.
     pub(super) fn apply_on_thread(&self, change: &Change) -> Result<Applied, Errno> {
         let mut is_tried = false;
         loop {
@@ -208,7 +208,7 @@ impl Owner {
         self.safe.wait_for_second_home().await
     }
 
-    /// What a directory has there, in parts, of which there is one at least.
+    /// A directory's entries there, in parts, of which there is one at least.
     fn entries_there(&self, directory: FileId) -> Result<Vec<Vec<AdoptedEntry>>, Errno> {
         let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
         let entries = self.local.calls.serve(|| self.local.place.list(&path))?;

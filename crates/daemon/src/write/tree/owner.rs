@@ -1,7 +1,7 @@
 //! The owner of the burst tree: carries changes out, in the order in which it writes them down.
 //!
-//! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
-//! was not written down never happened: when the log fails, everything is refused from then on.
+//! A change is applied and its note appended under one lock, so that the log has the order in which things happened. A change
+//! that was not written down never happened: when the log fails, everything is refused from then on.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::write::notes::Note;
 use crate::write::page_cache::PageCache;
 use crate::write::remote::Nodes;
 
-/// What has happened for so long lands together.
+/// Changes within such a time land together.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// How often is looked whether the kernel can be told, when the daemon begins.
@@ -54,11 +54,11 @@ pub struct Owner {
     pub nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
-    /// What the second home has.
+    /// The part of the tree that the second home has.
     pub safe: Safe,
-    /// What other nodes were told.
+    /// The leases of other nodes.
     leases: Mutex<Leases>,
-    /// What this node's kernel was told.
+    /// The answers that this node's kernel believes.
     cache: Arc<PageCache>,
     pub(super) forgetting: Forgetting,
     pub(super) footprint: Footprint,
@@ -75,7 +75,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// What it came to, with the tree's history afterwards, if that has a second home.
+    /// Its outcome, with the tree's history afterwards, if that has a second home.
     pub fn outcome(&self) -> (Done, Option<Have>) {
         (self.done, self.have)
     }
@@ -110,7 +110,7 @@ impl Owner {
             false => BELIEVED_HELD,
         };
         let told = nodes.others().into_iter().filter(|_| !life.is_first).map(|node| (node, left(node)));
-        // What the council stands on has these calls.
+        // The council reaches these calls itself: a strong reference would be a cycle.
         let held = Arc::downgrade(council);
         local.calls.land_only_while(move || held.upgrade().is_some_and(|council| council.is_held()));
         Arc::new_cyclic(|own| Self {
@@ -149,7 +149,7 @@ impl Owner {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a node is answered whose change came to this.
+    /// The answer to a node whose change came to this.
     pub fn changed_by(&self, outcome: Result<(Done, Option<Have>), Errno>) -> Changed {
         let safe = self.safe.has();
         match outcome {
@@ -238,7 +238,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What has happened until now survives the loss of power, and of this node where the second home follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the second home follows. May block.
     ///
     /// # Errors
     /// EIO, also when this node may not own the tree any more.
@@ -281,7 +281,7 @@ impl Owner {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What nobody reaches any more takes no room in the log, and is not kept open.
+    /// Files that nobody reaches any more take no room in the log, and are not kept open.
     fn release(&self, released: &Released, have: Option<Have>) {
         for file in &released.files {
             self.unlinked().remove(file);
@@ -307,7 +307,7 @@ impl Owner {
     /// Looks at a file's extended attributes on the backing file system.
     ///
     /// # Errors
-    /// What `look` says; EIO where the file is not found there.
+    /// The error of `look`; EIO where the file is not found there.
     pub fn look_there<T>(&self, file: FileId, look: impl Fn(&There<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
         let deadline = Instant::now() + MOVING_MAX;
         loop {
@@ -338,7 +338,7 @@ impl Owner {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until there may be something to be done on the backing file system, or for a time. What happens soon after is done with
+    /// Waits until there may be something to be done on the backing file system, or for a time. Changes soon after are done with
     /// it: otherwise each change would wake who lands it.
     pub fn wait_for_change(&self, time: Duration) {
         self.safe.release_safe();

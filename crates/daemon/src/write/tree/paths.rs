@@ -56,7 +56,7 @@ pub fn contents(tree: &Tree, file: FileId, pieces: Vec<Piece>) -> Result<Content
     Ok(Contents { state: tree.state(file)?, pieces, backing: path.zip(tree.backed(file)) })
 }
 
-/// What a file is to look like on the backing file system; nothing when it is gone.
+/// The attributes that a file is to have on the backing file system; `None` when it is gone.
 pub fn landed_attributes(tree: &Tree, file: FileId) -> Option<Attributes> {
     let attributes = tree.state(file).ok()?.attributes;
     let is_directory = attributes.kind() == Kind::Directory;

@@ -1,4 +1,4 @@
-//! What the owner of the burst tree is asked, by its own node's programs and by other nodes.
+//! Questions to the owner of the burst tree, by its own node's programs and by other nodes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Owner {
     /// Answers a question of this node. May block.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error for the program.
     pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Told, Errno> {
         self.council.hold()?;
         let asker = Asker { node: self.local.rank, is_leased: false };
@@ -90,7 +90,7 @@ impl Owner {
     /// Answers a question as far as the tree knows. Waits for nothing.
     ///
     /// # Errors
-    /// What comes before the answer.
+    /// The need that comes before the answer.
     pub fn tell_known(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Needs> {
         let tree = self.tree();
         Ok(match question {

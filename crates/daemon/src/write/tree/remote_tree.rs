@@ -44,7 +44,7 @@ impl RemoteTree {
     /// Asks the owner, which tells of changes afterwards if the answer `is_leased`.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error for the program.
     pub fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Told, Errno> {
         self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased })?
     }
@@ -56,7 +56,7 @@ impl RemoteTree {
             Found::File(file) => return self.state(file),
             Found::Unknown => {}
         }
-        // Who may search the directory is needed for what comes after this.
+        // The directory's search rights are needed for what comes after this.
         if self.known().rights(self.now(), place.directory).is_none() {
             self.state(place.directory)?;
         }
@@ -127,7 +127,7 @@ impl RemoteTree {
         if let Some(contents) = self.known_contents(file, &range) {
             return Ok(contents);
         }
-        // Who reads in order reads on.
+        // A reader in order reads on.
         let wider = range.start..range.start.saturating_add(CONTENTS_AHEAD_BYTES).max(range.end);
         let asked = self.known().ask(self.now(), file);
         let asked_for = if asked.is_leased { wider } else { range.clone() };

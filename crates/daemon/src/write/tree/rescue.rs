@@ -17,7 +17,7 @@ impl Owner {
     /// Looks whether a node answers, and gives its records the places of their copies if not. Whether any have them now. By a task.
     ///
     /// # Errors
-    /// What keeps it from being written down.
+    /// The error that kept it from being recorded.
     pub async fn rescue(&self, on: On, node: NodeRank) -> Result<bool, Errno> {
         let answered = self.nodes.answer_of::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).await;
         if answered.is_ok() {
@@ -34,7 +34,7 @@ impl Owner {
     /// Gives records of a node the places of their copies at its partner. Whether any have them now. May block.
     ///
     /// # Errors
-    /// What keeps it from being written down.
+    /// The error that kept it from being recorded.
     pub fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
         self.nodes.wait_for(self.move_by_task(On::ThisThread, node, partner, records))
     }

@@ -1,4 +1,4 @@
-//! What the owner of the tree does for its second home, and what of the tree is safe there.
+//! The tree owner's part in feeding its second home, and which changes are safe there.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,14 +42,14 @@ pub struct Safe {
     renewals: AtomicU64,
     /// Room in the log that the second home's tree may still need, and with how many changes it does not.
     releasing: Mutex<VecDeque<(u64, LogPosition, u64)>>,
-    /// For the tree's second home, if it has one. What happens is noted while the tree is had.
+    /// For the tree's second home, if it has one. Changes are noted while the tree is had.
     history: Mutex<History>,
     has_second: bool,
     /// The tree that the second home gets in parts. It shares with the owner's what has not changed since.
     sending: Mutex<Option<Sending>>,
     /// Something was noted in it.
     happened: Condvar,
-    /// Somebody waits for the second home.
+    /// A thread or task waits for the second home.
     wanted: Condvar,
     /// It has more.
     followed: Notify,
@@ -111,7 +111,7 @@ impl Safe {
         self.all_history().lineage().clone()
     }
 
-    /// What was noted may be sent.
+    /// Changes that were noted may be sent.
     pub fn wake(&self) {
         self.happened.notify_all();
     }
@@ -121,7 +121,7 @@ impl Safe {
         self.history()?.safe()
     }
 
-    /// What has happened until now survives the loss of power, and of this node where the second home follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the second home follows. May block.
     ///
     /// # Errors
     /// EIO, also when this node may not own the tree any more.
@@ -185,7 +185,7 @@ impl Safe {
         if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
-    /// What the council is told.
+    /// The renewal for the council.
     pub fn renewal(&self) -> Renewal {
         let is_followed = self.history().is_some_and(|mut history| history.is_followed(self.nodes.now()));
         let number = self.renewals.fetch_add(1, Ordering::Relaxed);

@@ -77,7 +77,7 @@ impl SecondHome {
         }
     }
 
-    /// What is known.
+    /// The tree as this node has it, if it is known.
     pub fn mirror(&self) -> MutexGuard<'_, Option<Mirror>> {
         self.mirror.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ impl SecondHome {
         }
     }
 
-    /// This node is to own the tree. Nobody changes it any more at the owner before.
+    /// This node is to own the tree. The owner before changes it no more.
     fn take_over(&self, owns: Owns, council: &Council) {
         let Some(have) = self.mirror().as_ref().map(|mirror| mirror.have) else { return };
         let mut handed = vec![];
@@ -145,7 +145,7 @@ impl SecondHome {
         council.leave(owns);
     }
 
-    /// What a node has changed that came after what this one has.
+    /// Changes of a node that came after what this one has.
     fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
         let (mut all, mut after, began) = (vec![], have, Instant::now());
         while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
@@ -203,7 +203,7 @@ impl SecondHome {
                 }
                 let Some(tree) = self.come_on(coming, (have, first, next), tree) else { return Ok(()) };
                 *self.mirror() = Some(Mirror { have, tree });
-                // What is not written down is not known.
+                // A tree that is not written down is not known.
                 keep().inspect_err(|_| *self.mirror() = None)
             }
             Followed::NotNow => Err("the owner has no time for it".to_owned()),

@@ -32,7 +32,7 @@ impl TreeLink {
     /// Has a change carried out, once however often it is sent.
     ///
     /// # Errors
-    /// What the program is told.
+    /// The error for the program.
     pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         match self {
             Self::Here(owner) => owner.carry_out(change),
@@ -171,7 +171,7 @@ impl TreeLink {
         }
     }
 
-    /// What is in the way of a lock.
+    /// The lock that is in the way of another.
     pub fn lock_in_the_way(&self, file: FileId, request: LockRequest) -> Result<Option<HeldLock>, Errno> {
         match self.ask_own(Question::Lock { file, request })? {
             Told::Lock(held) => Ok(held),
@@ -186,7 +186,7 @@ impl TreeLink {
         }
     }
 
-    /// What has happened until now survives the loss of power, and of the owner's node. What this node has written does so only
+    /// All changes until now survive the loss of power, and of the owner's node. Writes of this node do so only
     /// as far as `Local::make_durable` says.
     pub fn make_durable(&self) -> Result<(), Errno> {
         match self {

@@ -52,7 +52,7 @@ impl Unverified {
         self.lock().entry(node).or_insert_with(|| Instant::now() + AGAIN_AFTER);
     }
 
-    /// Nobody else looks for a node meanwhile.
+    /// No other thread looks for a node meanwhile.
     pub fn looking(&self) -> MutexGuard<'_, ()> {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }

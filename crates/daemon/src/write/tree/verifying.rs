@@ -1,8 +1,8 @@
-//! What a loss of power has taken from nodes' logs.
+//! Bytes that a loss of power has taken from nodes' logs.
 //!
 //! The tree may know of bytes that were written and committed, and not synced, when the power of their node went: the log of that
-//! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. What it does
-//! not have is where the node's partner has copied it, or gone: its file is held back and named, as one with bytes that only
+//! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. Missing bytes
+//! are where the node's partner has copied them, or gone: their file is held back and named, as one with bytes that only
 //! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
 //! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
 //! came from another node, which may have known more of it.
@@ -86,7 +86,7 @@ impl Owner {
         Some(format!("whether node {node} still has what was written there is not known yet"))
     }
 
-    /// Looks whether a node that did not answer does. What its partner has is used meanwhile.
+    /// Looks whether a node that did not answer does. Its partner's copies are used meanwhile.
     fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
         let answers = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, WITHIN).is_some();
         // One after the other changes which nodes are lost.
