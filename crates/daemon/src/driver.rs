@@ -21,8 +21,8 @@ use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
 use crate::write::{self, WriteParts};
 
-/// One node's. The parts that it needs of the outside come in this order: `new`, `take_part`, `service` for an endpoint
-/// that is handed to `set_endpoint`, `handler` for a session that is handed to `set_session`, `start`.
+/// One node's. The parts that it needs of the outside come in this order: `new`, `take_part`, `service`, `handler`,
+/// `start`. `set_endpoint` gets the endpoint of the service, `set_session` the session of the handler.
 pub struct Driver {
     /// The node.
     pub node: Arc<Node>,

@@ -89,8 +89,8 @@ fn detach(job: &str, node: &NodeRecord) -> (Vec<String>, Vec<String>) {
     (done, failed)
 }
 
-/// Removes a node's own files when it has ended, and with the last node on this host the job's; also its mount, where
-/// the keeper could not. If the mount stays, all does, since without the record no command finds it.
+/// Removes a node's own files when it has ended, and with the last node on this host the job's. Its mount is removed,
+/// too, where the keeper could not. If the mount stays, all does, since without the record no command finds it.
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     let (done, failed) = detach(&directory.job(), record);
     done.iter().chain(&failed).for_each(|note| tracing::warn!("{note}"));

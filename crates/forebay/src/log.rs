@@ -1,8 +1,8 @@
 //! The log of a daemon or a keeper: lines at the end of a file, or on standard error.
 //!
-//! The process never depends on it. A line that cannot be written (a full disk) is lost and counted, and the next one
-//! that can be says how many were; the process goes on. The subscriber itself would report the failure on standard
-//! error, which may be the same full disk, and end the process by a panic.
+//! The process never depends on it. A line that cannot be written (a full disk) is lost and counted, and the process
+//! goes on. The next line that can be written says how many were lost. The subscriber itself would report the failure
+//! on standard error, which may be the same full disk, and end the process by a panic.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Write};

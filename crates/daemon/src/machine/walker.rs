@@ -2,8 +2,8 @@
 //! ask for them; another one, for a moment, has the kernel flush a mount that gathers writes.
 //!
 //! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount
-//! must never be the one: if it died while it waits for its own answer, nothing could end it any more. No thread waits
-//! for the walker but the thread that prefills; when it fails, the kernel asks for names one by one as it would
+//! must never be the one. If it died while it waits for its own answer, nothing could end it any more. No thread waits
+//! for the walker but the thread that prefills. When it fails, the kernel asks for names one by one as it would
 //! without.
 
 use std::ffi::OsString;

@@ -146,7 +146,7 @@ impl Refresh {
     }
 
     /// Takes all steps on the whole job. Returns the nodes that took each, and the latest refresh met by those that
-    /// refused the first or the second; when that is a later one, the next step has not been taken.
+    /// refused the first or the second. When that is a later one, the next step has not been taken.
     async fn lead_at(&self, epoch: Epoch, paths: &[ViewPath]) -> (BTreeSet<u32>, Epoch) {
         let mut reached: Option<BTreeSet<u32>> = None;
         let mut met = Epoch::default();

@@ -1,7 +1,7 @@
 //! The state of a kernel request until its answer is known.
 //!
 //! Code that goes on with a request takes it out and, if it has to wait again, parks it again. All that is known of it
-//! goes with it, also that its task got a signal, so that nothing is left of a request that has been answered.
+//! goes with it, also a signal of its task: no trace is left of an answered request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -228,7 +228,7 @@ pub enum Operation<'a> {
 
 impl Operation<'_> {
     /// The answer of a read-only file system that does not implement the operation: EROFS to changes, ENOTTY to ioctl,
-    /// else ENOSYS, which the kernel remembers where that saves messages.
+    /// else ENOSYS. The kernel remembers ENOSYS where that saves messages.
     #[must_use]
     pub fn default_error(&self) -> Errno {
         match self {

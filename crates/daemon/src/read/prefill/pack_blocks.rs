@@ -1,9 +1,9 @@
 //! Reading the pack, which may lie on a file system that is slow or hangs.
 //!
 //! Threads of its own read it, so that it holds up nothing else. Where a read takes too long, all who wait for the pack
-//! go without it, and it is left alone for a while: its contents are read from their own files. Blocks that are waited
-//! for are read first; the rest of the time goes to blocks of the parcels that this node makes, as many as there is
-//! room for until they are asked for.
+//! go without it. It is left alone for a while: its contents are read from their own files. Blocks that are waited for
+//! are read first. The rest of the time goes to blocks of the parcels that this node makes, as many as there is room
+//! for until they are asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

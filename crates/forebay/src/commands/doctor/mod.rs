@@ -1,7 +1,7 @@
 //! `doctor`: what this machine offers, what is missing, and what that costs.
 //!
-//! Trials decide where they can, not guesses: a view is mounted as a daemon would do it, and a user namespace is made,
-//! each in a process of its own, since neither can be taken back in this one.
+//! Trials decide where they can, not guesses: a view is mounted as a daemon would do it, and a user namespace is made.
+//! Each has a process of its own, since neither can be taken back in this one.
 
 mod check;
 mod probe;

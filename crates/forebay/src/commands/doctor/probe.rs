@@ -1,5 +1,5 @@
-//! Trials of `doctor` in a process of their own: mounting as a daemon would, and as one in a user namespace would; and
-//! the fate of requests in flight when a daemon dies.
+//! Trials of `doctor` in a process of their own: mounting as a daemon would, and as one in a user namespace would.
+//! Others show the fate of requests in flight when a daemon dies.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;

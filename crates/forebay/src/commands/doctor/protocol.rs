@@ -1,5 +1,5 @@
 //! The terms of the kernel and a daemon when a view's connection begins (FUSE INIT), as `doctor`'s trial mount has
-//! found them; and the cost where the kernel offers less than daemons use.
+//! found them. They show the cost where the kernel offers less than daemons use.
 
 use anyhow::Context;
 use forebay_fuse::{Negotiated, abi, init_flag};

@@ -1,4 +1,4 @@
-//! Paths in a file that lead a program out of the view: absolute paths in symbolic links, script lines and ELF headers
+//! Paths in a file that lead a program out of the view. Absolute paths in symbolic links, script lines and ELF headers
 //! mean the file system's own directories, wherever the file is seen.
 //!
 //! The file is looked at in the view, as a program would, and links are followed by hand, so that the one is named that
