@@ -21,8 +21,8 @@ use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
 use crate::write::{self, WriteParts};
 
-/// One node's. What it needs of the outside comes in this order: `new`, `take_part`, `service` for an endpoint that is
-/// handed to `set_endpoint`, `handler` for a session that is handed to `set_session`, `start`.
+/// One node's. The parts that it needs of the outside come in this order: `new`, `take_part`, `service`, `handler`,
+/// `start`. `set_endpoint` gets the endpoint of the service, `set_session` the session of the handler.
 pub struct Driver {
     /// The node.
     pub node: Arc<Node>,
@@ -53,7 +53,7 @@ impl Driver {
     /// of others. `made_at_ms` tells its burst mount from those before it.
     ///
     /// # Errors
-    /// What is wrong with the store or the directory of the backing file system.
+    /// The fault in the store or in the directory of the backing file system.
     pub fn open_burst(&self, mount: &Path, made_at_ms: u64, beliefs: Option<OwnedFd>) -> anyhow::Result<()> {
         if let Some(options) = &self.node.options.burst {
             let opened = write::open(&self.node, &self.read.backing.threads, options, mount, (made_at_ms, beliefs));
@@ -73,12 +73,12 @@ impl Driver {
         Job::new(&self.node, &self.read, starting, self.write.get().map(Arc::clone))
     }
 
-    /// What takes other nodes' requests.
+    /// The service for other nodes' requests.
     pub fn service(job: &Arc<Job>) -> Arc<dyn Service> {
         Arc::new(Incoming(Arc::clone(job)))
     }
 
-    /// What takes the kernel's requests.
+    /// The handler of the kernel's requests.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
         self.read.handler()
     }

@@ -1,4 +1,4 @@
-//! What a daemon stands on: its threads, the exports, the processes and the memory of its machine.
+//! A daemon's environment: its threads, the exports, the processes and the memory of its machine.
 //!
 //! Everything above decides or ties together, and is the same wherever it runs: on a `Machine` (`crate::machine`), or in a simulated job, in
 //! virtual time. Time itself is tokio's, which a simulated job sets; connections are the transport's, which has a network
@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub use forebay_read::AttemptId;
 pub use forebay_schedule::Class;
 
-/// What a thread carries out; may block.
+/// Work for a thread; may block.
 pub type Operation = Box<dyn FnOnce() + Send>;
 
 /// The turn of a call on the backing file system: over when it is dropped.
@@ -29,7 +29,7 @@ pub type Turn = Box<dyn Any + Send>;
 /// Gives the names, in a mount's root, of files of which the kernel may have more than it has sent (`write::settling`).
 pub type NamesToSettle<'a> = &'a dyn Fn() -> std::io::Result<Vec<OsString>>;
 
-/// What a daemon stands on.
+/// The environment of a daemon.
 pub trait Environment: Send + Sync {
     /// The life of the node's tasks, where it is not that of the process.
     fn life(&self) -> Option<Life> {
@@ -87,9 +87,9 @@ pub(crate) fn since_boot() -> Duration {
 /// The memory under the tightest limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// What there is, bytes.
+    /// The size of the memory, bytes.
     pub all_bytes: u64,
-    /// What of it can be had now, bytes.
+    /// The part of it that can be had now, bytes.
     pub left_bytes: u64,
 }
 
@@ -131,11 +131,11 @@ pub trait Exports: Send + Sync {
         started: &mut dyn FnMut(Arc<Body>),
     ) -> Result<(), Errno>;
 
-    /// Finds every path anew from now on. What is returned may block when it is dropped.
+    /// Finds every path anew from now on. Dropping the returned value may block.
     #[must_use = "dropping it may block"]
     fn forget(&self) -> Box<dyn Any + Send>;
 
-    /// What was asked so far.
+    /// Requests so far.
     fn counters(&self) -> Counters;
 }
 
@@ -147,15 +147,15 @@ pub trait BackingThreads: Send + Sync {
     /// A program waits now for what was asked ahead.
     fn promote(&self, attempt: AttemptId);
 
-    /// Nobody waits for it any more: if it has not begun, it never does.
+    /// A caller waits for it no more: if it has not begun, it never does.
     fn withdraw(&self, attempt: AttemptId);
 
-    /// Waits until a call may begin that the caller makes itself, as one of the operations at once. Who has a turn asks for no second
-    /// one. `None` once `is_over`. May block.
+    /// Waits until a call may begin that the caller makes itself, as one of the operations at once. A caller that has a
+    /// turn asks for no second one. `None` once `is_over`. May block.
     fn take_turn(&self, class: Class, is_over: &dyn Fn() -> bool) -> Option<Turn>;
 }
 
-/// What makes the kernel look at the view.
+/// The process that looks at the view, so that the kernel learns names.
 pub trait Walker: Send + Sync {
     /// Has directories listed and names looked up, and returns when all that is done. May block; one caller at a time.
     ///

@@ -1,4 +1,4 @@
-//! What a daemon is told when it starts: everything is decided, nothing is looked up any more.
+//! A daemon's options when it starts: everything is decided, nothing is looked up any more.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Plan {
     pub options: DaemonOptions,
     /// Where its log goes; standard error if nowhere else.
     pub log_file: Option<PathBuf>,
-    /// What is logged.
+    /// The filter of the log.
     pub log_filter: String,
 }
 
@@ -49,7 +49,7 @@ pub struct DaemonOptions {
     pub key: Option<JobKey>,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
-    /// What the view shows: absolute paths of existing directories.
+    /// The paths that the view shows: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
     /// Nodes that read the backing file system for others.
     pub roots: u32,
@@ -90,7 +90,7 @@ pub struct DaemonOptions {
     /// Which symbolic links are shown as links inside the view; all as they are if not given.
     #[serde(default)]
     pub links: Option<ShownLinks>,
-    /// What it has to do with the start of its job; nothing when nobody waits for that.
+    /// Its reports at the start of its job; `None` when no command waits for that.
     #[serde(default)]
     pub report: Option<ReportOptions>,
     /// Its part of the burst tier, if the job has one.
@@ -99,7 +99,7 @@ pub struct DaemonOptions {
     /// The directory of its own that it answers queries over, if it is a device.
     #[serde(default)]
     pub data: Option<PathBuf>,
-    /// What this daemon is to its keeper.
+    /// Its standing with its keeper.
     #[serde(skip)]
     pub kept: Kept,
 }
@@ -113,7 +113,7 @@ pub struct BurstOptions {
     pub backing: PathBuf,
     /// The node's own directory for what has not landed.
     pub store: PathBuf,
-    /// What that may take, bytes.
+    /// The capacity of the store, bytes.
     pub capacity_bytes: u64,
     /// When what is in it lands.
     #[serde(default)]
@@ -127,7 +127,7 @@ pub struct BurstOptions {
     /// When all has to have landed, milliseconds since 1970.
     #[serde(default)]
     pub ends_at_ms: Option<u64>,
-    /// What of that which a node writes its partner copies.
+    /// The part of a node's writes that its partner copies.
     #[serde(default)]
     pub copied: Copied,
     /// Directories of the burst tier whose files belong to one node until they are closed, none below another.
@@ -138,16 +138,16 @@ pub struct BurstOptions {
     pub switches: Vec<u32>,
 }
 
-/// What of that which a node writes its partner copies.
+/// The part of a node's writes that its partner copies.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Copied {
-    /// Nothing: it has none.
+    /// None: it has no partner.
     #[default]
     Nothing,
     /// All.
     All,
-    /// What is written to files below these directories of the burst tier.
+    /// Writes to files below these directories of the burst tier.
     Below(Vec<ViewPath>),
 }
 
@@ -184,12 +184,12 @@ impl DaemonOptions {
     }
 }
 
-/// What decides whether a symbolic link leads into the view, as it was when the node started.
+/// The rule whether a symbolic link leads into the view, as it was when the node started.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct ShownLinks {
-    /// What the view shows, without links.
+    /// The paths that the view shows, without links.
     pub exports: Vec<ViewPath>,
-    /// What it does not show of that.
+    /// The paths among those that it does not show.
     pub except: Vec<ViewPath>,
 }
 
@@ -229,7 +229,7 @@ pub struct ProfileOptions {
     pub command: String,
     /// The exports, as a profile names them.
     pub exports: Vec<ViewPath>,
-    /// What all profiles of its directory, or it and its pack, may have, bytes.
+    /// The space that all profiles of its directory, or it and its pack, may have, bytes.
     pub budget_bytes: u64,
     /// Whether its contents are kept and used as a pack.
     pub pack: bool,

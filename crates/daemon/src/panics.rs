@@ -1,4 +1,4 @@
-//! What a panic does: it ends the process, in every profile.
+//! A panic ends the process, in every profile.
 //!
 //! A daemon whose thread has panicked would leave every reader of its mount hanging, and a simulated history would go on
 //! without one of its tasks. Release builds abort by their profile. Development builds unwind, since programs of tests do

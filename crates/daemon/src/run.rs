@@ -24,7 +24,7 @@ use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
 use crate::write::WriteParts;
 
-/// How long a daemon that is replaced may go on answering what it has taken. What is left then is answered by the next.
+/// How long a daemon that is replaced may go on answering what it has taken. The next daemon answers the rest.
 const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
@@ -33,7 +33,7 @@ const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///
 /// # Errors
-/// What kept it from serving: its exports, or what its keeper gave it.
+/// The fault that kept it from serving: its exports, or the descriptors of its keeper.
 pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
     bind_to_cores(&options.cores)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -268,7 +268,8 @@ fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
     Ok(EndpointOptions { bodies_bytes: child_bytes(options), subnets: options.peer_subnets.clone(), ..made })
 }
 
-/// What may be under way to one child: all children together have half of the budget, and each has room for a chunk.
+/// Bytes that may be under way to one child: all children together have half of the budget, and each has room for a
+/// chunk.
 fn child_bytes(options: &DaemonOptions) -> usize {
     let children = u64::from(options.fan_out) + u64::from(options.stripe_fan_out);
     let share_bytes = options.budget_bytes / 2 / children.max(1);

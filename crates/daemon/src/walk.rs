@@ -63,7 +63,7 @@ fn flush(mount: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file that is over has sent all. What was refused of it, a program that syncs it is told.
+/// A file that is over has sent all. A program that syncs it is told of refused writes.
 fn settle(file: &Path) -> anyhow::Result<()> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file);
     match opened.map(drop) {
@@ -77,7 +77,7 @@ fn below(view: &Path, path: &[u8]) -> std::path::PathBuf {
     view.join(OsStr::from_bytes(path))
 }
 
-/// What cannot be listed is not there or not for us: both are usual.
+/// A directory that cannot be listed is not there or not for us: both are usual.
 fn list(dir: &Path) {
     if let Ok(entries) = std::fs::read_dir(dir) {
         entries.for_each(drop);

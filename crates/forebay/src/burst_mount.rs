@@ -22,13 +22,13 @@ use crate::settings::Settings;
 use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
 use crate::view_directory;
 
-/// What of the free room a store takes where nobody says how much.
+/// The part of the free room that a store takes where no capacity is given.
 const STORE_SHARE: f64 = 0.9;
 
 /// No job is longer.
 const LIMIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// What marks a directory that was made for the nodes of a host.
+/// The mark of a directory that was made for the nodes of a host.
 const SHARED_MARK: &str = ".made-by-forebay";
 
 /// A burst mount that can be made.
@@ -39,7 +39,7 @@ pub struct BurstMount {
     pub created: Vec<PathBuf>,
     /// Where its private mount is, if it has one.
     pub private: Option<PathBuf>,
-    /// What its daemon is told.
+    /// The options of its daemon.
     pub options: BurstOptions,
 }
 
@@ -58,7 +58,7 @@ impl BurstMount {
 /// Makes ready what `settings` say of the burst tier, if anything.
 ///
 /// # Errors
-/// What is wrong with it. Directories that were made for it are gone then.
+/// The fault in it. Directories that were made for it are gone then.
 pub fn prepare(
     settings: &Settings,
     directory: &JobDirectory,
@@ -200,7 +200,7 @@ fn check_private(path: &ViewPath, backing: &Path) -> anyhow::Result<()> {
 /// A directory of a burst tier that programs see at `dir` and at `backing`, below its root. One that leads there by links is meant, too.
 fn below(option: &str, path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
     let as_written = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
-    // What is not there yet is as it is written.
+    // A path that is not there yet stands as it is written.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let real_path = real(path);
     let as_led = || [dir, backing].into_iter().find_map(|base| real_path.strip_prefix(real(base)).ok());

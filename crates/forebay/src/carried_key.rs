@@ -29,7 +29,7 @@ impl std::fmt::Debug for CarriedKey {
     }
 }
 
-/// What the line holds.
+/// The contents of the line.
 #[derive(Serialize, Deserialize)]
 struct Line {
     key: Option<CarriedKey>,
@@ -57,9 +57,9 @@ pub fn read_line(mut input: impl Read) -> anyhow::Result<Zeroizing<Vec<u8>>> {
 }
 
 impl CarriedKey {
-    /// What a line holds.
+    /// The key in a line.
     pub fn of_line(line: &[u8]) -> anyhow::Result<Option<Self>> {
-        // What is wrong with it is not shown: it would be the key.
+        // The parser's error is not shown: it would contain the key.
         serde_json::from_slice(line).map(|Line { key }| key).map_err(|_| anyhow!("the job's key cannot be read"))
     }
 

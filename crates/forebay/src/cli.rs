@@ -37,7 +37,7 @@ const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_
 #[command(after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
                         forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part.")]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -132,7 +132,7 @@ pub struct NodeArguments {
     /// The job's key: the same 32 random bytes for all nodes, in a file that only you may read
     #[arg(long, value_name = "FILE", help_heading = "Nodes")]
     pub key: Option<PathBuf>,
-    /// What `up` decided, as a file or - for standard input.
+    /// The job spec of `up`, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub job_spec: Option<PathBuf>,
     /// Standard input hands over the socket to listen on, and the job's key.

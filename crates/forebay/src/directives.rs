@@ -15,7 +15,7 @@ use crate::settings::{Effective, Origin, Setting, UsageError};
 /// How a directive begins.
 const MARK: &str = "#FB";
 
-/// What the lines of one script give one setting.
+/// The value that the lines of one script give one setting.
 #[derive(PartialEq, Eq, Debug)]
 struct Directive {
     key: &'static str,

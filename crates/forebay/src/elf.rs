@@ -1,8 +1,8 @@
 //! The absolute paths that a program or a library names in its ELF headers: its interpreter, where it searches for
 //! libraries, and libraries that it wants by path (the System V ABI's chapters on program loading and dynamic linking).
 //!
-//! The file is anybody's: every offset and length is checked against a limit, and what makes no sense is passed over. What
-//! a file says falsely can only make the list shorter or wrong, never this program slow or large.
+//! The file may be anybody's: every offset and length is checked against a limit, and fields that make no sense are
+//! skipped. A false field can only make the list shorter or wrong, never this program slow or large.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +29,7 @@ const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// What a path is for.
+/// The use of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// The program that loads it.
@@ -46,7 +46,7 @@ pub enum Use {
 /// one by one; not all are absolute.
 ///
 /// # Errors
-/// What reading the file says.
+/// The error of reading the file.
 pub fn paths(file: &File) -> io::Result<Vec<(Use, Vec<u8>)>> {
     match Elf::open(file) {
         Ok(Some(elf)) => elf.paths().or_else(cut_short),

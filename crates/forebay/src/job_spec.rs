@@ -1,5 +1,5 @@
-//! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input. On standard
-//! input the line with the job's key goes before it (`carried_key`); the job spec itself holds no secret.
+//! The document that `up` sends to the daemons it starts: one for all of them, in a file or on their standard input. On
+//! standard input the line with the job's key goes before it (`carried_key`); the job spec itself holds no secret.
 //!
 //! It is complete: a daemon that has a job spec looks neither at its environment nor at a configuration file, which may
 //! differ from host to host.
@@ -22,7 +22,7 @@ const JOB_SPEC_BYTES_MAX: u64 = 256 << 20;
 /// The version of this program; daemons of one job are of one build.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What all daemons of a job are told.
+/// The job spec, the same for all daemons of a job.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct JobSpec {
     version: String,

@@ -22,7 +22,7 @@ impl std::fmt::Display for NotUp {
 
 impl std::error::Error for NotUp {}
 
-/// What a scheduler has given this job.
+/// The nodes that a scheduler has allocated to this job.
 #[derive(Debug)]
 pub enum Allocated {
     /// Slurm, by whose `srun` nodes are started.
@@ -32,7 +32,7 @@ pub enum Allocated {
 }
 
 impl Allocated {
-    /// What the environment tells of.
+    /// The allocation in the environment.
     ///
     /// # Errors
     /// When it tells of a job but not of its hosts.
@@ -108,7 +108,7 @@ pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
     }
 }
 
-/// What `find_or_several` finds.
+/// The result of `find_or_several`.
 #[derive(Debug)]
 pub enum Found {
     /// The job that is meant.

@@ -1,5 +1,5 @@
-//! What daemons that ended badly leave on a host: processes, mounts, directories. `down` removes it, `up` does before
-//! it starts a job of the same name, and a job's last daemon does for the job's own files.
+//! Leftovers on a host of daemons that ended badly: processes, mounts, directories. `down` removes them, `up` does
+//! before it starts a job of the same name, and a job's last daemon does for the job's own files.
 //!
 //! Only what the job's records name is touched: a process is known by number and start time, a mount by its name in the
 //! table of mounts, wherever it is now.
@@ -27,16 +27,16 @@ pub fn alive(directory: &JobDirectory) -> Vec<Process> {
     daemons.chain(starter).filter(|process| process.is_alive()).collect()
 }
 
-/// What was found of a job and done about it.
+/// The leftovers that were removed, and those that could not be.
 #[derive(Default)]
 pub struct Cleaned {
-    /// What was done, in words.
+    /// The actions taken, in words.
     pub notes: Vec<String>,
     /// Processes that were killed and are still there.
     pub held: Vec<Process>,
 }
 
-/// What is to be known of processes that cannot be ended now.
+/// A message about processes that cannot be ended now.
 pub fn held_text(held: &[Process]) -> String {
     let pids: Vec<String> = held.iter().map(|process| process.pid.to_string()).collect();
     let (what, it) = if held.len() == 1 { ("process", "it is") } else { ("processes", "they are") };
@@ -76,7 +76,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
     Ok(Cleaned { notes, held })
 }
 
-/// Unmounts a view whose daemon has ended. What was done, and what was not, in words.
+/// Unmounts a view whose daemon has ended. Returns the actions and the failures, in words.
 fn detach(job: &str, node: &NodeRecord) -> (Vec<String>, Vec<String>) {
     let (mut done, mut failed) = (vec![], vec![]);
     match view_mount::left_by(job, node) {
@@ -89,8 +89,8 @@ fn detach(job: &str, node: &NodeRecord) -> (Vec<String>, Vec<String>) {
     (done, failed)
 }
 
-/// What a node does when it has ended: its own files go, and with the last node on this host the job's. So does its mount, where
-/// the keeper could not take it away; if it stays all does, since without the record nobody finds it.
+/// Removes a node's own files when it has ended, and with the last node on this host the job's. Its mount is removed,
+/// too, where the keeper could not. If the mount stays, all does, since without the record no command finds it.
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     let (done, failed) = detach(&directory.job(), record);
     done.iter().chain(&failed).for_each(|note| tracing::warn!("{note}"));

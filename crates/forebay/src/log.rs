@@ -1,8 +1,8 @@
 //! The log of a daemon or a keeper: lines at the end of a file, or on standard error.
 //!
-//! Nothing may depend on it. A line that cannot be written (a full disk) is lost and counted, and the next one that can
-//! be says how many were; the process goes on. The subscriber itself would report the failure on standard error, which
-//! may be the same full disk, and end the process by a panic.
+//! The process never depends on it. A line that cannot be written (a full disk) is lost and counted, and the process
+//! goes on. The next line that can be written says how many were lost. The subscriber itself would report the failure
+//! on standard error, which may be the same full disk, and end the process by a panic.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Write};
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// One call a line, so that lines of several threads do not mix. What the disk took of a line before it was full stays.
+    /// One call a line, so that lines of several threads do not mix. A line cut by a full disk stays cut.
     fn line(&self, line: &[u8]) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         let note =

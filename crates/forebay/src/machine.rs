@@ -1,4 +1,4 @@
-//! What a node takes of this machine's memory, and the machine's names.
+//! The part of this machine's memory that a node takes, and the machine's names.
 
 /// Memory for caches: a tenth of the node's, at most this, bytes (option `--budget`).
 const BUDGET_BYTES_MAX: u64 = 4 << 30;

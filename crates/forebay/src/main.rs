@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether `run` was called, perhaps wrongly. What comes before the name of a command needs none.
+/// Whether `run` was called, perhaps wrongly. Options before the name of a command need none.
 fn is_run() -> bool {
     std::env::args_os().nth(1).is_some_and(|name| name == "run")
 }

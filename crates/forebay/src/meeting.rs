@@ -32,7 +32,7 @@ const PLACE: &str = ".forebay-salvage-";
 /// Says in the place that the first node is there.
 const FIRST: &str = "first";
 
-/// What became of the stores of this machine.
+/// The outcome for the stores of this machine.
 pub enum Met {
     /// These are all that came; some of them in the place, if they have met.
     Here(Vec<PathBuf>, Option<Place>),
@@ -46,7 +46,7 @@ pub enum Met {
 /// the first one, and as long again as `lands` once it is there.
 ///
 /// # Errors
-/// What cannot be carried, and that the place is not this user's.
+/// The store that cannot be carried, or a place that is not this user's.
 pub fn meet(paths: &[PathBuf], landing: Option<&Path>, wait: Duration, lands: Duration) -> anyhow::Result<Met> {
     let mut own: Vec<(PathBuf, Owner)> = vec![];
     for path in paths {

@@ -1,6 +1,6 @@
 //! Which address a daemon listens on, and in which networks it looks for others.
 //!
-//! Nobody but the job's peers needs to reach it, so it listens on as little as it can: the loopback address of a local
+//! Only the job's peers need to reach it, so it listens on as little as it can: the loopback address of a local
 //! job, the interface that was named, else the one address by which the list of nodes knows this host. Where that is
 //! not one of this host's, or a loopback address that others cannot reach (as Debian writes into /etc/hosts), it
 //! listens on all.
@@ -27,7 +27,7 @@ pub struct Interface {
 /// The addresses of this host.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
     let addresses = getifaddrs().context("cannot list the network interfaces")?;
     let found = addresses.filter_map(|interface| {

@@ -1,8 +1,8 @@
 //! `--burst-store auto`: the directory that a site keeps for a user on the node's own disk.
 //!
-//! Sites have it at different places and say so in the environment. The node looks itself, in its own environment: another host may have
-//! another disk. What lies on a network, in memory, or cannot take a store is passed over, and if nothing is left the error says
-//! what was looked at, so that nobody has to guess.
+//! Sites have it at different places and say so in the environment. The node looks itself, in its own environment:
+//! another host may have another disk. A directory on a network, in memory, or that cannot take a store is passed over.
+//! If none is left, the error lists those that were looked at.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const MEMORY_TYPES: [(u32, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58F6, "r
 pub struct Found {
     /// For this job.
     pub store: PathBuf,
-    /// What led there.
+    /// The variable or rule that led there.
     pub by: String,
 }
 

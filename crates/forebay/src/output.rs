@@ -1,4 +1,4 @@
-//! What a command says: results on standard output, errors as whole chains.
+//! A command's output: results on standard output, errors as whole chains.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! What a person is told who waits for a command: after a second, what for. A command that is quick says nothing.
+//! Notices to a person who waits for a command: after a second, the reason. A command that is quick prints none.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -31,7 +31,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((over, thread)) = self.0.take() {
             drop(over);
-            // What it says comes before what is said of the end.
+            // Its notice comes before the messages about the end.
             thread.join().ok();
         }
     }

@@ -38,7 +38,7 @@ pub fn decided(settings: &Settings) -> Vec<(&'static str, String)> {
 /// Programs that run whatever a person types.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish"];
 
-/// What a person is told of it, `decided` being what the nodes are told: the command, or the file.
+/// The profile as a person is told of it: the command, or the file. `decided` are the nodes' settings.
 pub fn shown(settings: &Settings, decided: &BTreeMap<String, Vec<String>>) -> Option<String> {
     match &settings.profile {
         ProfileChoice::Off => None,
@@ -60,7 +60,7 @@ pub fn problem(settings: &Settings) -> Option<ProfileError> {
     }
 }
 
-/// What to say about a profile that is `shown`.
+/// Advice about a profile that is `shown`.
 pub fn advice(settings: &Settings, shown: &str) -> &'static str {
     let is_guessed = settings.profile == ProfileChoice::Auto && settings.profile_command.is_none();
     if is_guessed && is_interactive(shown) {

@@ -16,15 +16,15 @@ pub struct ViewDirectory {
     pub path: PathBuf,
     /// Whether it was made here, so that it goes with the view.
     pub created: bool,
-    /// What was found and mended.
+    /// The fault that was found and mended.
     pub note: Option<String>,
 }
 
 /// Makes `path` ready to be mounted on. Its parent must exist, and no component of it is a link.
 ///
 /// # Errors
-/// When it is not a directory, not empty, others could move it, or something is mounted there. Nothing has changed then, except that a view
-/// whose daemon had died is gone.
+/// When it is not a directory, not empty, others could move it, or something is mounted there. No state has changed
+/// then, except that a view whose daemon had died is gone.
 pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
     let failed = || format!("cannot use {} as the view", path.display());
     let note = detach_dead(path).with_context(failed)?;

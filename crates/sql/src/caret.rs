@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 /// A place in a statement: line and column, from 1 on, in characters.
 type Place = (u64, u64);
 
-/// What is wrong with a statement: one line for people, then the line of the statement and a caret, if the place is known.
+/// The error in a statement: one line for people, then the line of the statement and a caret, if the place is known.
 pub fn shown(error: &DataFusionError, statement: &str) -> String {
     let (message, place) = explained(error);
     match place.or_else(|| named(statement, &message)).and_then(|place| pointed(statement, place)) {

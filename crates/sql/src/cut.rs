@@ -15,7 +15,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
-/// What can be carried out in pieces: the plan over all of a table's files.
+/// The part of a plan that can be carried out in pieces: the plan over all of a table's files.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// As the host would carry it out.

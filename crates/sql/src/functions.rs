@@ -60,7 +60,7 @@ impl Function {
     }
 }
 
-/// What `stats` tells of a column beside its counts.
+/// The measures of a column in `stats` beside its counts.
 const MEASURES: [&str; 6] = ["sum", "mean", "min", "max", "variance", "deviation"];
 
 fn stats_fields() -> Fields {
@@ -145,9 +145,9 @@ impl AggregateUDFImpl for Function {
     }
 }
 
-/// What an operator makes of rows.
+/// An operator's aggregation of rows.
 trait Making: Send + Sync + Debug {
-    /// What travels.
+    /// The state that travels.
     type State: Serialize + DeserializeOwned;
 
     fn add(&mut self, columns: &[ArrayRef]) -> Result<()>;

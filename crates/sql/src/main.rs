@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever reads has read enough, as with `| head`.
+/// Whether the reader has read enough, as with `| head`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let of = |error: &(dyn std::error::Error + 'static)| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -20,7 +20,7 @@ use crate::pieces;
 /// Of tables that are no larger, `auto` reads all: asking takes longer.
 const WEIGHED_BYTES_MIN: u64 = 8 << 20;
 
-/// What was read and moved.
+/// The bytes read and moved.
 pub struct Near {
     tally: Arc<Tally>,
     /// Bytes of the files that were cut out.
@@ -54,7 +54,7 @@ pub async fn planned(
         let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
         let found = match arguments.place {
             Place::Auto if bytes < WEIGHED_BYTES_MIN => None,
-            // Whoever left it to us gets an answer, whatever the job is at.
+            // A user who left the choice to us gets an answer, whatever state the job is in.
             Place::Auto => pieces::of(&fragment, &daemon).await.unwrap_or(None),
             _ => pieces::of(&fragment, &daemon).await?,
         };
@@ -84,7 +84,7 @@ impl Near {
     }
 }
 
-/// What shows how far it is.
+/// The display of progress.
 pub struct Progress(Option<JoinHandle<()>>);
 
 impl Drop for Progress {
@@ -108,7 +108,7 @@ async fn shown(tally: Arc<Tally>) {
     }
 }
 
-/// What this process has read so far, bytes, its own program included; 0 where the kernel does not say.
+/// The bytes that this process has read so far, its own program included; 0 where the kernel does not say.
 fn read_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));

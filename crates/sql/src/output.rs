@@ -38,7 +38,7 @@ impl Output {
         Ok(Self { to: Box::new(BufWriter::new(file)), file: Some((unfinished, path.to_owned())) })
     }
 
-    /// What is written is whole.
+    /// Completes the output.
     ///
     /// # Errors
     /// It cannot be kept.
@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What stands at the end.
+    /// Writes the end of the output.
     ///
     /// # Errors
     /// It cannot be written.

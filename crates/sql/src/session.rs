@@ -17,9 +17,9 @@ use crate::tables::Tables;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
-/// What is set up.
+/// The options of a session.
 pub struct Options<'a> {
-    /// What sorts, joins and groups may take, bytes.
+    /// The memory for sorts, joins and groups, bytes.
     pub memory_bytes: usize,
     /// Tables by name.
     pub named: &'a [(String, String)],

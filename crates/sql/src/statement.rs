@@ -43,7 +43,7 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the statement means; it may only read.
+/// The statement's plan; it may only read.
 async fn logical(context: &SessionContext, statement: &str) -> Result<LogicalPlan, DataFusionError> {
     let plan = context.state().create_logical_plan(statement).await?;
     let reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);

@@ -15,14 +15,14 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::execution::context::SessionState;
 use futures::TryStreamExt;
 
-/// What is read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. What a file has beyond it
-/// may be far away.
+/// The bytes read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. Bytes
+/// before that may be far away.
 const FOOTER_BYTES: usize = 32 << 10;
 
 /// How CSV is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
-    /// What stands between fields.
+    /// The separator of fields.
     pub delimiter: u8,
     /// Whether the first line has the names.
     pub has_header: bool,
@@ -69,7 +69,7 @@ impl Tables {
         let mut files = url.list_all_files(&state, store.as_ref(), "").await?;
         let first = loop {
             match files.try_next().await? {
-                // What begins so belongs to whoever writes the others.
+                // Files that begin so belong to the programs that write the others.
                 Some(file) if file.location.filename().is_some_and(|name| name.starts_with(['.', '_'])) => {}
                 first => break first,
             }

@@ -19,10 +19,10 @@ use crate::cut::is_fragment;
 use crate::session;
 use crate::store::Placed;
 
-/// What groups may take on a node, bytes: it has programs to run.
+/// The memory for groups on a node, bytes: it has programs to run.
 const MEMORY_BYTES: usize = 1 << 30;
 
-/// What a daemon says is no longer than this.
+/// The limit of a daemon's message.
 const QUESTION_BYTES_MAX: u32 = 1 << 20;
 
 /// The files of a fragment: the absolute path that the plan has, and where the file lies here.
@@ -37,7 +37,7 @@ pub async fn run() -> anyhow::Result<()> {
     let (question, plan) = (part(&mut input)?, part(&mut input)?);
     drop(input);
     thread::spawn(|| {
-        // Nothing comes; the end does, when nobody waits any more.
+        // No more input comes; the end does, when the query is given up.
         let _ = io::stdin().lock().read(&mut [0]);
         std::process::exit(1);
     });
@@ -131,7 +131,7 @@ mod tests {
         fs::copy(&moved, &file).unwrap();
         let refused = made(json!([[moved, moved]]), fragment).await.unwrap_err();
         assert!(refused.contains("not a file of this fragment"), "{refused}");
-        // What is more than a fragment is refused, whatever it reads.
+        // A plan that is more than a fragment is refused, whatever it reads.
         let refused = made(json!([[file, file]]), &whole).await.unwrap_err();
         assert!(refused.contains("not a fragment"), "{refused}");
         made(json!([[file, file]]), b"no plan").await.unwrap_err();

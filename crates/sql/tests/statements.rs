@@ -53,13 +53,13 @@ fn every_format_has_the_same_rows() {
     let json = "[{\"a\":1,\"b\":2.5},{\"a\":2,\"b\":null},{\"a\":3,\"b\":4.5}]\n";
     assert_eq!(bed.good(of, &["--format", "json"]), json);
     assert!(bed.good(of, &[]).starts_with("+---+-----+\n| a | b   |\n"), "a table");
-    // What was written as Parquet is a table again.
+    // A result written as Parquet is a table again.
     assert_eq!(bed.good(of, &["--format", "parquet", "--output", "out.parquet"]), "");
     assert_eq!(bed.good("SELECT * FROM 'out.parquet' ORDER BY a", &["--format", "json"]), json);
     bed.good(of, &["--format", "arrow", "--output", "out.arrow"]);
     let batches = StreamReader::try_new(fs::File::open(bed.path().join("out.arrow")).unwrap(), None).unwrap();
     assert_eq!(batches.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 3);
-    // Nothing but the results was left.
+    // The results alone were left.
     let mut names: Vec<_> = fs::read_dir(bed.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["log.csv", "out.arrow", "out.parquet"]);

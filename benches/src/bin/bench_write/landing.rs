@@ -23,7 +23,7 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         backing: None,
         stores: None,
         capacity: "6GiB",
-        // Nothing lands while it is written.
+        // No file lands while it is written.
         options: &["--drain", "manual"],
     };
     let job = bed.beside(&setup)?;

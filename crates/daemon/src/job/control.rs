@@ -142,7 +142,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
                 let mut nothing = [0];
                 tokio::select! {
                     answer = carry_out(command, &job) => answer,
-                    // Nobody is left who would wait for it.
+                    // The client is gone, so its answer is not needed.
                     _ = reader.read(&mut nothing) => return,
                 }
             }

@@ -1,5 +1,5 @@
-//! What concerns the job as a whole, over all paths: status, shutdown, explain, probe, and the two ways by which they are
-//! asked for, other nodes' requests (`incoming`) and the socket of the command (`control`).
+//! The job as a whole, over all paths: status, shutdown, explain, probe. They are asked for in two ways: other nodes'
+//! requests (`incoming`) and the socket of the command (`control`).
 
 pub mod control;
 pub mod incoming;

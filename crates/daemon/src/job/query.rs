@@ -25,7 +25,7 @@ pub struct JobQueries {
     node: Arc<Node>,
     read: Arc<ReadParts>,
     write: Option<Arc<WriteParts>>,
-    /// What this node makes itself.
+    /// The parts that this node makes itself.
     pub(crate) parts: Arc<QueryParts>,
 }
 
@@ -115,7 +115,7 @@ impl JobQueries {
         self.answer(NodeRank(rank), QueryMessage::EndDraft { number, publishes }, timeout).await
     }
 
-    /// What a node answers, which may be this one.
+    /// The answer of a node, which may be this one.
     async fn answer(&self, from: NodeRank, message: QueryMessage, timeout: Duration) -> Result<Bytes, String> {
         if from.0 as usize >= self.node.options.nodes.len() {
             return Err(format!("the job has no node {from}"));
@@ -125,7 +125,7 @@ impl JobQueries {
             return Err("the request is beyond the limits of a query, such as 1,024 columns of a Gramian".to_owned());
         }
         if from == self.node.rank() {
-            // Whoever waits no longer drops this, which gives it up.
+            // A caller that waits no longer drops this, which gives it up.
             let is_given_up = Arc::new(AtomicBool::new(false));
             return self.parts.answer(message, timeout, is_given_up).await.map_err(|errno| errno.to_string());
         }

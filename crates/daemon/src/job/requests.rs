@@ -1,4 +1,4 @@
-//! What concerns the job as a whole, carried over the tree: downwards status and shutdown, upwards explain and probe.
+//! Requests about the job as a whole, carried over the tree: downwards status and shutdown, upwards explain and probe.
 //!
 //! No node that is dead or silent hides another (`gather`).
 
@@ -26,7 +26,7 @@ use crate::write::{Left, WriteParts};
 /// How long a whole job may take to answer.
 const JOB_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a hop leaves of the time to the next, so that its own answer is still in time.
+/// The share of the time that a hop leaves to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.8;
 
 /// The job, as this node takes part in it.
@@ -55,7 +55,7 @@ pub enum Step {
 #[derive(Serialize, Deserialize)]
 struct Ended {
     rank: u32,
-    /// What of the burst tier it knows not to have landed.
+    /// The files of the burst tier that, as far as it knows, have not landed.
     left: Option<Left>,
 }
 

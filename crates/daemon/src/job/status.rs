@@ -49,7 +49,7 @@ pub struct UnreachableNode {
     pub why: String,
 }
 
-/// A node that answers. What a daemon of another build does not say in a section is nothing.
+/// A node that answers. Fields that a daemon of another build does not send in a section are empty.
 #[derive(Serialize, Deserialize, Default)]
 pub struct ReadyNode {
     rank: u32,
@@ -93,7 +93,7 @@ pub struct Totals {
     memory_bytes: u64,
 }
 
-/// What the kernel asked.
+/// The kernel's requests.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 struct KernelStatus {
@@ -125,12 +125,12 @@ fn add<T: for<'a> AddAssign<&'a T>>(to: &mut T, from: &T) {
 }
 
 summed! {
-    /// What is kept of one kind.
+    /// Cached entries of one kind.
     KindStatus { entries: u64, bytes: u64, hits: u64, misses: u64, evicted: u64 }
 }
 
 summed! {
-    /// What is kept.
+    /// Cached entries.
     CacheStatus {
         attributes: KindStatus, listings: KindStatus, chunks: KindStatus, negative_hits: u64, bytes: u64, inodes: u64,
     }
@@ -152,7 +152,7 @@ summed! {
 }
 
 summed! {
-    /// What came ahead.
+    /// Prefilled contents.
     PrefillStatus { parcels: u64, failed: u64, chunks: u64, recorded: u64, ahead_bytes: u64 }
     other { state: Option<String>, path: Option<String> }
 }
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    /// What programs may rely on. A field is added here with the field, and never taken away.
+    /// Fields that programs may rely on. A field is added here with the field, and never taken away.
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \

@@ -2,7 +2,7 @@
 //! with them.
 //!
 //! They are as many as are needed, up to the scheduler's limit: a backing file system that hangs holds them and nothing
-//! else of the daemon. What waits for one is an entry in a queue.
+//! else of the daemon. A call that waits for one is an entry in a queue.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -128,7 +128,7 @@ impl Shared {
         let threads = Arc::clone(self);
         match std::thread::Builder::new().name("backing".to_owned()).spawn(move || threads.work()) {
             Ok(_) => state.threads += 1,
-            // What waits does so for a thread that is there, or for the next that asks, or until its deadline.
+            // Operations wait for a thread that is there, or for the next submission, or until their deadline.
             Err(error) => tracing::error!(%error, threads = state.threads, "no thread to read the exports with"),
         }
     }

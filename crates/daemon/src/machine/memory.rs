@@ -17,7 +17,7 @@ struct Group {
     limit: PathBuf,
     usage: PathBuf,
     statistics: PathBuf,
-    /// What it calls page cache that can be taken at once.
+    /// Its name for page cache that can be taken at once.
     reclaimable: &'static str,
 }
 
@@ -119,7 +119,7 @@ impl Group {
         let limits = [number(&self.limit), statistic("hierarchical_memory_limit")];
         // It says "no limit" by a number near the largest; version 2 by a word.
         let all_bytes = limits.into_iter().flatten().filter(|bytes| *bytes < 1 << 60).min()?;
-        // What cannot be told is not taken for used.
+        // Page cache whose size is not known counts as none.
         let used_bytes = number(&self.usage).unwrap_or(0).saturating_sub(statistic(self.reclaimable).unwrap_or(0));
         Some(Room { all_bytes, left_bytes: all_bytes.saturating_sub(used_bytes) })
     }

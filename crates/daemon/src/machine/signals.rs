@@ -32,7 +32,7 @@ fn tells_of_end(status: &str) -> bool {
     let mask = |name: &str| field(name).and_then(|value| u64::from_str_radix(value, 16).ok()).unwrap_or(0);
     let pending = mask("SigPnd") | mask("ShdPnd");
     let dealt_with = mask("SigBlk") | mask("SigIgn") | mask("SigCgt") | HARMLESS;
-    // What a debugger lets through is its own affair.
+    // A debugger decides which signals it lets through.
     let is_traced = field("TracerPid").is_some_and(|tracer| tracer != "0");
     let ends = if is_traced { KILL } else { KILL | !dealt_with };
     pending & ends != 0

@@ -1,9 +1,10 @@
 //! The process beside a daemon that looks at its view (`forebay walk`), so that the kernel knows names before programs
 //! ask for them; another one, for a moment, has the kernel flush a mount that gathers writes.
 //!
-//! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount must
-//! never be the one: if it died while it waits for its own answer, nothing could end it any more. Nobody waits for the
-//! walker but the thread that prefills; when it fails, the kernel asks for names one by one as it would without.
+//! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount
+//! must never be the one. If it died while it waits for its own answer, nothing could end it any more. No thread waits
+//! for the walker but the thread that prefills. When it fails, the kernel asks for names one by one as it would
+//! without.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +29,7 @@ const SETTLED_AT_ONCE: usize = 50;
 
 /// The process.
 pub struct WalkerProcess {
-    /// What ends it from another thread.
+    /// The descriptor that ends it from another thread.
     process: OwnedFd,
     pid: u32,
     pipes: Mutex<Pipes>,
@@ -67,7 +68,7 @@ pub fn flush(mount: &Path, files: &[OsString], time: Duration) -> std::io::Resul
     for asked in asked {
         match flush_by(mount, &asked, deadline) {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(error),
-            // What cannot be waited for keeps nobody from waiting for the rest.
+            // A file that cannot be waited for does not end the wait for the rest.
             flushed => outcome = outcome.and(flushed),
         }
     }

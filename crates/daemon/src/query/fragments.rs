@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 64;
 /// Bytes of an answer: partials of groups, or rows that a filter left. A query whose answers are larger is not for partials.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// What a program said that failed, bytes.
+/// The part of a failed program's error output that is kept, bytes.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// The turn of fragments.
@@ -54,7 +54,7 @@ impl Fragments {
         let _end = OnDrop(&self.waiting);
         let _turn = self.turn.acquire().await.map_err(|_| Errno::EIO)?;
         let made = carry_out(fragment, &places().await?).await?;
-        // What it read was of the versions that are meant.
+        // It read the versions that are meant.
         places().await?;
         Ok(made)
     }

@@ -77,7 +77,7 @@ impl HeldFile {
         let (sender, answered) = sync_channel(1);
         let (parts, file, generation) = (Arc::clone(read), self.file.clone(), self.generation);
         read.spawn(async move {
-            // Nobody may wait for it any more.
+            // The reader may have given up.
             drop(sender.send(parts.own_chunk(ReadMessage::Chunk { file, generation, index }).await));
         });
         loop {

@@ -126,7 +126,7 @@ impl QueryParts {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::EBUSY);
         }
-        // Whoever waits no longer drops this, or hears that it came to nothing.
+        // A caller that waits no longer drops this, or hears that it came to nothing.
         let _end = OnDrop(&self.waiting, &is_given_up);
         let turn = tokio::time::timeout(remaining, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Errno::ETIMEDOUT) };
@@ -187,7 +187,7 @@ impl QueryParts {
         if found != *version {
             return Err(Errno::ESTALE);
         }
-        // What is kept is read as programs read it; everything else where it lies.
+        // A cached file is read as programs read it; any other file where it lies.
         let above = match holds {
             Holds::Cache => self.node.options.view.as_path(),
             // SQL is not told of them.
@@ -197,7 +197,7 @@ impl QueryParts {
         Ok(above.join(OsStr::from_bytes(file.as_bytes())))
     }
 
-    /// What this node has of a file, if it counts as one that holds it.
+    /// The part of a file that this node has, if it counts as one that holds it.
     pub async fn holder(self: &Arc<Self>, file: ViewPath, wants: QueryWants) -> Option<Holder> {
         let this = Arc::clone(self);
         let found = move || {
@@ -359,7 +359,7 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// What a pass collects for what is wanted.
+/// The results that a pass collects for a request.
 pub(crate) fn collected(wants: QueryWants) -> Collected {
     Collected { bytes: wants.counts_bytes, columns: wants.rows, gramian: wants.gramian }
 }

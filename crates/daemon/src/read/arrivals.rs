@@ -1,4 +1,4 @@
-//! What sources answer, handed to the core.
+//! Answers of sources, handed to the core.
 
 use std::sync::Arc;
 

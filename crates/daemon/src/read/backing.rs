@@ -76,7 +76,7 @@ impl Backing {
         self.store.get().map(Arc::clone)
     }
 
-    /// What was asked of the backing file system so far.
+    /// Requests to the backing file system so far.
     pub fn counters(&self) -> Counters {
         self.store.get().map(|store| store.counters()).unwrap_or_default()
     }
@@ -90,8 +90,8 @@ impl Backing {
     }
 }
 
-/// What is never shown: Forebay's own places, and what the burst tier lands in. That is seen through the burst mount, and not as
-/// it was at some time.
+/// Paths that are never shown: Forebay's own places, and the directory that the burst tier lands in. That is seen
+/// through the burst mount, and not as it was at some time.
 fn hidden(options: &DaemonOptions) -> Vec<std::path::PathBuf> {
     let burst = options.burst.iter().flat_map(|burst| {
         let backing = burst.backing.canonicalize().unwrap_or_else(|_| burst.backing.clone());

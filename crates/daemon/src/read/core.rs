@@ -1,6 +1,6 @@
 //! The core of the read path behind its lock, and the way of its decisions.
 //!
-//! The lock is held while the core decides, never while anything is sent or read. Who holds it may add to the tables of
+//! The lock is held while the core decides, never while anything is sent or read. Its holder may add to the tables of
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

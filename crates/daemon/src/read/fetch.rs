@@ -21,7 +21,7 @@ use crate::environment::Exports;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
-/// What it takes to carry a request.
+/// The parts that carry a request.
 pub struct Fetcher {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -142,7 +142,7 @@ impl Fetcher {
         });
     }
 
-    /// What was asked ahead has a `promoted`.
+    /// A prefetch has a `promoted`.
     async fn ask_peer(
         &self,
         calls: &[AttemptId],
@@ -250,7 +250,7 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         body.whole_bytes().await?;
         body.contiguous().ok_or(Errno::WAY_LOST)
     };
-    // What cannot be read was spoilt on its way.
+    // A reply that cannot be read was spoilt on its way.
     Ok(match reply.outcome {
         Outcome::Listing => Answered::Listing(Listing::parse(whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
         Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
@@ -283,8 +283,8 @@ impl Drop for Followed {
     }
 }
 
-/// What became of each file of a bundle; `None` if the answer is spoilt. The bodies are copies, because one that is kept must
-/// not keep all the others.
+/// The outcome of each file of a bundle; `None` if the answer is spoilt. The bodies are copies, because one that is
+/// kept must not keep all the others.
 async fn split(
     sizes: &[usize],
     errors: Vec<Option<Errno>>,
@@ -305,7 +305,7 @@ async fn split(
     (start == body.expected_bytes()).then_some(files)
 }
 
-/// What a path is now: nothing also when its directory is gone, so that everybody on the way drops what lists it.
+/// The present record of a path: none also when its directory is gone, so that every node on the way drops its listing.
 fn look_up(store: &dyn Exports, path: &ViewPath) -> Result<Answered, Errno> {
     let (dir, name) = path.split().ok_or(Errno::EINVAL)?;
     let name = Name::new(name).map_err(|_| Errno::EINVAL)?;

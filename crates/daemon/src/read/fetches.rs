@@ -1,4 +1,4 @@
-//! What is carried to a source at the moment, to be cancelled or promoted.
+//! Fetches that are carried to a source at the moment, to be cancelled or promoted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,11 +40,11 @@ impl Fetches {
         fetches.extend(calls.into_iter().map(|call| (call, Arc::clone(&fetch))));
     }
 
-    /// A program waits for what is asked of another node. Who is not found here has ended, or finds it in the core.
+    /// A program waits for a fetch from another node. One that is not found here has ended, or finds it in the core.
     pub fn promote(&self, call: AttemptId) {
         let promote = lock(&self.0).get(&call).and_then(|fetch| lock(&fetch.promote).take());
         if let Some(promote) = promote {
-            // Whoever would be told has its answer.
+            // A fetch that has ended has its answer.
             let _ = promote.send(());
         }
     }

@@ -1,10 +1,10 @@
 //! Interrupts: whose request is answered `EINTR`, because whoever waits for it is being killed.
 //!
-//! The kernel tells of a signal once for each request, whichever signal it is, and takes no "start again" for an answer:
-//! a program with a timer and `SA_RESTART` would see errors that no local file system gives. So a signal that a program
-//! takes ends nothing. A request whose task got one is looked at, now and then regularly until it is answered: once the
-//! task has a signal pending that ends it, it gets `EINTR`, which no program ever sees. Nobody waits for locks here, which
-//! any signal may end: the kernel keeps them on the node itself.
+//! The kernel tells of a signal once for each request, whichever signal it is, and takes no "start again" for an
+//! answer. A program with a timer and `SA_RESTART` would see errors that no local file system gives. So a signal that a
+//! program takes ends nothing. A request whose task got one is looked at, now and then regularly until it is answered.
+//! Once the task has a signal pending that ends it, it gets `EINTR`, which no program ever sees. Waits for locks, which
+//! any signal may end, never come here: the kernel keeps the locks on the node itself.
 //!
 //! A task that this daemon cannot see (outside its pid namespace, or hidden in `/proc`) may be killed as well, and ends when
 //! its request does: with the answer, or at the deadline.
@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// is looked at in its turn.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// What it takes to end requests.
+/// The parts that end requests.
 pub struct Interrupts {
     node: Arc<Node>,
     core: Arc<Core>,

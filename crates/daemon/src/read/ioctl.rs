@@ -1,6 +1,6 @@
-//! What programs may ask of the view's root directory by ioctl(2); the C view of it is `include/forebay.h`.
+//! Requests that programs may make of the view's root directory by ioctl(2); the C view of it is `include/forebay.h`.
 //!
-//! Whoever may enter the view may read its counts. What changes the node is for the job's user alone.
+//! A process that may enter the view may read its counts. Changes of the node are for the job's user alone.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const fn command(direction: u32, bytes: u32, number: u32) -> u32 {
     direction << 30 | bytes << 16 | (b'F' as u32) << 8 | number
 }
 
-/// What it takes to answer.
+/// The parts that answer.
 pub struct Ioctls {
     node: Arc<Node>,
     core: Arc<Core>,

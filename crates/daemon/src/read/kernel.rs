@@ -1,7 +1,7 @@
 //! The kernel's requests and the daemon's answers.
 //!
-//! A hit is answered on the reader's thread, straight from the cache's buffers. What must wait is parked under the
-//! kernel's number of the request, where an interrupt finds it, and is answered by whoever brings the last byte.
+//! A hit is answered on the reader's thread, straight from the cache's buffers. A request that must wait is parked
+//! under its kernel number, where an interrupt finds it, and is answered by whoever brings the last byte.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the kernel is told of a name.
+//! Entries of names for the kernel.
 
 use forebay_fuse::Entry;
 

@@ -93,7 +93,7 @@ impl ReadParts {
         Ok(())
     }
 
-    /// What takes the requests of the view's session.
+    /// The handler of requests of the view's session.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
         Arc::new(KernelHandler(Arc::clone(&self.kernel)))
     }
@@ -108,7 +108,7 @@ impl ReadParts {
         self.peers.take(request, remaining, reply);
     }
 
-    /// What programs here would get; only chunks have bodies. `EIO` when the daemon ends.
+    /// The answer that programs here would get; only chunks have bodies. `EIO` when the daemon ends.
     pub async fn own_chunk(&self, message: ReadMessage) -> Result<Arc<Body>, Errno> {
         match self.peers.ask_own(message).await {
             Some(PeerAnswer::Body(body)) => body.whole_bytes().await.map(|()| body),

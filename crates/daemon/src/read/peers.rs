@@ -18,7 +18,7 @@ use super::core::Core;
 
 type Answer = PeerAnswer<Arc<Body>>;
 
-/// Who waits for answers of this node's core.
+/// Requests that wait for answers of this node's core.
 pub struct Peers {
     core: Arc<Core>,
     next_ticket: AtomicU64,
@@ -77,7 +77,7 @@ impl Peers {
         let waiting = self.waiting().remove(&ticket);
         match waiting {
             Some(Waiting::Peer(reply)) => answer_peer(reply, answer),
-            // Whoever asked may have been given up.
+            // The receiver may have been given up.
             Some(Waiting::Own(own)) => drop(own.send(answer)),
             None => {}
         }

@@ -20,7 +20,7 @@ use crate::shared::node::Node;
 /// How much may arrive before it is looked again: looking takes some 50 us, and a fast network brings this in 10 ms.
 const LOOK_AFTER_BYTES: u64 = 16 << 20;
 
-/// What is held beside the caches is known to them to one part in so many of the budget: each change makes them look at all
+/// The caches know the memory held beside them to one part in so many of the budget: each change makes them look at all
 /// that they keep.
 const ASIDE_STEPS: u64 = 32;
 
@@ -74,7 +74,7 @@ impl Pressure {
     }
 }
 
-/// What the caches may hold next.
+/// The bytes that the caches may hold next.
 fn next_allowance(room: Room, now_bytes: u64, kept_bytes: u64, budget_bytes: u64) -> u64 {
     let reserve_bytes = (room.all_bytes / RESERVE_SHARE).min(RESERVE_BYTES_MAX);
     let least_bytes = limits::BUDGET_BYTES_MIN.min(budget_bytes);

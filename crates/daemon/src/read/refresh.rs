@@ -31,16 +31,16 @@ const TOLD_MAX: Duration = Duration::from_secs(2);
 /// How often a refresh is led anew above what nodes have met.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// What a hop leaves of the time to the next, so that its own answer is still in time.
+/// The share of the time that a hop leaves to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
 
 /// A step of a refresh of some paths.
 type Step = (Epoch, RefreshStep, Vec<ViewPath>);
 
-/// What nodes say of a step.
+/// The nodes' answers to a step.
 #[derive(Serialize, Deserialize, Default)]
 struct Taken {
-    /// Who took it, by rank.
+    /// Ranks of the nodes that took it.
     reached: BTreeSet<u32>,
     /// The latest refresh that was met by those who refused it.
     met: Epoch,
@@ -53,7 +53,7 @@ impl Taken {
     }
 }
 
-/// What came of a refresh.
+/// The outcome of a refresh.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Refreshed {
     /// Its number.
@@ -66,7 +66,7 @@ pub struct Refreshed {
     pub took_ms: f64,
 }
 
-/// What it takes to lead a refresh, or to take a step of one.
+/// The parts that lead a refresh, or take a step of one.
 pub struct Refresh {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -145,8 +145,8 @@ impl Refresh {
         Err(format!("the refresh is incomplete: other refreshes interfered {ATTEMPTS_MAX} times; try again"))
     }
 
-    /// Takes all steps on the whole job. Who took each of them, and the latest refresh that was met by those who refused the
-    /// first or the second; when that is a later one, the next step has not been taken.
+    /// Takes all steps on the whole job. Returns the nodes that took each, and the latest refresh met by those that
+    /// refused the first or the second. When that is a later one, the next step has not been taken.
     async fn lead_at(&self, epoch: Epoch, paths: &[ViewPath]) -> (BTreeSet<u32>, Epoch) {
         let mut reached: Option<BTreeSet<u32>> = None;
         let mut met = Epoch::default();
@@ -157,7 +157,7 @@ impl Refresh {
             if step != RefreshStep::Release {
                 met = met.max(taken.met);
                 if met > epoch {
-                    // What is held must not wait: a kernel cannot be told to forget what a program waits for.
+                    // Held paths must not wait: a kernel cannot be told to forget what a program waits for.
                     if step == RefreshStep::Hold {
                         self.take_step_everywhere(epoch, RefreshStep::Release, paths.to_vec()).await;
                     }

@@ -1,7 +1,7 @@
-//! What is remembered of a kernel request until its answer is known.
+//! The state of a kernel request until its answer is known.
 //!
-//! Whoever goes on with a request takes it out and, if it has to wait again, parks it again. All that is known of it goes
-//! with it, also that its task got a signal, so that nothing is left of a request that has been answered.
+//! Code that goes on with a request takes it out and, if it has to wait again, parks it again. All that is known of it
+//! goes with it, also a signal of its task: no trace is left of an answered request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,11 @@ pub struct Parked {
     pub signalled: Option<Time>,
     /// When it is answered whatever happens.
     pub deadline: Time,
-    /// What is needed to answer it, beside the answer.
+    /// The facts that its answer needs, beside the answer.
     pub about: About,
 }
 
-/// What a waiting request is about.
+/// The subject of a waiting request.
 #[derive(Clone, Copy, Debug)]
 pub enum About {
     /// A directory's entries from here on.

@@ -1,7 +1,7 @@
 //! Asking nodes about the job: a node and all below it, past those that are dead or silent.
 //!
 //! A node is asked whether it is there before it is asked anything that takes time, so a silent one costs a second; its
-//! children are asked in its place. Who stands below whom follows from the tree alone. `epoch` is the number of the last
+//! children are asked in its place. The order of nodes follows from the tree alone. `epoch` is the number of the last
 //! refresh that this node knows of, which a node hears when it is asked whether it is there. Answers are JSON arrays.
 
 use std::future::Future;
@@ -21,12 +21,12 @@ use tokio::time::Instant;
 
 use super::node::Node;
 
-/// What nodes answer.
+/// The type of nodes' answers.
 pub trait Answer: DeserializeOwned + Send + 'static {}
 
 impl<T: DeserializeOwned + Send + 'static> Answer for T {}
 
-/// What nodes answered, and who did not.
+/// The nodes' answers, and the nodes that did not answer.
 pub struct Gathered<T> {
     pub answers: Vec<T>,
     pub unreachable: Vec<(NodeRank, String)>,
@@ -43,8 +43,8 @@ impl<T> Gathered<T> {
     }
 }
 
-/// What `top` and all below it answer; when it does not itself, its children are asked in its place. So they are where `top`
-/// is this node, which adds what it has to answer.
+/// The answers of `top` and all below it; when it does not itself, its children are asked in its place. So they are
+/// where `top` is this node, which adds its own answer.
 pub fn ask_from<T: Answer>(
     node: Arc<Node>,
     epoch: Epoch,

@@ -1,5 +1,5 @@
-//! What all paths of a daemon share: who this node is, its clock, its connections, its part in the start of the job, and
-//! asking nodes about the job. Nothing here knows a path.
+//! The parts that all paths of a daemon share: its node, its clock, its connections, its part in the start of the job,
+//! and requests about the job. This module knows no path.
 
 pub mod gather;
 pub mod node;

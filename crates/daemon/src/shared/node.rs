@@ -22,7 +22,7 @@ use crate::options::DaemonOptions;
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
 
-/// What is being done that may block. Whoever gives it up does not stop it.
+/// Blocking work under way. Dropping this does not stop it.
 pub struct Blocking<T>(oneshot::Receiver<T>);
 
 impl<T> Future for Blocking<T> {
@@ -33,7 +33,7 @@ impl<T> Future for Blocking<T> {
     }
 }
 
-/// What every part of a daemon may need.
+/// The parts that every part of a daemon may need.
 pub struct Node {
     pub options: DaemonOptions,
     pub forest: Forest,
@@ -51,7 +51,7 @@ pub struct Node {
 impl Node {
     /// The node that `options` describe. Its clock begins now, its tasks run in the runtime it is made in.
     pub fn new(options: DaemonOptions, forest: Forest, environment: Arc<dyn Environment>) -> Arc<Self> {
-        // Nobody waits for the start of a job that is up, or that was not started by a job spec.
+        // A job that is up, or that was not started by a job spec, has no start to wait for.
         let job_is_up = options.kept.job_is_up || options.report.is_none();
         Arc::new(Self {
             options,
@@ -83,7 +83,7 @@ impl Node {
             None => self.runtime.spawn(task),
             Some(life) => {
                 let task = life.gate(task);
-                // Nobody is left who would wait for what ended with its node.
+                // Tasks that would wait for it ended with its node.
                 self.runtime.spawn(async {
                     match task.await {
                         Some(outcome) => outcome,
@@ -94,10 +94,10 @@ impl Node {
         }
     }
 
-    /// Has something done that may block, beside everything else. What it returns, unless the daemon ends.
+    /// Has something done that may block, beside everything else. It returns the result, unless the daemon ends.
     pub fn block<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
         let (sender, done) = oneshot::channel();
-        // Nobody may wait for it.
+        // The receiver may be gone.
         self.environment.block(Box::new(move || drop(sender.send(operation()))));
         Blocking(done)
     }

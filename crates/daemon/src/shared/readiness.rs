@@ -25,7 +25,7 @@ const ANNOUNCED_RANGES_MAX: usize = 150;
 /// Reasons that an announcement gives.
 const ANNOUNCED_TROUBLES_MAX: usize = 6;
 
-/// Who is to hear what the start of a job shows of other nodes.
+/// The receiver of signs of other nodes that the start of a job shows.
 pub trait PeerSigns: Send + Sync {
     /// It has answered.
     fn is_there(&self, peer: NodeRank);
@@ -34,7 +34,7 @@ pub trait PeerSigns: Send + Sync {
     fn is_absent(&self, peer: NodeRank);
 }
 
-/// What a daemon knows of the start of its job.
+/// A daemon's knowledge of the start of its job.
 pub struct Starting {
     node: Arc<Node>,
     signs: Arc<dyn PeerSigns>,
@@ -46,7 +46,7 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Nothing, for a daemon that was not started by a job spec.
+    /// `None` for a daemon that was not started by a job spec.
     pub fn new(node: &Arc<Node>, link: &Link, signs: Arc<dyn PeerSigns>) -> Option<Arc<Self>> {
         let settle_after = node.options.report?.settle_after;
         let options = ReadinessOptions { rank: node.rank(), forest: node.forest.clone(), settle_after };
@@ -143,7 +143,7 @@ impl Starting {
     }
 }
 
-/// What whoever started the job hears: how many are ready, and which are not.
+/// The announcement to the command that started the job: how many nodes are ready, and which are not.
 fn announcement(node: &Node, report: &Report, is_last: bool) -> Value {
     let (missing, is_cut) = ranges(node, &report.missing);
     let troubles: Vec<Value> = report

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// What every command that deals with a job has.
+/// The option of every command that deals with a job.
 #[derive(Args, Debug)]
 pub struct ConfigFile {
     /// Read settings from this TOML file

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
 use forebay_keeper::images::Bind;
 
-/// What `run` has for images.
+/// Options of `run` for images.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Containers")]
 pub struct ImageArguments {

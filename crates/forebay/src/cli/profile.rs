@@ -11,12 +11,12 @@ use crate::settings::{GivenForJob, GivenForProfile};
 #[command(after_help = "Examples:\n  forebay profile list\n  forebay profile show 'train gpt'\n  \
                         forebay profile drop 22b70823bb9dd7e6")]
 pub struct ProfileArguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: ProfileCommand,
 }
 
-/// What can be done with profiles.
+/// Commands on profiles.
 #[derive(Subcommand, Debug)]
 pub enum ProfileCommand {
     /// List the profiles, the most recently used first

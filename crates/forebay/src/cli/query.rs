@@ -23,7 +23,7 @@ use crate::settings::GivenForJob;
                   forebay query \"SELECT day, avg(flow) FROM 'log.csv' GROUP BY day\""
 )]
 pub struct QueryArguments {
-    /// What to compute: operators, separated by commas, or one SQL statement
+    /// Operators to compute, separated by commas, or one SQL statement
     #[arg(value_name = "OP[,OP...]|SQL")]
     pub operators: String,
     /// Files: CSV for column operators, any for byte operators; several form one table. SQL names its files itself

@@ -13,7 +13,7 @@ use crate::settings::GivenForJob;
 #[command(after_help = "Examples:\n  forebay stage in /lustre/me/inputs /mnt/bb/me/inputs\n  \
                         forebay stage out /ckpt/best /lustre/me/results/best")]
 pub struct StageArguments {
-    /// What to do.
+    /// The direction.
     #[command(subcommand)]
     pub command: StageCommand,
 }

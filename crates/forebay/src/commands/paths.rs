@@ -34,8 +34,8 @@ pub(super) fn within_view(path: &Path, views: &[(NodeRank, PathBuf)]) -> (Option
     (None, path.to_owned())
 }
 
-/// The place of what `path` names: with links on the way to it followed, but not the one that it may be itself. What is
-/// not there stays as it is.
+/// The place that `path` names: with links on the way to it followed, but not the one that it may be itself. A path
+/// that does not exist stays as it is.
 pub(super) fn place_of(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => resolved(parent).join(name),

@@ -1,6 +1,6 @@
-//! `simulate NAME`: what a model of the job and its machine says, as a table and a plot.
+//! `simulate NAME`: the results of a model of the job and its machine, as a table and a plot.
 //!
-//! Nothing here is measured, and every line says so; what went into the model is printed with what came out.
+//! No number here is measured, and every line says so; the model's inputs are printed with its results.
 
 use std::fs::File;
 use std::io::Write;
@@ -56,7 +56,7 @@ fn named(name: &str) -> anyhow::Result<&'static Scenario> {
     find(name).ok_or_else(|| UsageError(format!("there is no scenario {name}; the scenarios are {}", names())).into())
 }
 
-/// The numbers of nodes that a scenario is asked for. What cannot be done is said before minutes have passed.
+/// The numbers of nodes that a scenario is asked for. Impossible ones are refused before minutes have passed.
 fn nodes<'a>(scenario: &Scenario, arguments: &'a SimulateArguments) -> anyhow::Result<&'a [usize]> {
     let wrong = arguments.nodes.iter().find(|nodes| !(1..=limits::NODES_MAX).contains(*nodes));
     let what = match wrong {

@@ -26,7 +26,7 @@ const OTHERS: [&str; 18] = [
     "FOREBAY_SQL",
 ];
 
-/// What the names of Forebay's variables begin with.
+/// The prefix of Forebay's variables.
 const MARK: &str = "FOREBAY_";
 
 /// From this likeness on (0 none, 1 the same) a name is taken for another one misspelt; clap's own for options.
@@ -47,7 +47,7 @@ pub fn warn_of_unknown() {
     names.iter().filter_map(|name| warning(name)).for_each(|warning| eprintln!("forebay: warning: {warning}"));
 }
 
-/// What is to be said of a variable; `None` for one that is known, or not Forebay's.
+/// The warning about a variable; `None` for one that is known, or not Forebay's.
 fn warning(name: &str) -> Option<String> {
     let own = name.strip_prefix(MARK)?;
     let known: Vec<String> = known().collect();

@@ -1,4 +1,4 @@
-//! What somebody gives as settings: texts, where they come from, and that they make no sense.
+//! Settings as they are given: texts, their origins, and errors in them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,9 +23,9 @@ pub enum Origin {
         /// Where in it.
         line: usize,
     },
-    /// What `up` told the daemon.
+    /// The job spec of `up`.
     JobSpec,
-    /// Nobody gave one.
+    /// No other source gave one.
     Default,
 }
 

@@ -1,4 +1,4 @@
-//! What the user wants, from four sources: options, the environment, a configuration file, defaults; in this order.
+//! The user's settings, from four sources: options, the environment, a configuration file, defaults; in this order.
 //!
 //! Sources are merged as text, each value with its origin, so that `forebay config` can show where a value comes from
 //! and an error can name the place to mend. A value is read only by the command that uses it: a mistake in the
@@ -72,7 +72,7 @@ impl Effective {
         Ok(Self { values })
     }
 
-    /// What a daemon does: the job spec of its `up`, which is complete, and the options it was called with.
+    /// The settings of a daemon: the job spec of its `up`, which is complete, and the options it was called with.
     ///
     /// # Errors
     /// `UsageError` when the job spec has a setting that this program does not know: it is of another version.
@@ -190,7 +190,7 @@ impl Effective {
     }
 }
 
-/// What cannot be made absolute stays, and is refused where it is read.
+/// A path that cannot be made absolute stays, and is refused where it is read.
 fn absolute(key: &str, texts: Vec<String>) -> Vec<String> {
     texts.into_iter().map(|text| made_absolute(key, &text).unwrap_or(text)).collect()
 }

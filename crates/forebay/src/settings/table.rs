@@ -51,7 +51,7 @@ pub enum How {
 pub struct Setting {
     /// Its name: `--KEY`, `FOREBAY_KEY`, `KEY = ` in the file.
     pub key: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder for its value in the help.
     pub value: &'static str,
     /// How often it may be given.
     pub how: How,
@@ -59,7 +59,7 @@ pub struct Setting {
     pub scope: Scope,
     /// Where the help shows it.
     pub heading: &'static str,
-    /// What it does.
+    /// Its description in the help.
     pub help: &'static str,
     /// Its value when nobody gives one, as text.
     pub default: fn() -> Option<String>,
@@ -168,7 +168,7 @@ settings! {
         // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// Time limit for all nodes to become ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
-        /// What happens when a node fails to start: fail stops the job, continue names the node and goes on without it
+        /// Reaction to a node that fails to start: fail stops the job, continue names the node and goes on without it
         Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
     }
     "View" {

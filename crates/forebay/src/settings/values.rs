@@ -100,7 +100,7 @@ fn number_in(text: &str, least: u64, most: u64) -> Result<u64, String> {
     text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wrong)
 }
 
-/// What programs write to, and where it lands.
+/// The directory that programs write to, and the one that it lands in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BurstPair {
     /// Where programs see it.
@@ -138,10 +138,10 @@ pub fn burst_store(text: &str) -> Result<BurstStore, String> {
     }
 }
 
-/// What is staged.
+/// The paths of a staging.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StagePair {
-    /// What is copied.
+    /// The path to copy.
     pub source: PathBuf,
     /// Where to.
     pub destination: PathBuf,
@@ -303,7 +303,7 @@ pub fn security(text: &str) -> Result<Level, String> {
     level.ok_or_else(|| format!("'{text}' is not a security level (auth, seal or off)"))
 }
 
-/// What happens when a node fails to start. `go-on` is the word of before.
+/// The reaction to a node that fails to start. `go-on` is the word of before.
 pub fn when_missing(text: &str) -> Result<WhenMissing, String> {
     let word = if text == "go-on" { WhenMissing::Continue.word() } else { text };
     let known = [WhenMissing::Fail, WhenMissing::Continue].into_iter().find(|known| known.word() == word);
@@ -401,7 +401,7 @@ pub fn links(text: &str) -> Result<LinksShown, String> {
     }
 }
 
-/// What a node is to the job.
+/// A node's role in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It runs programs.
@@ -439,7 +439,7 @@ pub fn profile(text: &str) -> Result<ProfileChoice, String> {
     }
 }
 
-/// What a profile is kept for: printable, since it is shown.
+/// The command that a profile is kept for: printable, since it is shown.
 pub fn profile_command(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > forebay_profile::limits::PROFILE_COMMAND_BYTES_MAX {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! Who gets at a job: where its key is and is not, and who may speak to its daemons.
+//! Access to a job: where its key is and is not, and who may speak to its daemons.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -75,7 +75,7 @@ fn the_key_of_local_nodes_is_in_memory_alone() {
     place.assert_clean();
 }
 
-/// What a core dump of a process would hold: the memory that it writes to, but for what is marked as not to be dumped.
+/// The contents of a process's core dump: the memory that it writes to, but for pages marked as not to be dumped.
 fn dumped(pid: u64) -> Vec<(String, Vec<u8>)> {
     let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
@@ -88,7 +88,7 @@ fn dumped(pid: u64) -> Vec<(String, Vec<u8>)> {
                 let range = mapping.split(' ').next().unwrap().split_once('-').unwrap();
                 let [start, end] = [range.0, range.1].map(|address| u64::from_str_radix(address, 16).unwrap());
                 let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
-                // What is mapped but cannot be read is in no dump either.
+                // A mapping that cannot be read is in no dump either.
                 if memory.read_exact_at(&mut bytes, start).is_ok() {
                     found.push((format!("{mapping} of {pid}"), bytes));
                 }
@@ -142,7 +142,7 @@ fn no_core_dump_holds_the_key_and_only_keepers_have_its_descriptor() {
 fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     let Some(place) = Place::with_views() else { return };
     let job = "far";
-    // What the shell is given, three ways; the daemon gets it on.
+    // The shell records its input, its environment and its arguments, and passes them to the daemon.
     let shell = remote_shell_that(
         &place,
         "cat > \"$0.$$.spec\"; env > \"$0.$$.env\"; echo \"$@\" > \"$0.$$.args\"; exec \"$@\" < \"$0.$$.spec\"",
@@ -333,7 +333,7 @@ impl<'a> Allocation<'a> {
             fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         };
         script("munge", &format!("exec {munge} --socket={} \"$@\"", socket.display()));
-        // What is called to end nodes has no job spec.
+        // A call to end nodes has no job spec.
         script("srun", &format!("case \"$*\" in *\"--job-spec -\") cat >{}/heard ;; esac", programs.display()));
         Self { place, programs }
     }
@@ -412,7 +412,7 @@ impl Drop for Munged {
     }
 }
 
-/// Whoever can stop `munged` does not get the key, and the start ends.
+/// A process that can stop `munged` does not get the key, and the start ends.
 #[test]
 fn a_munged_that_hangs_ends_the_start_after_ten_seconds() {
     let Some(place) = Place::with_views() else { return };

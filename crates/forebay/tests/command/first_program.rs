@@ -1,4 +1,4 @@
-//! What the programs of a node share is made by the first of them; the others wait for it.
+//! The first program of a node makes the parts that all share; the others wait for it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

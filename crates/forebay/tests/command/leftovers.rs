@@ -44,7 +44,7 @@ fn down_kills_a_daemon_that_does_not_end_after_three_seconds() {
     let Some(place) = Place::with_views() else { return };
     place.succeeds(&["up", "--job", "deaf", "--export", &place.source()]);
     place.kill("deaf", 0);
-    // What is ignored stays so in the program that follows.
+    // An ignored signal stays so in the program that follows.
     let mut deaf = Command::new("sh").args(["-c", "trap '' TERM; exec sleep 600"]).spawn().unwrap();
     let name = || fs::read_to_string(format!("/proc/{}/comm", deaf.id())).unwrap();
     wait_until("it is deaf", || name().trim() == "sleep");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::hosts::{free_ports, remote_shell_that};
 use crate::place::{Place, wait_until};
 
-/// What a start without a silent node may take beyond its time limit on a busy machine.
+/// The time that a start without a silent node may take beyond its limit on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Nodes on this machine, started by a remote shell that does something else for some of them.
@@ -57,7 +57,7 @@ impl Site {
     }
 }
 
-/// What `up` printed that was asked to go on: that it does so is no failure, and it is said.
+/// The output of an `up` that was asked to go on: that it does so is no failure, and it is said.
 fn up_json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("the job goes on without 1 of its "), "{output:?}");
@@ -132,7 +132,7 @@ fn a_silent_host_is_given_up_when_the_time_is_up() {
     site.down(&json!([0, 2, 3]));
 }
 
-/// What starts the node outlives the remote shell, as on a host that is slow and not dead.
+/// The process that starts the node outlives the remote shell, as on a host that is slow and not dead.
 #[test]
 fn a_node_that_comes_up_after_all_is_used() {
     let late = r#"*'node '*'--rank 2'*)

@@ -95,7 +95,7 @@ impl Place {
         self.path("run").join(name)
     }
 
-    /// What `node-RANK.json` says of a daemon.
+    /// The contents of `node-RANK.json`.
     pub fn daemon(&self, job: &str, rank: u32) -> Value {
         let path = self.job(job).join(format!("node-{rank}.json"));
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -120,7 +120,7 @@ impl Place {
         text.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect()
     }
 
-    /// Nothing of any job is left.
+    /// All traces of all jobs are gone.
     pub fn assert_clean(&self) {
         assert_eq!(self.mounts(), Vec::<String>::new());
         assert!(!self.path("run").exists(), "{:?}", fs::read_dir(self.path("run")));

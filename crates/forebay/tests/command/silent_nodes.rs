@@ -1,4 +1,4 @@
-//! What the commands say and do when some daemons are dead and others silent: nobody else is hidden, nobody waits long.
+//! Commands when some daemons are dead and others silent: no other node is hidden, no command waits long.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::place::{Place, signal};
 /// Each level of silent nodes costs a second, and two of them are silent here.
 const SOON: Duration = Duration::from_secs(4);
 
-/// What `down` waits for a daemon that says nothing, where it does not notice that.
+/// The time that `down` waits for a silent daemon, where it does not notice the silence.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Does something that others on the machine may delay, until it has taken no longer than it may: three times at most.

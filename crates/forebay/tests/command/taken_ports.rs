@@ -45,7 +45,7 @@ fn nobody_listens_on(ports: &[u16]) -> Vec<TcpListener> {
     for (_, listener) in speaking {
         std::thread::spawn(move || {
             for connection in listener.incoming() {
-                // Whoever connected may be gone.
+                // The client may be gone.
                 connection.and_then(|mut connection| connection.write_all(b"220 ready\r\n")).ok();
             }
         });
@@ -59,7 +59,7 @@ pub fn read_at(place: &Place, job: &str, rank: u32, view: &str) -> String {
     fs::read_to_string(format!("/proc/{keeper}/root{view}{}/file", place.source())).unwrap()
 }
 
-/// Up to now this port followed from the job's name, `squatted`, and root's number. Nobody can know the others.
+/// Up to now this port followed from the job's name, `squatted`, and root's number. Other ports cannot be known.
 #[test]
 fn the_port_that_followed_from_a_jobs_name_is_not_needed() {
     const FROM_THE_NAME: u16 = 30_698;
@@ -169,7 +169,7 @@ fn pass_on(listener: TcpListener, target: (&'static str, u16)) -> Receiver<Vec<u
     std::thread::spawn(move || {
         for near in listener.incoming().flatten() {
             sender.send(vec![]).ok();
-            // Nobody listens there yet, perhaps.
+            // The target may not listen yet.
             let Ok(far) = TcpStream::connect(target) else { continue };
             let (back, there, seen) = (near.try_clone().unwrap(), far.try_clone().unwrap(), sender.clone());
             std::thread::spawn(move || pump(near, there, seen));

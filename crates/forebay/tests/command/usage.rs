@@ -1,4 +1,4 @@
-//! What is said wrongly is refused at once, with exit status 2 and what would be right.
+//! Wrong usage is refused immediately, with exit status 2 and a hint at the right one.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn wrong_options_are_wrong_usage() {
     place.assert_clean();
 }
 
-/// Whoever reads the exit status must be able to tell its command's from those of `run` itself.
+/// A reader of the exit status must be able to tell its command's from those of `run` itself.
 #[test]
 fn the_failures_of_run_are_those_of_env() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What follows a request's head, taken piece by piece; every length is checked against the bytes that are there.
+//! A request's arguments, taken piece by piece; every length is checked against the bytes that are there.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 

@@ -4,7 +4,7 @@ use crate::abi::{self, opcode, setattr_flag};
 use crate::arguments::Arguments;
 use crate::limits;
 
-/// What is to be changed. The node of the request is the directory where a name is given, else the file itself.
+/// A request that changes something. Its node is the directory where a name is given, else the file itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change<'a> {
@@ -30,7 +30,7 @@ pub enum Change<'a> {
     Symlink {
         /// The name.
         name: &'a [u8],
-        /// What it says.
+        /// The path in the link.
         target: &'a [u8],
     },
     /// `unlink(2)`. Reply: `ok`.
@@ -56,7 +56,7 @@ pub enum Change<'a> {
     },
     /// `link(2)`. Reply: `entry`.
     Link {
-        /// What gets another name.
+        /// The file that gets another name.
         node: u64,
         /// The name.
         name: &'a [u8],
@@ -81,7 +81,7 @@ pub enum Change<'a> {
     },
     /// Reply: `written`.
     Write {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// First byte; with `O_APPEND` what the kernel takes for the end.
         offset: u64,
@@ -96,7 +96,7 @@ pub enum Change<'a> {
     },
     /// `fallocate(2)`. Reply: `ok`; EOPNOTSUPP for a mode that there is not.
     Fallocate {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// First byte.
         offset: u64,
@@ -127,7 +127,7 @@ pub enum Change<'a> {
     },
 }
 
-/// What `SetAttributes` sets; `None` stays.
+/// The attributes that `SetAttributes` sets; `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewAttributes {
     /// The open file through which it is set.
@@ -146,7 +146,7 @@ pub struct NewAttributes {
     pub mtime: Option<NewTime>,
 }
 
-/// What a time is set to.
+/// The value that a time is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewTime {
     /// The time that it is.
@@ -158,9 +158,9 @@ pub enum NewTime {
 /// A lock on a range of a file, or on all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
-    /// What `open` gave.
+    /// The handle from `open`.
     pub handle: u64,
-    /// Who asks, as the kernel names him: a process for `fcntl` locks, an open file for `flock`.
+    /// The lock's owner, as the kernel names it: a process for `fcntl` locks, an open file for `flock`.
     pub owner: u64,
     /// First byte.
     pub start: u64,

@@ -27,7 +27,7 @@ pub trait ProcessKernel: Send + Sync {
     /// Takes one reply or notification, whole: its head, then what follows (`abi`).
     ///
     /// # Errors
-    /// What `write(2)` on the device says: ENOENT for a request that is gone or a node that is not known.
+    /// The error of `write(2)` on the device: ENOENT for a request that is gone or a node that is not known.
     fn take(&self, message: &[IoSlice<'_>]) -> io::Result<()>;
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct Device {
     pub(crate) in_flight: AtomicUsize,
 }
 
-/// What came of one read.
+/// The outcome of one read.
 pub(crate) enum Received {
     /// One request of that many bytes.
     Request(usize),
-    /// Nothing yet; read again.
+    /// No request yet; read again.
     Nothing,
     /// The connection is gone: unmounted or aborted.
     Ended,
@@ -105,7 +105,7 @@ impl Device {
     /// Waits for the next request.
     ///
     /// # Errors
-    /// What `read(2)` says beyond the cases that are normal on this device.
+    /// Errors of `read(2)` beyond the cases that are normal on this device.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let Kernel::Device(descriptor) = &self.kernel else { return Ok(Received::Ended) };
         match rustix::io::read(&**descriptor, buffer) {
@@ -123,7 +123,7 @@ impl Device {
     /// Writes one message: a head with `error` and `unique`, then `fixed`, then `parts`.
     ///
     /// # Errors
-    /// What `write(2)` says; ENOENT is a reply to a request that the kernel gave up.
+    /// The error of `write(2)`; ENOENT is a reply to a request that the kernel gave up.
     pub(crate) fn send(&self, error: i32, unique: u64, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<()> {
         let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
         let parts_bytes: usize = parts.iter().map(Bytes::len).sum();

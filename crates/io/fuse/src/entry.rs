@@ -6,14 +6,14 @@ use forebay_types::Attributes;
 
 use crate::abi;
 
-/// What a name leads to, and for how long the kernel may believe it without asking.
+/// The node behind a name, and for how long the kernel may believe it without asking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The node: the kernel asks about it by this number until it has forgotten it. 1 is the root.
     pub node: u64,
     /// Tells two uses of one node number apart; (node, generation) is never used twice.
     pub generation: u64,
-    /// What `stat` shows.
+    /// The attributes that `stat` shows.
     pub attributes: Attributes,
     /// How long the name stays valid; `Duration::MAX` is for ever.
     pub entry_ttl: Duration,

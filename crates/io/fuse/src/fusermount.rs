@@ -85,7 +85,7 @@ fn run(prepare: impl Fn(&mut Command) -> Result<(), String>) -> Result<&'static 
     }))
 }
 
-/// What the program said, in one line, and what to do where that is not plain.
+/// The program's complaint, in one line, with advice where that is not plain.
 fn refusal(program: &str, output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().map(|line| line.trim().trim_start_matches(program).trim_start_matches(": "));

@@ -1,4 +1,4 @@
-//! Whoever answers a session's requests.
+//! The interface of the code that answers a session's requests.
 
 use crate::reply::Reply;
 use crate::request::Request;

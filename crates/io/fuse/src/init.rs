@@ -1,4 +1,4 @@
-//! What is agreed with the kernel when a connection begins.
+//! The terms agreed with the kernel when a connection begins.
 //!
 //! Only flags that the kernel offers and that this crate lives by are taken. A view takes no locks, so that `flock` and
 //! `fcntl` locks stay the kernel's own and are real, within the node; a mount that is written to takes them. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
@@ -10,7 +10,7 @@
 use crate::abi::{self, init_flag};
 use crate::options::{Access, SessionOptions};
 
-/// What the session asks for where the kernel offers it.
+/// Flags that the session asks for where the kernel offers them.
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::HAS_IOCTL_DIR
     | init_flag::DO_READDIRPLUS
@@ -37,21 +37,21 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::POSIX_LOCKS
     | init_flag::FLOCK_LOCKS;
 
-/// What a session that gathers writes does without.
+/// Flags that a session that gathers writes does without.
 const UNWANTED_TO_GATHER: u64 = init_flag::AUTO_INVAL_DATA
     | init_flag::DO_READDIRPLUS
     | init_flag::READDIRPLUS_AUTO
     | init_flag::EXPORT_SUPPORT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
-/// What was agreed.
+/// The agreed terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
     /// Minor version both sides speak.
     pub minor: u32,
     /// `init_flag` bits in force.
     pub flags: u64,
-    /// What the kernel offered.
+    /// The flags that the kernel offered.
     pub offered: u64,
     /// Requests it may have waiting in the background.
     pub max_background: u16,

@@ -82,7 +82,7 @@ impl KeptRequests {
     /// each reserves one.
     ///
     /// # Errors
-    /// What `memfd_create(2)` says.
+    /// The error of `memfd_create(2)`.
     pub fn create(slots: usize, access: Access) -> io::Result<OwnedFd> {
         let slots = slots.min(SLOTS_MAX);
         let intake_bytes = access.request_bytes_max();
@@ -121,7 +121,7 @@ impl KeptRequests {
     /// Tries what a daemon does with such memory: all of it is made and mapped, then dropped.
     ///
     /// # Errors
-    /// What would keep a daemon from starting.
+    /// The error that would keep a daemon from starting.
     pub fn try_out() -> io::Result<()> {
         let kept = Self::open(Self::create(limits::KERNEL_REQUESTS_KEPT, Access::ReadOnly)?)?;
         (0..kept.intakes()?).try_for_each(|index| {
@@ -135,7 +135,7 @@ impl KeptRequests {
         Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / self.intake_bytes)
     }
 
-    /// Moves what readers had just taken into slots. What no slot can hold stays: see `large`.
+    /// Moves requests that readers had just taken into slots. A request too large for a slot stays: see `large`.
     fn empty_intakes(&self) -> io::Result<()> {
         for index in 0..self.intakes()? {
             let mut intake = self.intake(index)?;
@@ -263,12 +263,12 @@ impl Intake {
         self.memory.bytes_mut()
     }
 
-    /// What is in it has been kept or answered.
+    /// Its request has been kept or answered.
     pub(crate) fn clear(&self) {
         self.memory.set_word(0, 0);
     }
 
-    /// What is in it; nothing after `clear`.
+    /// The request in it; empty after `clear`.
     pub(crate) fn found(&mut self) -> &[u8] {
         let bytes = self.memory.bytes();
         let len = len_of(bytes).min(bytes.len());
@@ -311,7 +311,7 @@ mod tests {
         uniques
     }
 
-    /// What the kernel does for reader `index`; its daemon may die at any time after.
+    /// Does the kernel's part for reader `index`; its daemon may die at any time after.
     fn read(kept: &KeptRequests, index: usize, bytes: &[u8]) -> Intake {
         let mut intake = kept.intake(index).unwrap();
         assert!(kept.reserve(&mut intake));

@@ -4,7 +4,7 @@
 //! fusermount3 (or fusermount), which every FUSE installation has. Unmounting is lazy: the mount disappears at once, and programs that
 //! still have files open are served until the session's descriptor closes. A mount is found by its device in the table of
 //! mounts, not by its path: a directory on the way to it may have got another name.
-//! Nothing is mounted over a stale mount or over what is no directory; whether the directory must be empty is the
+//! A stale mount or a path that is no directory is not mounted over; whether the directory must be empty is the
 //! caller's affair.
 
 use std::ffi::CString;
@@ -38,7 +38,7 @@ pub enum MountPointFault {
     Denied,
 }
 
-/// Why mounting failed. Nothing is mounted then, unless `Io` says that unmounting failed.
+/// The reason why mounting failed. The mount is not there then, unless `Io` says that unmounting failed.
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The kernel offers no FUSE.
@@ -58,9 +58,9 @@ pub enum MountError {
     DevicePermission {
         /// The mount point.
         dir: PathBuf,
-        /// Who asked.
+        /// The user that asked.
         uid: u32,
-        /// What opening said.
+        /// The error of opening it.
         source: io::Error,
     },
     /// Neither `mount(2)` nor fusermount3 would do it.
@@ -68,7 +68,7 @@ pub enum MountError {
     NotPermitted {
         /// The mount point.
         dir: PathBuf,
-        /// Who asked.
+        /// The user that asked.
         uid: u32,
         /// Why the other way failed too, and what to do.
         refusal: String,
@@ -78,7 +78,7 @@ pub enum MountError {
     MountPoint {
         /// The mount point.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The fault found.
         fault: MountPointFault,
     },
     /// A FUSE mount is there whose daemon died.
@@ -90,7 +90,7 @@ pub enum MountError {
     /// Anything else.
     #[error("cannot {action} {dir}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
         /// On what.
         dir: PathBuf,
@@ -258,10 +258,10 @@ impl Mount {
         self.mounted = false;
     }
 
-    /// Unmounts. What somebody else unmounted already is no error.
+    /// Unmounts. A mount that is gone already is no error.
     ///
     /// # Errors
-    /// What `umount2(2)` or fusermount3 says; the mount is still there then.
+    /// The error of `umount2(2)` or fusermount3; the mount is still there then.
     pub fn unmount(mut self) -> Result<(), MountError> {
         self.unmount_once()
     }

@@ -1,10 +1,10 @@
-//! What is mounted where, as `/proc/self/mountinfo` tells it.
+//! The table of mounts, read from `/proc/self/mountinfo`.
 //!
-//! Nothing here asks a mounted file system anything: a mount whose daemon hangs or died must not hang or fail whoever
+//! A mounted file system is never asked anything here: a mount whose daemon hangs or died must not hang or fail whoever
 //! looks at the table. So the last component of a path is never resolved by `stat`.
 //!
-//! A path may lead to something else by the time it is used, where others may change a directory on it. What must not be
-//! mistaken is opened first, and then found in the table by the number that the kernel gives the mount of the descriptor.
+//! A path may lead to something else by the time it is used, where others may change a directory on it. A place that
+//! must not be mistaken is opened first, and then found in the table by the number that the kernel gives its mount.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +31,7 @@ pub struct MountedAt {
     pub is_whole: bool,
     /// The type, with its subtype: `fuse.forebay`.
     pub file_system: String,
-    /// What it says it is a mount of.
+    /// The source that it names.
     pub source: String,
     /// Major and minor device number: `st_dev` of its files, and its name in `/sys/class/bdi`.
     pub device: (u32, u32),
@@ -51,7 +51,7 @@ impl MountedAt {
     /// All mounts, in the order they were made; of several at one place the last is the one in view.
     ///
     /// # Errors
-    /// What reading `/proc/self/mountinfo` says.
+    /// The error of reading `/proc/self/mountinfo`.
     pub fn all() -> io::Result<Vec<Self>> {
         Ok(fs::read("/proc/self/mountinfo")?.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
     }
@@ -59,7 +59,7 @@ impl MountedAt {
     /// The mount whose root is seen at `dir`; `None` when `dir` is no mount point.
     ///
     /// # Errors
-    /// What resolving the path or reading the table says.
+    /// The error of resolving the path or reading the table.
     pub fn find(dir: &Path) -> io::Result<Option<Self>> {
         let dir = resolve(dir)?;
         Ok(Self::all()?.into_iter().rfind(|mounted| mounted.dir == dir))
@@ -68,7 +68,7 @@ impl MountedAt {
     /// The mount that an open file or directory is in; `None` when it is not seen from here, as one of another mount namespace.
     ///
     /// # Errors
-    /// What reading `/proc` says.
+    /// The error of reading `/proc`.
     pub fn of(open: impl AsFd) -> io::Result<Option<Self>> {
         let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", open.as_fd().as_raw_fd()))?;
         let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok());
@@ -119,7 +119,7 @@ pub fn mounted_type(dir: &Path) -> Option<String> {
 /// no link.
 ///
 /// # Errors
-/// What `open(2)` says.
+/// The error of `open(2)`.
 pub fn open_place(dir: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(dir, flags, Mode::empty())?)
@@ -128,7 +128,7 @@ pub fn open_place(dir: &Path) -> io::Result<OwnedFd> {
 /// The absolute path of `dir` without links, resolved without asking what is mounted there. The last component need not exist.
 ///
 /// # Errors
-/// What resolving says; `NotFound` without a parent.
+/// The error of resolving; `NotFound` without a parent.
 pub fn resolve(dir: &Path) -> io::Result<PathBuf> {
     let mut path = std::path::absolute(dir)?;
     for _ in 0..LINKS_MAX {

@@ -1,4 +1,4 @@
-//! What the daemon tells the kernel without being asked: that something cached is no longer true, or what to cache.
+//! The daemon's notifications to the kernel: that something cached is no longer true, or bytes to cache.
 //!
 //! Call these from a thread that answers no request at that moment: the kernel takes the inode's locks, which a
 //! process may hold that waits for the very request. Each returns whether the kernel had anything to do: `Ok(false)`
@@ -34,16 +34,16 @@ impl Notifier {
     /// less means to the end; a negative `offset` means the attributes only.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn inval_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<bool> {
         let out = abi::NotifyInvalInodeOut { ino: node, off: offset, len };
         self.send(notify_code::INVAL_INODE, &[out.as_bytes()], &[])
     }
 
-    /// What `name` in the directory leads to, or that it leads nowhere, is no longer true.
+    /// The kernel's entry for `name` in the directory, positive or negative, is no longer true.
     ///
     /// # Errors
-    /// What the kernel says; ENAMETOOLONG for a name that cannot be.
+    /// The kernel's error; ENAMETOOLONG for a name that cannot be.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         let out = abi::NotifyInvalEntryOut { parent, namelen: name_len(name)?, flags: 0 };
         self.send(notify_code::INVAL_ENTRY, &[out.as_bytes(), name, &[0]], &[])
@@ -53,7 +53,7 @@ impl Notifier {
     /// elsewhere by now; it is then looked up again.
     ///
     /// # Errors
-    /// What the kernel says; EBUSY or ENOTEMPTY for a directory in use.
+    /// The kernel's error; EBUSY or ENOTEMPTY for a directory in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<bool> {
         let out = abi::NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
         self.send(notify_code::DELETE, &[out.as_bytes(), name, &[0]], &[])
@@ -64,7 +64,7 @@ impl Notifier {
     /// of one that ends at the file's end.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn store(&self, node: u64, offset: u64, parts: &[Bytes]) -> io::Result<bool> {
         let size: usize = parts.iter().map(Bytes::len).sum();
         let size = u32::try_from(size).map_err(|_| io::Error::from(Errno::EFBIG))?;
@@ -87,7 +87,7 @@ impl Notifier {
     /// numbers have the highest bit set then, in answers and interrupts too.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn resend(&self) -> io::Result<bool> {
         self.send(notify_code::RESEND, &[], &[])
     }

@@ -1,4 +1,4 @@
-//! What a caller chooses: how a view is mounted, and how its session runs.
+//! A caller's choices: how a view is mounted, and how its session runs.
 
 use forebay_types::threads;
 
@@ -10,7 +10,7 @@ const KERNEL_BACKGROUND: u16 = 64;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `/proc/mounts` shows as the source.
+    /// The source in `/proc/mounts`.
     pub source: String,
     /// `forebay` gives the type `fuse.forebay`.
     pub subtype: String,
@@ -46,7 +46,7 @@ pub struct SessionOptions {
     pub max_background: u16,
     /// How far the kernel may read ahead, bytes; the lesser of this and the mount's own window counts.
     pub read_ahead_bytes: u32,
-    /// What programs may do.
+    /// The access that programs have.
     pub access: Access,
     /// Whether opening files and directories sends no message. The session then answers OPEN and OPENDIR itself; on a
     /// kernel that cannot do without them it keeps cached pages and listings.
@@ -69,7 +69,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// What programs may do on a mount.
+/// The access that programs have to a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read.

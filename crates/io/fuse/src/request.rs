@@ -26,7 +26,7 @@ pub struct Request<'a> {
     pub gid: u32,
     /// Its thread id, in the daemon's pid namespace; 0 when it is none of it or the kernel asks on its own.
     pub pid: u32,
-    /// What is asked.
+    /// The operation that is asked for.
     pub operation: Operation<'a>,
 }
 
@@ -38,7 +38,7 @@ impl Request<'_> {
     }
 }
 
-/// What is asked. `handle` is what the answer to OPEN or OPENDIR gave (0 with no-open).
+/// The operations of the kernel. `handle` is the one in the answer to OPEN or OPENDIR (0 with no-open).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Operation<'a> {
@@ -75,7 +75,7 @@ pub enum Operation<'a> {
     },
     /// The last descriptor of an open file is gone. Reply: `ok`.
     Release {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// Whose `flock` ends with it.
         flock_owner: Option<u64>,
@@ -87,12 +87,12 @@ pub enum Operation<'a> {
     },
     /// The last descriptor of an open directory is gone. Reply: `ok`.
     Releasedir {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
     },
     /// Reply: `bytes` or `gather`, fewer bytes than asked for only at the end of the file.
     Read {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// First byte.
         offset: u64,
@@ -103,7 +103,7 @@ pub enum Operation<'a> {
     },
     /// Reply: `directory`, filled by `push`.
     Readdir {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// 0, or the offset of the last entry already received.
         offset: u64,
@@ -112,7 +112,7 @@ pub enum Operation<'a> {
     },
     /// Reply: `directory`, filled by `push_plus`.
     Readdirplus {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// 0, or the offset of the last entry already received.
         offset: u64,
@@ -128,7 +128,7 @@ pub enum Operation<'a> {
     },
     /// `ioctl(2)`. Reply: `ioctl`, or ENOTTY (ENOSYS is not remembered).
     Ioctl {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// The command.
         command: u32,
@@ -136,7 +136,7 @@ pub enum Operation<'a> {
         flags: u32,
         /// The third argument of `ioctl(2)` as a number.
         argument: u64,
-        /// What the command writes, by the size in its number.
+        /// The bytes that the command writes, by the size in its number.
         input: &'a [u8],
         /// Bytes the answer may have.
         output_bytes: u32,
@@ -145,7 +145,7 @@ pub enum Operation<'a> {
     },
     /// `SEEK_DATA` and `SEEK_HOLE` only. Reply: `lseek`; ENOSYS makes the kernel see one extent.
     Lseek {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// Where from.
         offset: u64,
@@ -174,14 +174,14 @@ pub enum Operation<'a> {
     },
     /// A descriptor is closed. Reply: `ok`; ENOSYS ends it for good.
     Flush {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// Whose `fcntl` locks on the file end with it.
         lock_owner: u64,
     },
     /// Reply: `ok`; ENOSYS ends it for good and means success.
     Fsync {
-        /// What `open` gave.
+        /// The handle from `open`.
         handle: u64,
         /// Contents only.
         contents_only: bool,
@@ -211,7 +211,7 @@ pub enum Operation<'a> {
         major: u32,
         /// Minor version.
         minor: u32,
-        /// What the kernel would read ahead, bytes.
+        /// The bytes that the kernel would read ahead.
         read_ahead_bytes: u32,
         /// `init_flag` bits offered.
         flags: u64,
@@ -220,15 +220,15 @@ pub enum Operation<'a> {
     Destroy,
     /// Bytes asked for by a notification; the session takes it.
     NotifyReply,
-    /// What changes something, or is about locks.
+    /// An operation that changes something, or is about locks.
     Change(Change<'a>),
     /// Anything else, by its opcode.
     Other(u32),
 }
 
 impl Operation<'_> {
-    /// What a read-only file system answers when it does not implement the operation: EROFS to what changes
-    /// something, ENOTTY to ioctl, and ENOSYS else, which the kernel remembers where that saves messages.
+    /// The answer of a read-only file system that does not implement the operation: EROFS to changes, ENOTTY to ioctl,
+    /// else ENOSYS. The kernel remembers ENOSYS where that saves messages.
     #[must_use]
     pub fn default_error(&self) -> Errno {
         match self {
@@ -276,7 +276,7 @@ pub struct Malformed {
     pub unique: Option<u64>,
     /// Its opcode.
     pub opcode: Option<u32>,
-    /// What is wrong.
+    /// The fault in the bytes.
     pub reason: &'static str,
 }
 
@@ -377,7 +377,7 @@ impl<'a> Arguments<'a> {
         Ok(Operation::Init { major, minor, read_ahead_bytes: rest.max_readahead, flags })
     }
 
-    /// What is rarely sent, or sent until the first ENOSYS only.
+    /// Operations that are rarely sent, or sent until the first ENOSYS only.
     fn lesser(&mut self, code: u32) -> Result<Operation<'a>, &'static str> {
         Ok(match code {
             opcode::GETATTR => {

@@ -49,7 +49,7 @@ pub struct Session {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What the readers share.
+/// The state that the readers share.
 struct Shared {
     device: Arc<Device>,
     negotiated: Negotiated,
@@ -200,7 +200,7 @@ impl Session {
         self.notifier.clone()
     }
 
-    /// What was agreed with the kernel.
+    /// The terms agreed with the kernel.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.shared.negotiated
@@ -226,8 +226,8 @@ impl Session {
         *self.shared.running() == 0
     }
 
-    /// Takes no more requests, and waits `drain` at most until those taken are answered. What is not, and what could
-    /// only be answered by an error now, is left to the session that resumes, when this process has ended.
+    /// Takes no more requests, and waits `drain` at most until those taken are answered. The session that resumes when
+    /// this process has ended answers the rest, also requests that only an error could answer now.
     pub fn hand_over(&self, drain: Duration) {
         let device = &self.shared.device;
         device.begin_to_hand_over();
@@ -446,7 +446,7 @@ impl Shared {
 struct HandedRequest<H> {
     running: Running,
     handler: Arc<H>,
-    /// What the handler has noted.
+    /// The handler's note of the request.
     noted: Box<dyn Send>,
     unique: u64,
     bytes: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Memory that outlives its process: a memfd, mapped by whoever serves the view at the time.
 //!
 //! A keeper makes the memory and holds its descriptor; the daemon of the time maps it, and after its death the next one
-//! does. Two processes never use it at once. What a killed process had stored is all there, in the order in which its
+//! does. Two processes never use it at once. A killed process leaves all that it had stored, in the order in which its
 //! program stored it: `set_word` is what makes a record valid, after `write` has filled it.
 
 use std::io;
@@ -30,7 +30,7 @@ unsafe impl Send for SharedMemory {}
 /// has written take no room.
 ///
 /// # Errors
-/// What `memfd_create(2)` says.
+/// The error of `memfd_create(2)`.
 pub fn create_shared_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
     let descriptor = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&descriptor, len as u64)?;
@@ -41,7 +41,7 @@ pub fn create_shared_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
 /// The size of the memory behind a descriptor, bytes.
 ///
 /// # Errors
-/// What `fstat(2)` says.
+/// The error of `fstat(2)`.
 pub fn shared_memory_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(rustix::fs::fstat(descriptor)?.st_size).map_err(io::Error::other)
 }
@@ -88,7 +88,7 @@ impl SharedMemory {
     /// Makes it larger; only for a mapping from the beginning on.
     ///
     /// # Errors
-    /// What `ftruncate(2)` and `mremap(2)` say; the mapping stays as it was.
+    /// The error of `ftruncate(2)` or `mremap(2)`; the mapping stays as it was.
     pub fn grow(&mut self, len: usize) -> io::Result<()> {
         rustix::fs::ftruncate(&self.descriptor, len as u64)?;
         let (old_len, new_len) = (self.before + self.len, self.before + len);

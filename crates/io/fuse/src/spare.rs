@@ -206,7 +206,7 @@ mod tests {
     /// How long anything may take that is waited for.
     const DEADLINE: Duration = Duration::from_secs(20);
 
-    /// What has happened to requests, and whether those that are handled may end.
+    /// The events of requests so far, and whether those that are handled may end.
     #[derive(Default)]
     struct Events {
         seen: Mutex<(Vec<(&'static str, u64)>, bool)>,

@@ -1,6 +1,6 @@
 //! Waking a reader that waits in `read(2)` for a request that may never come.
 //!
-//! Nothing in the FUSE protocol does this on every kernel, and polling before each read would cost two system calls a
+//! The FUSE protocol has no way to do this on every kernel, and polling before each read would cost two system calls a
 //! message for something that happens once. So a signal does it: SIGURG, which is ignored by default and which the
 //! kernel sends only to who asked for it, with a handler that does nothing. A handler that somebody else installed
 //! stays; unless it restarts system calls it serves as well.
@@ -18,7 +18,7 @@ extern "C" fn ignore(_: libc::c_int) {}
 /// Makes the signal interrupt system calls of this process, once.
 ///
 /// # Errors
-/// What `sigaction(2)` says.
+/// The error of `sigaction(2)`.
 pub(crate) fn prepare() -> io::Result<()> {
     static PREPARED: OnceLock<Option<i32>> = OnceLock::new();
     match PREPARED.get_or_init(|| install().err().map(|error| error.raw_os_error().unwrap_or(libc::EIO))) {

@@ -17,10 +17,10 @@ use crate::limits::BLOCK_BYTES;
 use crate::noted::{Version, note, noted};
 use crate::place::{Place, in_the_way};
 
-/// What a copy keeps of a mode: bits that lend rights are not copied, because the copy is another user's.
+/// The mode bits that a copy keeps: bits that lend rights are not copied, because the copy is another user's.
 const MODE: u32 = 0o777;
 
-/// What became of a file.
+/// The outcome for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Copied {
     /// It was there, and right.
@@ -138,7 +138,7 @@ fn is_right((from, version): (&File, Version), place: &Place) -> bool {
     }
 }
 
-/// Whether the first `bytes` of two files are the same. What cannot be read is not.
+/// Whether the first `bytes` of two files are the same. Files that cannot be read are not.
 fn is_same((one, other): (&File, &File), bytes: u64) -> bool {
     let mut blocks = [block_of(bytes), block_of(bytes)];
     for index in 0.. {

@@ -1,11 +1,11 @@
-//! What can go wrong with a copy.
+//! Errors of a copy.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// What was done when it went wrong.
+/// The step that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Opening, listing or looking at what is to be copied.
@@ -32,10 +32,10 @@ impl std::fmt::Display for What {
     }
 }
 
-/// Why something was not copied. What has its name is what had it before, in all cases.
+/// The reason why a copy failed. In all cases the file that had its name before still has it.
 #[derive(Debug, Error)]
 pub enum StageError {
-    /// The operating system refused. What is right of the copy stays in a draft.
+    /// The operating system refused. The right part of the copy stays in a draft.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
         /// Doing what.
@@ -47,10 +47,10 @@ pub enum StageError {
         /// Why.
         source: io::Error,
     },
-    /// Somebody wrote to it meanwhile. The draft is gone.
+    /// Another process wrote to it meanwhile. The draft is gone.
     #[error("{} changed while it was copied; run this again when it is closed", .0.display())]
     Changed(PathBuf),
-    /// What was read back is not what was written. The draft is gone.
+    /// The bytes read back are not those written. The draft is gone.
     #[error("{} was read back with other bytes than were written, from offset {offset} on: do not trust its file \
              system", .path.display())]
     Spoiled {
@@ -59,21 +59,22 @@ pub enum StageError {
         /// Of the first block that is wrong.
         offset: u64,
     },
-    /// Another process copies to the same place. Nothing was done.
+    /// Another process copies to the same place. No change was made.
     #[error("{} is being copied by another process", .0.display())]
     Busy(PathBuf),
-    /// It is neither a file, a directory nor a symbolic link. Nothing was done.
+    /// It is neither a file, a directory nor a symbolic link. No change was made.
     #[error("{} is not a file, directory or symbolic link", .0.display())]
     Special(PathBuf),
-    /// Something else is where the copy goes. Nothing was done.
+    /// Something else is where the copy goes. No change was made.
     #[error("{} is there and is not a {expected}", .path.display())]
     InTheWay {
         /// The copy.
         path: PathBuf,
-        /// What it would be.
+        /// The kind that the copy would be.
         expected: &'static str,
     },
-    /// Another user's, or no regular file, or one with several names, is where a draft or its journal goes. Nothing was done.
+    /// Another user's, or no regular file, or one with several names, is where a draft or its journal goes. No change
+    /// was made.
     #[error("{} is there and is not a file that this user alone has made (it belongs to user {uid}): somebody else may have put it there; \
              remove it, or choose another destination", .path.display())]
     Foreign {
@@ -82,7 +83,7 @@ pub enum StageError {
         /// Whose it is.
         uid: u32,
     },
-    /// More than `limits` allow. Nothing was done.
+    /// More than `limits` allow. No change was made.
     #[error("{} has too many entries, or is too deep, to be copied at once: copy its parts one by one", .0.display())]
     TooMuch(PathBuf),
 }

@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
         block_range(self.upload.checksums().len() as u64, bytes)
     }
 
-    /// Cuts both files to what is right. What follows in the draft is a hole.
+    /// Cuts both files to the right part. The rest of the draft is a hole.
     fn begin(&mut self, head: &str, bytes: u64) -> std::io::Result<()> {
         self.file.set_len(self.copied_bytes(bytes))?;
         self.file.set_len(bytes)?;
@@ -146,7 +146,7 @@ impl<'a> Draft<'a> {
             Err(Errno::INVAL) | Ok(()) => {}
             Err(errno) => return Err(errno.into()),
         }
-        // What a lost removal leaves is cut at the next copy.
+        // A journal that is left by a lost removal is cut at the next copy.
         self.unlink(&self.sums_name);
         Ok(())
     }

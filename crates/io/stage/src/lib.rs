@@ -6,7 +6,7 @@
 //! A copy notes what it is of; who asks for it again has it verified, not copied. The note counts in a file that this user alone may
 //! write to. Any other file of this user is compared with the original, and another user's is replaced.
 //!
-//! Who may read or write is the operating system's affair, and what travels between nodes is that of the mounts.
+//! Permissions to read or write are the operating system's affair, and bytes between nodes are the mounts' affair.
 
 mod copy;
 mod error;

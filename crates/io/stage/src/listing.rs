@@ -1,4 +1,4 @@
-//! What is to be copied, and who copies which part.
+//! The entries to copy, and the share of each node.
 //!
 //! A listing has an order, and shares follow from it by arithmetic; nodes that have the same one (`digest`) need not speak about it.
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{StageError, What};
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// Made before anything in it.
@@ -28,7 +28,7 @@ pub enum Kind {
 pub struct Entry {
     /// Below the root; empty for the root itself.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Of a file.
     pub bytes: u64,

@@ -1,5 +1,5 @@
-//! What a copy is of: noted with it in an extended attribute, `user.forebay.stage`, so that it can be verified without reading the
-//! original again. A file system that has none costs such a reading.
+//! The original of a copy: noted with it in an extended attribute, `user.forebay.stage`, so that it can be verified
+//! without reading the original again. A file system that has none costs such a reading.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 /// Where it is noted.
 pub const ATTRIBUTE: &str = "user.forebay.stage";
 
-/// What tells a file's version from others of it.
+/// The mark that tells a file's version from others of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     pub bytes: u64,

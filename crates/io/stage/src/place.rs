@@ -1,8 +1,8 @@
 //! Where copies go: names below descriptors of directories.
 //!
-//! Others may write in these directories, too. A link that they put on the way leads nowhere, because every directory below the first is
-//! opened from the one above it and is never a link. What they put where a draft or a journal belongs, a link, a pipe or a file of
-//! theirs, is refused before anything is read from it or written to it.
+//! Others may write in these directories, too. A link that they put on the way leads nowhere: every directory below the
+//! first is opened from the one above it and is never a link. A link, a pipe or a file of theirs at the place of a
+//! draft or a journal is refused before it is read or written.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};

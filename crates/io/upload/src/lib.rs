@@ -26,7 +26,7 @@ pub struct Run {
     pub len: usize,
 }
 
-/// Who answers when a part is read back.
+/// The source of the answer when a part is read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadBack {
     /// The page cache, as far as it has the part. Then long runs leave it.
@@ -119,7 +119,7 @@ impl Upload {
     /// Writes a part, whose runs get `bytes`, one after the other. Returns its checksum.
     ///
     /// # Errors
-    /// What the file system says, or `turns`.
+    /// The error of the file system, or of `turns`.
     pub fn write(
         &mut self,
         (file, turns): (&File, &impl Turns),
@@ -146,7 +146,7 @@ impl Upload {
     /// The buffer has room for any of them.
     ///
     /// # Errors
-    /// What the file system says, or `turns`; `Differs` for the first part that is not as written.
+    /// The error of the file system, or of `turns`; `Differs` for the first part that is not as written.
     pub fn verify(
         &self,
         (file, turns): (&File, &impl Turns),

@@ -23,7 +23,7 @@ use crate::read::arrivals::Arrivals;
 use crate::read::core::Core;
 use crate::read::peers::Peers;
 
-/// What it takes to make parcels.
+/// The parts that build parcels.
 pub struct Builder {
     core: Arc<Core>,
     peers: Arc<Peers>,
@@ -104,7 +104,7 @@ impl Builder {
 struct Listings(HashMap<ViewPath, Listing>);
 
 impl Listings {
-    /// Asks for all at once, as far as their turns allow. What cannot be listed is left out.
+    /// Asks for all at once, as far as their turns allow. Directories that cannot be listed are left out.
     async fn all(peers: &Arc<Peers>, source: &Arc<Source>, dirs: HashSet<ViewPath>) -> Self {
         let mut asked = JoinSet::new();
         for dir in dirs {

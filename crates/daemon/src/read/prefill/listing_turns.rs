@@ -49,7 +49,7 @@ mod tests {
 
     async fn can_take(turns: &ListingTurns, pack: &PackBlocks) -> usize {
         let mut taken = Vec::new();
-        // Whoever has to wait waits for ever: time stands still but for this.
+        // A task that has to wait waits for ever: time stands still but for this.
         while let Ok(turn) = tokio::time::timeout(Duration::from_millis(1), turns.next(Some(pack))).await {
             taken.push(turn.unwrap());
         }

@@ -51,7 +51,7 @@ impl Drop for RecordingHold {
     }
 }
 
-/// What a daemon has of it.
+/// A daemon's part in it.
 pub struct Prefill {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -85,8 +85,8 @@ impl Prefill {
         RecordingHold(Arc::clone(&self.core))
     }
 
-    /// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. What goes on is
-    /// to be aborted before `end`.
+    /// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. Its task is to
+    /// be aborted before `end`.
     pub fn start(self: &Arc<Self>) -> JoinHandle<()> {
         let prefill = Arc::clone(self);
         self.node.spawn(async move { prefill.run().await })
@@ -99,7 +99,7 @@ impl Prefill {
         }
         self.core.lock().start_recording();
         if is_recorder(&self.node) {
-            // What is left for the kernel to ask for is known before the first parcel comes.
+            // The names that are left for the kernel to ask for are known before the first parcel comes.
             self.sources.get().await;
         }
         let _ = self.unpacker.set(Unpacker::start(&self.filler));
@@ -115,7 +115,7 @@ impl Prefill {
         if !is_over {
             return;
         }
-        // Nobody runs the core's timers any more, and what is written may lie on a file system that hangs.
+        // The core's timers run no more, and the profile may lie on a file system that hangs.
         if tokio::time::timeout(END_DEADLINE, self.recorder.keep_now()).await.is_err() {
             return tracing::warn!("the start-up was not recorded: that took longer than {END_DEADLINE:?}");
         }

@@ -1,9 +1,9 @@
 //! Reading the pack, which may lie on a file system that is slow or hangs.
 //!
-//! Threads of its own read it, so that it holds up nothing else. Where a read takes too long, all who wait for the pack go
-//! without it, and it is left alone for a while: what it holds is read from its own files. What is wanted is read first;
-//! the rest of the time goes to blocks of the parcels that this node makes, as many as there is room for until they are
-//! asked for.
+//! Threads of its own read it, so that it holds up nothing else. Where a read takes too long, all who wait for the pack
+//! go without it. It is left alone for a while: its contents are read from their own files. Blocks that are waited for
+//! are read first. The rest of the time goes to blocks of the parcels that this node makes, as many as there is room
+//! for until they are asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ const UNTAKEN_MAX: Duration = Duration::from_secs(30);
 /// Reads a block; `None` for one that cannot be used. May block.
 type Read = Box<dyn Fn(usize) -> Option<Bytes> + Send + Sync>;
 
-/// Who waits for a block. Dropped, they go without it.
+/// Tasks that wait for a block. Dropped, they go without it.
 type Waiters = Vec<oneshot::Sender<Option<Bytes>>>;
 
 /// The blocks of a pack. Cloning shares them.
@@ -122,7 +122,7 @@ impl PackBlocks {
                     return;
                 }
             }
-            // Nobody tells that a read takes too long.
+            // A read that takes too long notifies nobody.
             let _ = timeout(PATIENCE, came).await;
         }
     }
@@ -204,7 +204,7 @@ impl PackBlocks {
             if is_ahead && waiters.is_empty() {
                 state.keep(block, bytes);
             } else {
-                // Whoever waited may have given up.
+                // A waiter may have given up.
                 waiters.into_iter().for_each(|waiter| drop(waiter.send(bytes.clone())));
             }
         }

@@ -27,21 +27,21 @@ const WORN: u64 = 16;
 /// Chunks that are read at once: a pack is made beside programs, and must not wait for each file in turn either.
 const READ_AT_ONCE: usize = 8;
 
-/// What makes packs, one step after the other.
+/// The part that makes packs, one step after the other.
 #[derive(Default)]
 pub struct Packer {
     /// Held by who writes, also when nobody waits for him any more.
     writing: Arc<Mutex<()>>,
 }
 
-/// What a pack is to be made of.
+/// The contents that a pack is to have.
 struct Wanted {
     files: ProfileFiles,
     /// The pack before, and which of its blocks are taken over.
     kept: Option<(PackReader, Vec<usize>)>,
-    /// What is read from files.
+    /// Chunks to read from files.
     chunks: Vec<PlannedChunk>,
-    /// What the pack is to hold more of than the one before, bytes beside the blocks that are taken over.
+    /// Bytes that the pack is to hold more than the one before, beside the blocks that are taken over.
     least_bytes: u64,
 }
 
@@ -89,7 +89,7 @@ async fn read(peers: &Arc<Peers>, chunks: Vec<PlannedChunk>, queue: Sender<(Piec
     }
 }
 
-/// What the pack is to be made of; `None` if the one that is there lacks nothing.
+/// The contents that the pack is to have; `None` if the one that is there lacks nothing.
 fn wanted_pack(options: &ProfileOptions) -> Result<Option<Wanted>, ProfileError> {
     let files = options.files()?;
     let Some(profile) = files.read()? else { return Ok(None) };

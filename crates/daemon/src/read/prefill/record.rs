@@ -31,7 +31,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// How long chunks are read for the pack when the job ends: some 50 MB, which later jobs add to.
 const LAST_STEP: Duration = Duration::from_secs(1);
 
-/// What it takes to write down what a start-up used.
+/// The parts that write a start-up's profile.
 pub struct Recorder {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -151,7 +151,7 @@ impl Recorder {
     }
 }
 
-/// What was used, as a profile names it: a file once, with all its chunks, at the place of its first.
+/// The uses, as a profile names them: a file once, with all its chunks, at the place of its first.
 async fn describe(peers: &Peers, used: Vec<Used>) -> Vec<Use> {
     let mut uses: Vec<Use> = Vec::new();
     let mut files: HashMap<(ViewPath, Generation), usize> = HashMap::new();
@@ -176,7 +176,7 @@ async fn describe(peers: &Peers, used: Vec<Used>) -> Vec<Use> {
     uses
 }
 
-/// What the kernel was left to ask for, and did not.
+/// Uses that the kernel was left to ask for, and did not.
 fn unused(before: &Profile, used: &[Use]) -> Vec<Use> {
     let asked: HashSet<(&ViewPath, ChunkIndex)> =
         used.iter().flat_map(|each| each.chunks().iter().map(move |index| (each.path(), *index))).collect();

@@ -34,10 +34,10 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// How long they may keep the end of the job waiting.
 const END_DEADLINE: Duration = Duration::from_millis(500);
 
-/// What a hop leaves of the time to the next, so that its own answer is still in time.
+/// The share of the time that a hop leaves to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.8;
 
-/// What was used at another node, as far as it is known.
+/// The uses recorded at another node, as far as they are known.
 pub struct RemoteRecording {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -115,7 +115,7 @@ impl RemoteRecording {
     }
 }
 
-/// What the first of the nodes below `parent` has that has something. All are asked at once; the order is that of the
+/// The recording of the first of the nodes below `parent` that has one. All are asked at once; the order is that of the
 /// tree, so that it is the same node every time.
 fn first_below(
     node: Arc<Node>,
@@ -139,7 +139,7 @@ fn first_below(
     })
 }
 
-/// What a node or one below it has; when it is not there, its children are asked in its place.
+/// The recording of a node or one below it; when it is not there, its children are asked in its place.
 async fn first_from(node: Arc<Node>, epoch: Epoch, from: NodeRank, left: Duration) -> Option<Arc<Body>> {
     let deadline = Instant::now() + left;
     let there =

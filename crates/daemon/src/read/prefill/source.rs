@@ -1,4 +1,4 @@
-//! What parcels are made from: the profile, its plan and its pack, read at their first use.
+//! The sources of parcels: the profile, its plan and its pack, read at their first use.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -31,10 +31,10 @@ pub struct Sources {
     source: OnceCell<Option<Arc<Source>>>,
 }
 
-/// What parcels are made from.
+/// The sources of parcels.
 pub struct Source {
     path: PathBuf,
-    /// What earlier starts used.
+    /// The uses of earlier starts.
     pub profile: Profile,
     pub parcels: Vec<PlannedParcel>,
     pub pack: Option<Pack>,

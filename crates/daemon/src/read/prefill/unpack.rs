@@ -1,6 +1,7 @@
 //! Taking parcels apart, and filling the kernel's caches from them: names by the walker, pages by notifications.
 //!
-//! Parcels are opened one after the other, so that programs find the processors free. What a parcel says is checked piece by piece before the core or the kernel gets it.
+//! Parcels are opened one after the other, so that programs find the processors free. A parcel's contents are checked
+//! piece by piece before the core or the kernel gets them.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ type Arrived = (u32, Arc<Body>);
 /// A chunk of a parcel, decoded and checked.
 type Chunk = ParcelChunk<Arc<Body>>;
 
-/// What it takes to fill this node's kernel.
+/// The parts that fill this node's kernel.
 pub struct Filler {
     node: Arc<Node>,
     core: Arc<Core>,
@@ -68,7 +69,7 @@ impl Unpacker {
     }
 }
 
-/// What parcels are opened with.
+/// The tools that open parcels.
 struct Tools {
     /// The last parcel, whose memory is used again.
     parcel: Bytes,

@@ -19,7 +19,7 @@ use crate::settings::Effective;
 /// How long a daemon waits for what lands before it says how far it is.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// What a daemon's answer may take beyond that.
+/// The time that a daemon's answer may take beyond that.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// How long something may keep a drain that nobody gave a time, while nothing lands.
@@ -30,9 +30,9 @@ const STUCK: Duration = Duration::from_secs(30);
 pub struct Progress {
     /// Changes that have not landed.
     pub steps: u64,
-    /// What keeps them, if anything.
+    /// The reason that keeps them, if there is one.
     pub why: Option<String>,
-    /// Nothing changes by waiting.
+    /// Waiting does not change it.
     #[serde(default)]
     pub is_final: bool,
     /// Changes that have landed since the tree began.
@@ -126,7 +126,7 @@ impl Kept {
     }
 }
 
-/// What has not landed, in words.
+/// The changes that have not landed, in words.
 pub fn told(progress: &Progress) -> String {
     if let (0, Some(why)) = (progress.steps, &progress.why) {
         return why.clone();
@@ -155,7 +155,7 @@ pub fn is_manual(directory: &JobDirectory) -> bool {
     setting(directory, "drain").is_some_and(|policy| policy == json!(["manual"]))
 }
 
-/// What has not landed since nobody has drained.
+/// The changes that have not landed because no drain was run.
 pub fn kept_by_policy(directory: &JobDirectory) -> Option<String> {
     let status: Value = match ask_any(directory, None, &json!({"command": "status"}), ANSWER) {
         Ok(status) => status,

@@ -1,4 +1,4 @@
-//! What has not landed of a job's burst tier when its daemons have ended, as they have said it.
+//! The changes of a job's burst tier that had not landed when its daemons ended, as these have reported them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,7 +31,7 @@ struct LeftFile {
     more_ranges: u64,
 }
 
-/// What a daemon has said of itself and those below it.
+/// A daemon's report of itself and those below it.
 pub fn all(told: &Value) -> Vec<Left> {
     serde_json::from_value(told.clone()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What `doctor` has found of one thing, and what its lack costs.
+//! One finding of `doctor`, and the cost of a lack.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,9 +21,9 @@ pub struct Check {
     pub name: &'static str,
     pub state: State,
     pub found: String,
-    /// What the lack costs, and what to do.
+    /// The cost of the lack, and the remedy.
     pub cost: Option<String>,
-    /// What was found, for programs.
+    /// The finding, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Value>,
 }

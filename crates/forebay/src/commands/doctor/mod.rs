@@ -1,7 +1,7 @@
 //! `doctor`: what this machine offers, what is missing, and what that costs.
 //!
-//! What can be tried is tried, not guessed: a view is mounted as a daemon would do it, and a user namespace is made, each
-//! in a process of its own, since neither can be taken back in this one.
+//! Trials decide where they can, not guesses: a view is mounted as a daemon would do it, and a user namespace is made.
+//! Each has a process of its own, since neither can be taken back in this one.
 
 mod check;
 mod probe;
@@ -33,7 +33,8 @@ use crate::{machine, mpiio_libraries, network};
 /// Open files that a daemon of a large job needs: cached descriptors, connections to a fan-out of peers, its own.
 const DESCRIPTORS_NEEDED: u64 = 4096;
 
-/// What the kernel gained when that no trial tells of, and what its absence costs (from the kernel's history).
+/// Kernel features that no trial shows: their version, their name, and the cost of their absence (from the kernel's
+/// history).
 const KERNEL_FEATURES: [((u32, u32), &str, &str); 2] = [
     ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
     ((5, 2), "detached mounts (fsmount, open_tree)", "forebay run works with --view only"),
@@ -102,7 +103,7 @@ fn view() -> (Check, Option<Check>) {
     }
 }
 
-/// What becomes of the requests that a daemon has not answered when it dies.
+/// The fate of the requests that a daemon has not answered when it dies.
 fn requests_in_flight() -> Check {
     const NAME: &str = "requests in flight";
     let is_sent_again = probe("resend").is_ok();
@@ -324,7 +325,7 @@ fn interfaces() -> Check {
     Check::ok("network", outward.join(", "))
 }
 
-/// What serves images of one file.
+/// The program that serves images of one file.
 fn images() -> Check {
     const NAME: &str = "SquashFS images";
     match SERVERS.iter().find_map(|server| in_path(server)) {

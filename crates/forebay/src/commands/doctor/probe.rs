@@ -1,5 +1,5 @@
-//! What `doctor` tries in a process of its own: mounting as a daemon would, and as one in a user namespace would; and what
-//! becomes of requests in flight when a daemon dies.
+//! Trials of `doctor` in a process of their own: mounting as a daemon would, and as one in a user namespace would.
+//! Others show the fate of requests in flight when a daemon dies.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -40,7 +40,7 @@ fn sends_again(mount: &Mount) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the kernel and a daemon agree on, with the options that a daemon has unless it is told others.
+/// The terms of the kernel and a daemon, with the options that a daemon has unless it is told others.
 fn agreed(mount: &Mount) -> anyhow::Result<Negotiated> {
     let options = session_options(KERNEL_READERS, KERNEL_READ_AHEAD_BYTES);
     agree(&mount.descriptor(), &options).with_context(|| {

@@ -1,5 +1,5 @@
-//! What the kernel and a daemon agree on when a view's connection begins (FUSE INIT), as `doctor`'s trial mount has found it; and what
-//! it costs where the kernel offers less than daemons use.
+//! The terms of the kernel and a daemon when a view's connection begins (FUSE INIT), as `doctor`'s trial mount has
+//! found them. They show the cost where the kernel offers less than daemons use.
 
 use anyhow::Context;
 use forebay_fuse::{Negotiated, abi, init_flag};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::commands::doctor::check::Check;
 use crate::settings::values::show_size;
 
-/// What a daemon takes where it is offered: the flag, what it brings, and what its absence costs, if anything.
+/// Features that a daemon takes where they are offered: the flag, the gain, and the cost of its absence, if there is
+/// one.
 const FEATURES: [(u64, &str, Option<&str>); 7] = [
     (
         init_flag::NO_OPEN_SUPPORT,
@@ -27,7 +28,7 @@ const FEATURES: [(u64, &str, Option<&str>); 7] = [
     (init_flag::HAS_RESEND, "requests in flight are resent", None),
 ];
 
-/// What was agreed, as the process that has tried it tells the one that asked it to.
+/// The agreed terms, as the trial's process reports them to the one that started it.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Protocol {
     /// `7.41`: the version that both speak.
@@ -61,7 +62,7 @@ impl Protocol {
         serde_json::from_str(line).context("the trial's result cannot be read")
     }
 
-    /// What is to be told of it.
+    /// The finding on it.
     pub fn check(&self) -> Check {
         const NAME: &str = "FUSE protocol";
         let (used, lacking): (Vec<_>, Vec<_>) = FEATURES.iter().partition(|(flag, ..)| self.flags & flag != 0);

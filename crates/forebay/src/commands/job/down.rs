@@ -68,7 +68,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     }
     match arguments.local_only {
         false => outcome.end_everywhere(&directory, must_tell),
-        // Nobody is asked.
+        // No daemon is asked.
         true if must_tell && arguments.no_drain => {
             outcome.untold = NodeRecord::read_all(&directory).iter().map(|node| node.rank).collect();
         }
@@ -99,7 +99,7 @@ fn nothing_is_up(why: &anyhow::Error, must_be_up: bool, as_json: bool) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// What came of it.
+/// The outcome of `down`.
 #[derive(Default)]
 struct Outcome {
     ended: Vec<NodeRank>,
@@ -107,13 +107,13 @@ struct Outcome {
     missing: Vec<NodeRank>,
     /// Processes of this host that a file system holds.
     held: Vec<Process>,
-    /// What of the burst tier has not landed.
+    /// The changes of the burst tier that have not landed.
     not_landed: Option<String>,
-    /// What its nodes had of it when they ended.
+    /// The reports of its nodes about it when they ended.
     left: Vec<Left>,
     /// Nodes that ended without saying that, and nothing else does.
     untold: Vec<NodeRank>,
-    /// What the job has for other places is there, or it has nothing; why not has been told.
+    /// All that is to be staged out has been, or there is none; the reason for a failure has been told.
     is_staged_out: bool,
     notes: Vec<String>,
 }
@@ -225,7 +225,8 @@ impl Outcome {
         self.ended.sort_unstable();
     }
 
-    /// Nodes without which the job came up: they may have come later. Nobody waits long for what may not be there.
+    /// Ends nodes without which the job came up: they may have come later. The wait for nodes that may not be there is
+    /// short.
     fn end_those_that_never_came(&self, record: &JobRecord, directory: &JobDirectory) {
         let never: Vec<NodeRank> = record.missing.keys().filter(|rank| !self.ended.contains(rank)).copied().collect();
         let Some(call) = record.remote_call().filter(|_| !never.is_empty()) else { return };
@@ -281,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// What `down` waits for.
+/// The nodes that `down` waits for.
 fn waits_for(nodes: &[NodeRecord]) -> String {
     let late: Vec<&NodeRecord> = nodes.iter().filter(|node| node.process.is_alive()).collect();
     let ranks: Vec<NodeRank> = late.iter().map(|node| node.rank).collect();

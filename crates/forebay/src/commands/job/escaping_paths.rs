@@ -1,5 +1,5 @@
-//! What in a file leads a program out of the view: absolute paths in symbolic links, script lines and ELF headers mean
-//! the file system's own directories, wherever the file is seen.
+//! Paths in a file that lead a program out of the view. Absolute paths in symbolic links, script lines and ELF headers
+//! mean the file system's own directories, wherever the file is seen.
 //!
 //! The file is looked at in the view, as a program would, and links are followed by hand, so that the one is named that
 //! leads out.
@@ -17,13 +17,13 @@ use crate::elf::{self, Use};
 /// Links followed on the way to a file (the kernel's own limit).
 const LINKS_MAX: usize = 40;
 
-/// What the kernel reads of a script's first line (`BINPRM_BUF_SIZE`).
+/// The part of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
 const SCRIPT_BYTES_MAX: u64 = 256;
 
 /// A path that leads out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EscapingPath {
-    /// What it stands in: `symbolic link`, `interpreter`, `RUNPATH` and so on.
+    /// The place of the path: `symbolic link`, `interpreter`, `RUNPATH` and so on.
     pub kind: &'static str,
     /// The file that has it, on the backing file system.
     pub of: PathBuf,

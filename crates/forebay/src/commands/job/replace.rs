@@ -40,8 +40,8 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     outcome.report(&directory.job(), began.elapsed(), arguments.json)
 }
 
-/// A job keeps its settings: an option that would change one is refused, not passed over. What the environment and a file say
-/// is said of every command, and not refused.
+/// A job keeps its settings: an option that would change one is refused, not passed over. The environment and a file
+/// apply to every command; their settings are not refused.
 fn refuse_settings(given: &Given) -> Result<(), UsageError> {
     const TAKEN: [&str; 2] = ["job", "directory"];
     let ignored: Vec<String> = given.keys().filter(|key| !TAKEN.contains(*key)).map(|key| format!("--{key}")).collect();
@@ -55,7 +55,7 @@ fn refuse_settings(given: &Given) -> Result<(), UsageError> {
     )))
 }
 
-/// What came of it.
+/// The outcome of `up --replace`.
 #[derive(Default)]
 struct Outcome {
     /// Nodes of this host that have a new daemon, with the time that their views did not answer.

@@ -30,7 +30,7 @@ pub enum Selection {
 const WAYS: [&str; 3] = ["local", "nodes", "hostfile"];
 
 impl Selection {
-    /// What the settings, else the environment of a scheduler say. Nodes that name no port have `port`.
+    /// The nodes in the settings, else in the environment of a scheduler. Nodes that name no port have `port`.
     ///
     /// # Errors
     /// When two ways were given at once, the one that counts names no usable nodes, or the file of the topology does not
@@ -137,7 +137,7 @@ fn source_of(settings: &Settings) -> anyhow::Result<TopologySource> {
     })
 }
 
-/// What was given for nodes on several machines, and all are on this one.
+/// Options for nodes on several machines that were given although all are on this one.
 fn passed_over(settings: &Settings) -> Option<String> {
     let given = [
         ("--topology", matches!(settings.topology, Topology::File(_))),

@@ -10,7 +10,7 @@ use crate::leftovers;
 use crate::output::say;
 use crate::settings::values::show_duration;
 
-/// What is known of a job here.
+/// The facts known of a job here.
 struct Job {
     name: String,
     state: &'static str,

@@ -1,4 +1,4 @@
-//! What `up` says: how far it is, what came of it, and which nodes are missing why.
+//! Messages of `up`: its progress, its outcome, and which nodes are missing why.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct Report<'a> {
     pub settings: &'a Settings,
     /// Where its nodes listen that name no port of their own.
     pub ports: &'a Ports,
-    /// What was heard.
+    /// The nodes' reports.
     pub started: &'a Started,
     /// The command whose profile it uses, or the file that is its profile.
     pub profile: Option<String>,
@@ -222,7 +222,7 @@ impl Shown {
         }
     }
 
-    /// Nothing more is shown.
+    /// Ends the display.
     pub fn end(&self) {
         if self.shown {
             eprintln!();

@@ -1,7 +1,7 @@
 //! `plan CASE`: every strategy's aggregators for a topology and sizes, side by side, with predicted times.
 //!
-//! The planner decides (`forebay_aggregate`); here a case is read and plans are shown. Nothing is measured and no job is
-//! asked.
+//! The planner decides (`forebay_aggregate`); here a case is read and plans are shown. No measurement is made and no
+//! job is asked.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -179,7 +179,7 @@ fn print(case: &Case, plans: &[Plan], best: Strategy) {
     }
 }
 
-/// What the comparison comes to.
+/// The result of the comparison.
 fn verdict(plans: &[Plan], best: Strategy) -> String {
     let least = plans.iter().map(|plan| plan.predicted.total_s).fold(f64::INFINITY, f64::min);
     let times = |plan: &Plan| plan.predicted.total_s / least;

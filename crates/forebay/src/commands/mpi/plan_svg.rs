@@ -13,7 +13,7 @@ const COLOURS: [&str; 7] = ["#9ecae9", "#f5b58a", "#8fd6c0", "#e8bfd6", "#f3d27f
 /// The longest side of a panel of squares.
 const PANEL: f64 = 320.0;
 
-/// What stands above the squares of a panel.
+/// The height of the text above the squares of a panel.
 const HEAD: f64 = 40.0;
 
 /// Panels beside each other.

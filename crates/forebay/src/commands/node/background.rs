@@ -67,7 +67,7 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
 enum Relayed {
     /// The job is up, or the daemon has said why it cannot start.
     ToItsEnd,
-    /// Nobody listens any more.
+    /// The listener is gone.
     ToNobody,
     /// The daemon said neither.
     Nothing,

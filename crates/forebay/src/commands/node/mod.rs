@@ -78,13 +78,13 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
             let message = causes(&error).join(": ");
             tracing::error!(%message, "the daemon failed");
             tell(&json!({"failed": {"rank": rank, "message": message}}));
-            // Who gave the job spec reads standard output; a person reads this.
+            // The sender of a job spec reads standard output; a person reads this.
             if starts_by_job_spec { Ok(ExitCode::FAILURE) } else { Err(error) }
         }
     }
 }
 
-/// What is known before anything is touched.
+/// The facts known before anything is touched.
 struct Plan {
     job: String,
     rank: NodeRank,
@@ -100,10 +100,10 @@ struct Plan {
     waited_for: WaitedFor,
 }
 
-/// Who waits for the node.
+/// The commands that wait for the node.
 #[derive(Clone, Copy)]
 struct WaitedFor {
-    /// Whoever started it waits for a line that it is ready.
+    /// The command that started it waits for a line that it is ready.
     alone: bool,
     /// `up` waits for all nodes.
     with_all: bool,
@@ -418,7 +418,7 @@ fn check_exports(exports: &[PathBuf], rank: NodeRank) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What to do about an export that the operating system refuses.
+/// Advice about an export that the operating system refuses.
 fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {

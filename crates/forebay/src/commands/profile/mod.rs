@@ -1,7 +1,7 @@
 //! `profile list|show|record|drop`: what start-ups have recorded, for the user to see and to remove.
 //!
-//! Only `record` needs a job. Nothing is made here: a directory that is not there holds no profiles. What cannot be used is listed with the reason,
-//! and can be removed like anything else.
+//! Only `record` needs a job. These commands make no directory: one that is not there holds no profiles. A profile that
+//! cannot be used is listed with the reason, and can be removed like any other.
 
 mod report;
 

@@ -160,7 +160,7 @@ fn packed(index: Option<&PackIndex>) -> BTreeSet<(&ViewPath, &Generation, ChunkI
     pieces.map(|piece| (&piece.path, &piece.generation, piece.index)).collect()
 }
 
-/// What a profile names, a line each.
+/// The uses in a profile, a line each.
 pub fn uses_as_lines(profile: &Profile, index: Option<&PackIndex>) -> impl Iterator<Item = String> {
     let packed = packed(index);
     profile.uses.iter().map(move |each| match each {
@@ -180,7 +180,7 @@ pub fn uses_as_lines(profile: &Profile, index: Option<&PackIndex>) -> impl Itera
     })
 }
 
-/// What a profile names, for programs.
+/// The uses in a profile, for programs.
 pub fn uses_as_json(profile: &Profile, index: Option<&PackIndex>) -> Value {
     let packed = packed(index);
     let uses = profile.uses.iter().map(|each| match each {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_offload::{Makings, Written};
 use forebay_query::{Operator, Schema, State};
 
-/// What a query comes to.
+/// The answer of a query.
 pub struct Answer {
     pub operators: Vec<Operator>,
     pub files: usize,

@@ -8,7 +8,7 @@ use crate::columns;
 /// As many as a message names.
 const NAMED_MAX: usize = 4;
 
-/// What is wrong with the rows of some files; None if nothing is.
+/// A message about the bad rows of some files; None if there are none.
 pub fn named(sources: &[FileSource], states: &[&State], names: &[String]) -> Option<String> {
     let bad: u64 = states.iter().filter_map(|state| state.rows.as_ref()).map(|rows| rows.bad).sum();
     if bad == 0 {

@@ -1,4 +1,4 @@
-//! What plots are drawn on.
+//! The surface that plots are drawn on.
 
 /// Red, green, blue.
 pub type Colour = [u8; 3];
@@ -23,7 +23,7 @@ pub struct Place {
     pub height: f64,
 }
 
-/// What a plot is drawn on, white at first. Places are in units of a pixel.
+/// The surface of a plot, white at first. Places are in units of a pixel.
 pub trait Canvas {
     /// Fills a rectangle; `title` says what it stands for where there is room for that.
     fn rectangle(&mut self, place: Place, colour: Colour, title: &str);

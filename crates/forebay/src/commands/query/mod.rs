@@ -60,7 +60,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
     let progress = Progress::begin(all_bytes);
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    // Whoever gives it up ends the process.
+    // A user who gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
     let (answered, makings) = states(&sources, table.as_ref(), options, !outputs.is_empty(), (arguments, &effective))?;

@@ -104,7 +104,7 @@ fn colour(correlation: f64) -> Colour {
     full.map(fade)
 }
 
-/// What there is room for of a name.
+/// The part of a name that there is room for.
 fn shortened(name: &str) -> String {
     /// Letters in the room beside the map.
     const LETTERS_MAX: usize = 16;

@@ -1,5 +1,5 @@
 //! The file of a plot: begun before the query reads, so that a place where nothing can be written costs no pass, and written when
-//! that has an answer. What was there before stays until then.
+//! that has an answer. A file that was there before stays until then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -24,7 +24,7 @@ const LENGTHS: [(usize, u32, u32); 14] = [
     (3, 0, 0),
 ];
 
-/// What was drawn so far: rows of pixels, each behind the byte that says that it is not filtered.
+/// The drawing so far: rows of pixels, each behind the byte that says that it is not filtered.
 pub struct Png {
     width: usize,
     rows: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What a query comes to, for people and as JSON. Only what was asked is there.
+//! The answer of a query, for people and as JSON. It has only the parts that were asked for.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ fn made_by(bytes: &BTreeMap<Option<u32>, u64>) -> Value {
     bytes.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect()
 }
 
-/// Who read, in a word.
+/// The reader, in a word.
 fn place(makings: &Makings) -> &'static str {
     match makings.place {
         Some(Choice::Data) => "data",
@@ -220,7 +220,7 @@ fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", columns::count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Who read, and what it was predicted to take.
+/// Prints the reader and the predicted times.
 fn explain(makings: &Makings) {
     let chosen = place(makings);
     let Some(Prediction { host, data, split }) = makings.predicted else {

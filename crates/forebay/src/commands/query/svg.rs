@@ -11,7 +11,7 @@ macro_rules! element {
     };
 }
 
-/// What was drawn so far.
+/// The drawing so far.
 #[derive(Default)]
 pub struct Svg(String);
 

@@ -96,7 +96,7 @@ fn foreign(program: &Path) -> Option<String> {
     Some(format!("it is made for {of_image}, and this machine is {own}; build the image for {own}"))
 }
 
-/// What the kernel's error means for a program of an image, as far as the program tells.
+/// The meaning of the kernel's error for a program of an image, as far as the program tells.
 fn why(program: &Path, error: &std::io::Error) -> String {
     let Ok(file) = File::open(program) else { return String::new() };
     if error.kind() != ErrorKind::NotFound {

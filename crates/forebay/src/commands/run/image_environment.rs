@@ -16,17 +16,17 @@ const OF_IMAGE: &str = "/ch/environment";
 /// A file of variables, bytes; the kernel takes no more for all of a program's.
 const FILE_BYTES_MAX: usize = 2 << 20;
 
-/// What programs look at that want to know whether they are in a container of this kind, and what is in it.
+/// The variable by which programs learn that they are in a container of this kind, and its value.
 const MARK: (&str, &str) = ("CH_RUNNING", "Weirdal Yankovic");
 
 /// The variables of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
-/// What is to be set, read as far as that is possible outside.
+/// Variables to set, read as far as that is possible outside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Setting {
-    /// What the image says.
+    /// The variables of the image.
     OfImage,
     /// The text of a file, and its name.
     Text(Vec<u8>, String),
@@ -52,7 +52,7 @@ impl Environment {
         })
     }
 
-    /// What is different in every container: `/bin` is searched, and the mark is there.
+    /// Sets the differences of every container: `/bin` is searched, and the mark is there.
     pub fn for_container(&mut self) {
         let search = self.get("PATH").unwrap_or_default();
         if !search.as_bytes().split(|byte| *byte == b':').any(|dir| dir == b"/bin") {

@@ -55,7 +55,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))
 }
 
-/// What went wrong, and how it goes without.
+/// The error, and the way to do without.
 fn with_way_out(error: &anyhow::Error, node: &Node) -> anyhow::Error {
     anyhow!(
         "{}\n  the exports cannot be shown at their own paths here; run the command on the view: forebay run --view -- \

@@ -1,4 +1,4 @@
-//! What a job stages by itself: in when it is up, out when it is taken down.
+//! Staging that a job does automatically: in when it is up, out when it is taken down.
 
 use std::path::{Path, PathBuf};
 

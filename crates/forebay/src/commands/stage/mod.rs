@@ -46,7 +46,7 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// Hosts that stage at once. Each takes a process here; the backing file system is asked for a file once, whoever comes first.
 const HOSTS_AT_ONCE: usize = 256;
 
-/// What a host says.
+/// A host's messages.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Told {
@@ -54,7 +54,7 @@ enum Told {
     AllBytes(u64),
     /// So much is done.
     DoneBytes(u64),
-    /// What came of one node's part.
+    /// The outcome of one node's part.
     Outcome(NodeOutcome),
 }
 
@@ -131,7 +131,7 @@ impl Here<'_> {
         let part = |rank: &NodeRank| (*rank, self.part(*rank, is_numbered(*rank)));
         let parts: Vec<(NodeRank, anyhow::Result<Part>)> = self.ranks.iter().map(part).collect();
         let all = parts.iter().filter_map(|(_, part)| part.as_ref().ok()).map(Part::bytes).sum();
-        // Whoever started this may be gone; then nobody wants to know.
+        // The command that started this may be gone; its messages are then dropped.
         let tell = |told| drop(sender.send(told));
         tell(Told::AllBytes(all));
         let done = AtomicU64::new(0);

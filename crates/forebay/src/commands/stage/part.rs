@@ -24,14 +24,14 @@ const AT_ONCE: usize = 8;
 /// Entries that are named where not all is there; the others are counted.
 const NAMED: usize = 100;
 
-/// What came of a node's part, or why nothing did.
+/// The outcome of a node's part, or the reason why there is none.
 pub type NodeOutcome = Result<Outcome, (NodeRank, String)>;
 
-/// What came of a node's part.
+/// The outcome of a node's part.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Outcome {
     pub rank: NodeRank,
-    /// What it was to have: entries that are not directories.
+    /// The entries that it was to have, except directories.
     pub files: u64,
     pub bytes: u64,
     /// Of these, those that were there and right.
@@ -82,7 +82,7 @@ impl Part {
             if root.starts_with(&places.source) {
                 bail!("{} lies in {} itself", root.display(), places.source.display());
             }
-            // What it is, before anything is made there.
+            // Its kind, before anything is made there.
             let there = root.metadata().ok();
             if there.is_some_and(|there| there.is_dir() != (first.kind == Kind::Directory)) {
                 bail!("{} is there, and only one of it and {} is a directory", root.display(), places.source.display());
@@ -98,7 +98,7 @@ impl Part {
         Ok(part)
     }
 
-    /// What is read or copied.
+    /// The bytes to read or copy.
     pub fn bytes(&self) -> u64 {
         self.listing.bytes()
     }
@@ -204,7 +204,7 @@ impl Part {
     }
 }
 
-/// What threads have done.
+/// The threads' progress.
 #[derive(Default)]
 struct Done {
     were_there: AtomicU64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::paths::is_shown;
 
-/// What was asked for. The paths are absolute.
+/// The user's request. The paths are absolute.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub way: Way,
@@ -27,7 +27,7 @@ pub enum Way {
     Out,
 }
 
-/// What a node does.
+/// A node's part of the request.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Places {
     pub source: PathBuf,
@@ -91,7 +91,7 @@ pub fn places(order: &Order, node: &Node, is_numbered: bool) -> anyhow::Result<P
     }
 }
 
-/// What is opened to read `path`; whether that is the backing file system itself.
+/// The path to open for reading `path`, and whether that is on the backing file system itself.
 fn source_on(node: &Node, path: &Path, in_burst: Option<PathBuf>) -> (PathBuf, bool) {
     if let Some(path) = in_burst {
         return (path, false);

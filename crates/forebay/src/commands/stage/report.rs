@@ -1,4 +1,4 @@
-//! What came of staging, as text and as JSON.
+//! The outcome of staging, as text and as JSON.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::exit::DONE_IN_PART;
 use crate::output::say;
 use crate::settings::values::{show_duration, show_size};
 
-/// What came of it, on nodes of which one at least did something.
+/// The outcome, on nodes of which one at least did something.
 pub struct Report<'a> {
     order: &'a Order,
     nodes: usize,

@@ -1,4 +1,4 @@
-//! What programs do with files of a view: read, map, run, ask by ioctl, try to write.
+//! Programs use files of a view: read, map, run, ask by ioctl, try to write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! What the daemon tells the kernel takes effect at once.
+//! The daemon's notifications to the kernel take effect immediately.
 
 use std::fs::{self, File};
 use std::io;
