@@ -282,9 +282,10 @@ fn reads_of_a_silent_nodes_bytes_stop_nothing_else() {
 #[test]
 fn writes_that_wait_for_their_commit_stop_no_other_write() {
     require!(Fuse, Root);
-    const FILES: usize = 12;
-    /// A node commits so many at once.
-    const WRITES: u64 = 2048;
+    /// More than a mount has readers.
+    const FILES: usize = 9;
+    /// A file has so many pending when its writers wait for a commit.
+    const WRITES: u64 = 4 * 2048;
     let bed = Bed::of(2);
     let made = |number| File::create(bed.mount_of(1).join(format!("file-{number}"))).unwrap();
     let (open, files): (_, Vec<File>) = (open_file(&bed, 1), (0..FILES).map(made).collect());
@@ -302,7 +303,7 @@ fn writes_that_wait_for_their_commit_stop_no_other_write() {
                 });
             }
             let all = FILES * (WRITES as usize - 1);
-            wait_until("all but the last are written", ROUNDS * 10, || written.load(Ordering::SeqCst) >= all);
+            wait_until("all but the last are written", ROUNDS * 40, || written.load(Ordering::SeqCst) >= all);
             (calls_end_in_time(scope, &open, write_block), over.load(Ordering::SeqCst))
         });
         assert_eq!(in_time, (true, 0), "calls end while {FILES} writes wait");

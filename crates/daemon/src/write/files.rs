@@ -19,7 +19,7 @@ use forebay_write::{Extents, blocks_of};
 use super::settling::Settling;
 
 /// Pending extents of a file for which its writers wait: those of some commits, so that they rarely do.
-const PENDING_EXTENTS_MAX: usize = 8 * COMMIT_EXTENTS_MAX;
+const PENDING_EXTENTS_MAX: usize = 4 * COMMIT_EXTENTS_MAX;
 
 /// The bits of a mode that lend rights: set-user-ID, set-group-ID.
 const LENT_RIGHTS: u32 = 0o6000;
