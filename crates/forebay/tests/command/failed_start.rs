@@ -165,9 +165,12 @@ fn a_start_without_its_first_node_leaves_no_store() {
     let tier = ["--burst", &burst, "--burst-store", store.to_str().unwrap(), "--burst-capacity", "256MiB"];
     let source = place.source();
     let command = [&arguments[..], &tier, &["--export", &source, "--wait-timeout", "10min"]].concat();
-    let child = place.command(&command).stderr(Stdio::piped()).spawn().unwrap();
-    let stores = || fs::read_dir(&store).map_or(0, Iterator::count);
-    wait_until("the other nodes have stores", || stores() == 2);
+    let mut child = place.command(&command).stderr(Stdio::piped()).spawn().unwrap();
+    // Beside the mark of who has made the directory.
+    let is_store = |entry: &fs::DirEntry| entry.path().is_dir();
+    let stores = || fs::read_dir(&store).map_or(0, |entries| entries.flatten().filter(is_store).count());
+    wait_until("the other nodes have stores", || stores() == 2 || child.try_wait().unwrap().is_some());
+    assert_eq!(stores(), 2, "{:?}", child.try_wait().unwrap().map(|_| child.wait_with_output().unwrap()));
     signal(child.id().into(), Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
