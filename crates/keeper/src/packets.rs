@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Descriptors of one message.
-const DESCRIPTORS_MAX: usize = 8;
+const DESCRIPTORS_MAX: usize = 16;
 
 /// The two ends of a link.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {

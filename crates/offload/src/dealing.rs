@@ -160,7 +160,11 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
                     self.end_if_done(&state);
                 }
                 Err(error) => {
-                    state.pieces.give_back(who, piece);
+                    match who {
+                        Some(_) => state.pieces.give_back(who, piece),
+                        // Rows of it may have been taken already: another thread of this host would take them again.
+                        None => self.end(&state),
+                    }
                     return Err(error);
                 }
             }
@@ -171,12 +175,18 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
     /// Gives up what nobody waits for any more.
     fn end_if_done(&self, state: &State<P>) {
         if state.pieces.is_done() {
-            self.is_over.store(true, Ordering::Relaxed);
-            for connection in state.connections.values() {
-                // One that is closed already needs no shutting down.
-                let _ = connection.shutdown(Shutdown::Both);
-            }
+            self.end(state);
         }
+    }
+
+    /// No more pieces are made, and those under way are given up.
+    fn end(&self, state: &State<P>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for connection in state.connections.values() {
+            // One that is closed already needs no shutting down.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        self.changed.notify_all();
     }
 
     /// The next piece; waits while others make the last ones, one of which may come back.
@@ -185,7 +195,7 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
         loop {
             let State { pieces, nodes, is_shared, .. } = &mut *state;
             let has_ended = |rank| !nodes.contains(&rank) || pieces.is_done_for(rank);
-            if pieces.is_done() || who.is_some_and(has_ended) {
+            if self.is_over.load(Ordering::Relaxed) || pieces.is_done() || who.is_some_and(has_ended) {
                 return None;
             }
             let again = |pieces: &mut P| if *is_shared { pieces.take_again(who, nodes) } else { None };

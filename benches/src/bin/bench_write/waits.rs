@@ -202,8 +202,8 @@ fn beside_opens(job: &Bed, opens: usize, run: usize) -> anyhow::Result<(f64, f64
     };
     cached.metadata()?;
     let others = |is_over: &AtomicBool| {
+        let is_unknown = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let is_unknown = AtomicBool::new(false);
             let stats = scope.spawn(|| longest(&is_unknown, PACE, |_| cached.metadata().map(drop)));
             let believed = scope.spawn(|| {
                 std::thread::sleep(BELIEVED);

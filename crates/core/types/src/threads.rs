@@ -48,8 +48,8 @@ pub const OWNER_BACKING_THREADS_MAX: usize = BLOCKING_THREADS / 2;
 /// Of `BLOCKING_THREADS`, threads that write stripes for the owner: one backing file system that hangs must not take all.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
 
-/// `answer`: requests of one node that have a thread each: about who owns the tree, and of drains. A node has a few of them at the same
-/// time, and asks again.
+/// `answer`: requests of one node that have a thread each: so many that keep the tree and its copies safe, and so many of drains. A node has a
+/// few of them at the same time, and asks again.
 pub const THREADS_PER_NODE_MAX: usize = 8;
 
 /// Threads of the owner that wait for stripes of other nodes: one for each stripe under way.
@@ -63,6 +63,13 @@ pub const NODES_ASKED_AT_ONCE: usize = 64;
 /// names do not wait long behind contents.
 pub const PACK_READERS: usize = 2;
 
-/// Parts of queries that are made at once at most, on a machine with as many processors; each has one of `BLOCKING_THREADS`, and leaves
-/// half of them to others.
-pub const QUERY_PARTS_MAX: usize = 16;
+/// Parts of queries that are made at once at most, on a machine with as many processors; each has one of `BLOCKING_THREADS` as long as it
+/// reads, however long nobody waits for it any more.
+pub const QUERY_PARTS_MAX: usize = 8;
+
+/// Of `BLOCKING_THREADS`, threads that look whether the node holds files of queries: each may hang with the backing file system.
+pub const QUERY_LOOKS_MAX: usize = 2;
+
+// The kernel's caches and requests that need the node's own disk alone have the rest, whatever hangs.
+const _: () =
+    assert!(OWNER_BACKING_THREADS_MAX + STRIPES_FOR_OWNER_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);

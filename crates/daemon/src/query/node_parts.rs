@@ -17,7 +17,7 @@ use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use forebay_query::{Collected, Dialect, Part, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
-use forebay_types::threads::QUERY_PARTS_MAX;
+use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
 use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
@@ -30,6 +30,9 @@ use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::write::WriteParts;
+
+/// How long a node may look whether it holds a file: longer than a slow backing file system takes for one name.
+const LOOKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parts that may wait for each that is made.
 const WAITING_EACH: usize = 8;
@@ -48,7 +51,8 @@ pub(crate) struct QueryParts {
     /// A device's own directory, opened at its first use.
     data: Mutex<Option<Arc<dyn Exports>>>,
     threads: usize,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
     /// How fast that goes.
     pub speeds: Speeds,
     waiting: AtomicUsize,
@@ -61,9 +65,10 @@ impl QueryParts {
     pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, write: Option<&Arc<WriteParts>>) -> Arc<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(QUERY_PARTS_MAX);
         let (node, read, write, data) = (Arc::clone(node), Arc::clone(read), write.cloned(), Mutex::default());
-        let (turns, speeds, waiting) = (Semaphore::new(threads), Speeds::default(), AtomicUsize::new(0));
+        let (turns, looks) = (Arc::new(Semaphore::new(threads)), Arc::new(Semaphore::new(QUERY_LOOKS_MAX)));
+        let (speeds, waiting) = (Speeds::default(), AtomicUsize::new(0));
         let (fragments, drafts) = (Fragments::default(), Drafts::default());
-        Arc::new(Self { node, read, write, data, threads, turns, speeds, waiting, fragments, drafts })
+        Arc::new(Self { node, read, write, data, threads, turns, looks, speeds, waiting, fragments, drafts })
     }
 
     /// Takes a request of another node.
@@ -128,10 +133,15 @@ impl QueryParts {
         }
         // A caller that waits no longer drops this, or hears that it came to nothing.
         let _end = OnDrop(&self.waiting, &is_given_up);
-        let turn = tokio::time::timeout(remaining, self.turns.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(Errno::ETIMEDOUT) };
+        let turn = tokio::time::timeout(remaining, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(Errno::ETIMEDOUT) };
         let (this, given_up) = (Arc::clone(self), Arc::clone(&is_given_up));
-        let made = self.node.block(move || make(&this, given_up));
+        let made = self.node.block(move || {
+            let made = make(&this, given_up);
+            // Not before: a read that hangs has its thread as long as it hangs.
+            drop(turn);
+            made
+        });
         match tokio::time::timeout(remaining, made).await {
             Ok(made) => made.unwrap_or(Err(Errno::EIO)),
             Err(_) => Err(Errno::ETIMEDOUT),
@@ -177,7 +187,18 @@ impl QueryParts {
     async fn places(self: &Arc<Self>, files: &[(ViewPath, Generation)]) -> Result<Vec<PathBuf>, Errno> {
         let (this, files) = (Arc::clone(self), files.to_vec());
         let places = move || files.iter().map(|(file, generation)| this.place(file, generation)).collect();
-        self.node.block(places).await.unwrap_or(Err(Errno::EIO))
+        self.look(places).await.unwrap_or(Err(Errno::EIO))
+    }
+
+    /// Has something looked up that may hang, on one of few threads.
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let turn = Arc::clone(&self.looks).acquire_owned().await.ok()?;
+        let look = move || {
+            let found = look();
+            drop(turn);
+            found
+        };
+        self.node.block(look).await
     }
 
     /// Where a program on this node finds a file that the node holds in this version. May block.
@@ -204,7 +225,8 @@ impl QueryParts {
             let (holds, generation) = this.holds(&file)?;
             Some((holds, generation, this.speeds.speed(collected(wants), this.threads)))
         };
-        let (holds, generation, Speed { bytes_per_s, burst }) = self.node.block(found).await??;
+        let (holds, generation, Speed { bytes_per_s, burst }) =
+            tokio::time::timeout(LOOKED_WITHIN, self.look(found)).await.ok()???;
         let (rank, threads) = (self.node.rank(), self.threads);
         let host = self.node.host(rank).to_owned();
         let burst = (burst.bytes, burst.bytes_per_s);

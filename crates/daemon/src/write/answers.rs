@@ -283,7 +283,8 @@ pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, me
     match message {
         WriteMessage::Forget { files } => drop(node.spawn(async move { send(reply, write.forget(&files).await) })),
         message if has_own_thread(&message) => {
-            let Some(admitted) = write.waiting_threads.admit(from) else { return send(reply, AGAIN) };
+            let of_kind = if keeps_tree(&message) { &write.tree_threads } else { &write.waiting_threads };
+            let Some(admitted) = of_kind.admit(from) else { return send(reply, AGAIN) };
             let answer = move || {
                 send(reply, write.answer_here(from, message));
                 drop(admitted);
@@ -303,23 +304,16 @@ fn send(reply: Replier, (outcome, body): Answered) {
     reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
 }
 
+/// Whether a request keeps the tree and its copies safe: users' commands must not take its threads.
+fn keeps_tree(message: &WriteMessage) -> bool {
+    use WriteMessage::{Copy, Follow, HandOver, Renew, Vote, WhoOwns};
+    matches!(message, Copy { .. } | Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
+}
+
 /// Whether a request has a thread of its own: others may wait for it, or it waits for long and is rare.
 fn has_own_thread(message: &WriteMessage) -> bool {
-    use WriteMessage::{CommitAll, Copy, Drain, EndChanges, Follow, GiveBack, HandOver, Landed, Renew, Vote, WhoOwns};
-    matches!(
-        message,
-        CommitAll
-            | Copy { .. }
-            | Drain { .. }
-            | EndChanges
-            | Follow { .. }
-            | GiveBack
-            | HandOver { .. }
-            | Landed { .. }
-            | Renew(_)
-            | Vote(_)
-            | WhoOwns
-    )
+    use WriteMessage::{CommitAll, Drain, EndChanges, GiveBack, Landed};
+    keeps_tree(message) || matches!(message, CommitAll | Drain { .. } | EndChanges | GiveBack | Landed { .. })
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl BackingCalls {
     pub fn land<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         // After the end there are few more, which leave things in order.
         let _ = self.wait_for(0, 1);
-        self.land_paced(|| self.in_time(call))
+        self.land_paced_in_time(call)
     }
 
     /// A call of landing that writes so many bytes. May block.
@@ -102,6 +102,14 @@ impl BackingCalls {
     /// EINTR after `end`, EAGAIN where the tree is not this node's any more, else what the call says.
     pub fn write<T>(&self, bytes: u64, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         self.wait_for(bytes, 1)?;
+        self.land_paced_in_time(call)
+    }
+
+    /// The same, unless the tree is not this node's any more. May block.
+    ///
+    /// # Errors
+    /// EAGAIN then, else what the call says.
+    pub fn land_paced_in_time<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.land_paced(|| self.in_time(call))
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_types::{Errno, FileId};
+use forebay_types::FileId;
 
 use super::commits::Commits;
 use super::local::Local;
@@ -47,8 +47,10 @@ impl EarlyCommits {
         while let Some(file) = self.next() {
             let Some(open) = self.commits.files.find(file) else { continue };
             if self.commits.is_refused(&open) {
-                self.commits.files.note_failed(file, Errno::EIO);
+                open.note_refused();
             }
+            drop(open);
+            self.commits.files.forget_if_over(file);
         }
     }
 

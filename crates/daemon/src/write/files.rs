@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_fuse::Request;
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
@@ -43,7 +43,7 @@ pub struct OpenFile {
     /// Held while a commit is made.
     commit: Mutex<()>,
     /// Whether the partner copies what is written to it, once somebody wanted to know.
-    is_copied: OnceLock<bool>,
+    is_copied: Mutex<Option<bool>>,
 }
 
 #[derive(Default)]
@@ -55,6 +55,8 @@ struct State {
     /// Why something could not be written that the kernel had gathered, and whether a process that settles the file may have been told,
     /// instead of a program.
     failed: Option<(Errno, bool)>,
+    /// Extents were refused to a commit for which no program waited, and none knows.
+    is_refused: bool,
     /// Whether its mode lent rights when it was opened last, or was changed here.
     lends_rights: bool,
     /// Where uncommitted bytes are.
@@ -88,6 +90,10 @@ impl Files {
     pub fn open(&self, file: FileId, mode: u32, may_be_mapped: bool) {
         let open = self.entry(file);
         let mut state = open.state();
+        if state.opens == 0 && state.written.is_empty() && state.appending.is_empty() {
+            // It may have been renamed since it was over, and kept by a thread that had it.
+            *open.known_copied() = None;
+        }
         state.opens += 1;
         state.may_be_mapped |= may_be_mapped;
         state.lends_rights = mode & LENT_RIGHTS != 0;
@@ -96,7 +102,7 @@ impl Files {
     /// The entry of `file`, which is made if there is none.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
-        let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: OnceLock::new() };
+        let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: Mutex::default() };
         Arc::clone(files.entry(file).or_insert_with(|| Arc::new(new())))
     }
 
@@ -298,12 +304,35 @@ impl OpenFile {
 
     /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
     pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
-        *self.is_copied.get_or_init(ask)
+        let known = *self.known_copied();
+        if let Some(is_copied) = known {
+            return is_copied;
+        }
+        // The owner may be asked.
+        let is_copied = ask();
+        *self.known_copied().get_or_insert(is_copied)
+    }
+
+    /// The owner refused extents to a commit for which no program waited.
+    pub fn note_refused(&self) {
+        self.state().is_refused = true;
+    }
+
+    /// The error of that, for one program.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn tell_refused(&self) -> Result<(), Errno> {
+        if std::mem::take(&mut self.state().is_refused) { Err(Errno::EIO) } else { Ok(()) }
     }
 
     /// Whether that is known.
     pub fn knows_copied(&self) -> bool {
-        self.is_copied.get().is_some()
+        self.known_copied().is_some()
+    }
+
+    fn known_copied(&self) -> MutexGuard<'_, Option<bool>> {
+        self.is_copied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether one of so many writes commits what is pending.

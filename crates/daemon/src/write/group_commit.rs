@@ -33,7 +33,8 @@ impl GroupCommit {
         };
         if !is_running {
             let (group, local) = (Arc::clone(self), Arc::clone(local));
-            nodes.block(move || group.run(&local)).await;
+            // Its end is not waited for: it goes on as long as others come.
+            nodes.calls.block(Box::new(move || group.run(&local)));
         }
         outcome.await.unwrap_or(Err(Errno::EIO))
     }

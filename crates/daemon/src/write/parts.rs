@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
@@ -79,6 +79,7 @@ pub struct WriteParts {
     /// Requests of other nodes: tasks, and threads.
     pub(super) waiting_tasks: Arc<WaitingRequests>,
     pub(super) waiting_threads: Arc<WaitingRequests>,
+    pub(super) tree_threads: Arc<WaitingRequests>,
     made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
@@ -151,8 +152,8 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
-        let early_commits = EarlyCommits::new(&local, &commits);
         Self {
+            early_commits: EarlyCommits::new(&local, &commits),
             dir: beginning.dir,
             backing: beginning.backing,
             mount: beginning.mount,
@@ -177,12 +178,12 @@ impl WriteParts {
             ),
             second,
             partner,
-            early_commits,
             commits,
             cache,
             council,
             waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
             waiting_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
+            tree_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
             nodes,
             reader,
             files,
@@ -442,8 +443,15 @@ impl WriteParts {
         let ask = |node| self.nodes.ask::<T>(node, message, patience);
         let at_once = nodes.chunks(NODES_ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
             std::thread::scope(|scope| {
-                let asked: Vec<_> = nodes.iter().map(|node| (*node, scope.spawn(move || ask(*node)))).collect();
-                asked.into_iter().map(|(node, asked)| (node, asked.join().unwrap_or(Err(Errno::EIO)))).collect()
+                let begin =
+                    |node| std::thread::Builder::new().name("asking".to_owned()).spawn_scoped(scope, move || ask(node));
+                let asked: Vec<_> = nodes.iter().map(|node| (*node, begin(*node))).collect();
+                // A node for which there is no thread is asked here.
+                let ended = |(node, asked): (NodeRank, std::io::Result<ScopedJoinHandle<'_, _>>)| match asked {
+                    Ok(asked) => (node, asked.join().unwrap_or(Err(Errno::EIO))),
+                    Err(_) => (node, ask(node)),
+                };
+                asked.into_iter().map(ended).collect()
             })
         });
         at_once.flatten().collect()

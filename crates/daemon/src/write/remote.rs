@@ -286,12 +286,20 @@ impl Nodes {
 
     /// The end of a call to the owner. A host that is gone refuses nothing: meanwhile others are asked who owns the tree, by one call at a time.
     /// Where another node does, calls to the one before end (`forsake`).
-    async fn or_other_owner<T>(&self, mut called: Waiting<'_, T>) -> T {
+    async fn or_other_owner(
+        &self,
+        owns: Owns,
+        mut called: Waiting<'_, Result<Called, Unanswered>>,
+    ) -> Result<Called, Unanswered> {
         loop {
             tokio::select! {
                 biased;
                 called = &mut called => return called,
                 () = self.calls.pause(LOOK_AFTER) => {}
+            }
+            // A call that began as this node learnt of the new owner was not ended.
+            if self.owns() != owns {
+                return Err(Unanswered::Yet("it does not own the burst tree any more".to_owned()));
             }
             let Ok(_alone) = self.looking.try_lock() else { continue };
             tokio::select! {
@@ -463,7 +471,7 @@ impl Nodes {
                 To::Owner => owns.node,
             };
             let called = self.calls.call(to, message, left.min(CALL_DEADLINE));
-            let called = if is_to_owner { self.or_other_owner(called).await } else { called.await };
+            let called = if is_to_owner { self.or_other_owner(owns, called).await } else { called.await };
             let (failed, is_final) = match called {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
                 // An owner before this one may not have known what there is by now.

@@ -26,11 +26,16 @@ impl Calls for SilentOwner {
         [0, 1, 2].map(NodeRank).into()
     }
 
-    fn call<'a>(&'a self, to: NodeRank, _: &'a WriteMessage, _: Duration) -> Waiting<'a, Result<Called, Unanswered>> {
+    fn call<'a>(
+        &'a self,
+        to: NodeRank,
+        _: &'a WriteMessage,
+        within: Duration,
+    ) -> Waiting<'a, Result<Called, Unanswered>> {
         let mut forsaken = self.forsaken.subscribe();
         Box::pin(async move {
             if to == NodeRank(0) {
-                let _ = forsaken.wait_for(|node| *node == Some(to)).await;
+                let _ = tokio::time::timeout(within, forsaken.wait_for(|node| *node == Some(to))).await;
                 return Err(Unanswered::Yet("it is no owner any more".to_owned()));
             }
             Ok((Outcome::Body, vec![encode(&Owns { epoch: 1, node: NodeRank(2) }).into()]))

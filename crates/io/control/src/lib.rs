@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -43,9 +44,28 @@ pub fn ask(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result
 /// A connection to the daemon behind `socket`.
 ///
 /// # Errors
-/// When nobody listens there.
+/// When nobody listens there, or so many wait already that the daemon must be stopped.
 pub fn connected(socket: &Path) -> anyhow::Result<UnixStream> {
-    UnixStream::connect(socket).with_context(|| format!("no daemon listens on {} any more", socket.display()))
+    connect(socket).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::WouldBlock => {
+                format!("the daemon behind {} accepts no connections: it may be stopped", socket.display())
+            }
+            _ => format!("no daemon listens on {} any more", socket.display()),
+        };
+        anyhow::Error::new(error).context(why)
+    })
+}
+
+/// Where its queue is full, a socket that may block would wait for as long as the daemon is stopped.
+fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&stream, &address)?;
+    let stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Sends `request` over a connection of its own; whoever shuts that down gives the request up.
@@ -141,5 +161,22 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let error = ask(&temporary.path().join("s"), &json!({}), Duration::from_secs(1)).unwrap_err();
         assert!(error.to_string().contains("no daemon listens"));
+    }
+
+    #[test]
+    fn a_full_queue_of_connections_is_an_error_and_no_wait() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("s");
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        let mut taken = vec![];
+        let error = loop {
+            match connected(&path) {
+                Ok(stream) => taken.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("accepts no connections") && !taken.is_empty(), "{error:#}");
     }
 }

@@ -167,9 +167,14 @@ fn at_once<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R
     let every = |first: usize| items.iter().skip(first).step_by(WRITERS).map(&run).collect::<Vec<R>>();
     let mut parts: Vec<_> = std::thread::scope(|scope| {
         let every = &every;
-        let writers: Vec<_> = (0..WRITERS.min(items.len())).map(|first| scope.spawn(move || every(first))).collect();
-        let ended =
-            writers.into_iter().map(|writer| writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let begin =
+            |first| std::thread::Builder::new().name("drafts".to_owned()).spawn_scoped(scope, move || every(first));
+        let writers: Vec<_> = (0..WRITERS.min(items.len())).map(|first| (first, begin(first))).collect();
+        let ended = writers.into_iter().map(|(first, writer)| match writer {
+            Ok(writer) => writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There are no more threads.
+            Err(_) => every(first),
+        });
         ended.map(Vec::into_iter).collect()
     });
     (0..items.len()).filter_map(|index| parts[index % WRITERS].next()).collect()

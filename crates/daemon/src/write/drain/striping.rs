@@ -134,8 +134,11 @@ impl Striping<'_> {
         self.meter.goes_on_from(all_bytes - bytes);
         self.meter.begin(bytes);
         std::thread::scope(|scope| {
-            for _ in 0..writers {
-                scope.spawn(|| sending.work());
+            let begin =
+                || std::thread::Builder::new().name("stripes".to_owned()).spawn_scoped(scope, || sending.work());
+            // Where there are no more threads, fewer do it, in the end this one.
+            if (0..writers).map_while(|_| begin().ok()).count() == 0 {
+                sending.work();
             }
         });
         let progress = sending.stripes.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -181,6 +184,7 @@ impl Sending<'_> {
             let bytes = extents.iter().map(|extent| extent.len).sum();
             let may_begin = self.with.owner.local.calls.wait_for(bytes, calls_of(&extents));
             let written = may_begin.map_err(NotWritten::from).and_then(|()| self.write(node, &extents));
+            let is_written = written.is_ok();
             let noted = written.and_then(|()| self.note(stripe).map_err(NotWritten::from));
             let mut progress = self.progress();
             match noted {
@@ -193,7 +197,8 @@ impl Sending<'_> {
                     progress.late.insert(node);
                 }
                 Err(NotWritten { errno, .. }) => {
-                    if progress.stripes.failed(stripe) {
+                    // A stripe that is written and cannot be noted is the next owner's.
+                    if !is_written && progress.stripes.failed(stripe) {
                         tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
                     } else {
                         progress.failed = progress.failed.or(Some(errno));

@@ -45,16 +45,17 @@ impl Turns for InTime<'_> {
     }
 }
 
-/// Calls of landing that the node that owns the tree has waited for.
+/// Calls of landing that the node that owns the tree has waited for. Where it owns it no more, it makes none: the next owner may have published
+/// the file. Other nodes make them for whichever node owns it.
 struct Paced<'a>(&'a BackingCalls);
 
 impl Turns for Paced<'_> {
     fn write(&self, _bytes: u64, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.0.land_paced(call)
+        self.0.land_paced_in_time(call)
     }
 
     fn call(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.0.land_paced(call)
+        self.0.land_paced_in_time(call)
     }
 }
 

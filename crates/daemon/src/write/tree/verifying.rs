@@ -63,8 +63,8 @@ impl Owner {
     pub async fn hear(&self, node: NodeRank) -> Result<(), Errno> {
         let heard = self.unverified.heard();
         let _alone = self.unverified.hearing().await;
-        // Otherwise a request before this one has looked.
-        if self.unverified.heard() == heard {
+        // Otherwise a request before this one has looked, and found the node.
+        if self.unverified.heard() == heard || self.is_lost(node) {
             let looked = self.call(On::Pool, move |owner| owner.look_for_lost(node)).await?;
             if let Err(errno) = looked {
                 tracing::debug!(%node, %errno, "a node asks, and does not answer");
