@@ -1,7 +1,6 @@
 //! The nodes whose logs may lack what the tree says they have.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,8 @@ pub struct Unverified {
     looking: Mutex<()>,
     /// Held by the task that does so for requests of lost nodes.
     hearing: tokio::sync::Mutex<()>,
-    /// How often one has.
-    heard: AtomicU64,
+    /// How often one has, for each node.
+    heard: Mutex<BTreeMap<NodeRank, u64>>,
 }
 
 impl Unverified {
@@ -26,7 +25,7 @@ impl Unverified {
     pub fn new(nodes: Vec<NodeRank>) -> Self {
         let now = Instant::now();
         let nodes = Mutex::new(nodes.into_iter().map(|node| (node, now)).collect());
-        Self { nodes, looking: Mutex::default(), hearing: tokio::sync::Mutex::default(), heard: AtomicU64::new(0) }
+        Self { nodes, looking: Mutex::default(), hearing: tokio::sync::Mutex::default(), heard: Mutex::default() }
     }
 
     /// A node begins anew.
@@ -62,17 +61,34 @@ impl Unverified {
         self.hearing.lock().await
     }
 
-    /// How often a task has looked.
-    pub fn heard(&self) -> u64 {
-        self.heard.load(Ordering::SeqCst)
+    /// How often a task has looked for a node.
+    pub fn heard(&self, node: NodeRank) -> u64 {
+        self.all_heard().get(&node).copied().unwrap_or(0)
     }
 
-    /// A task has looked.
-    pub fn note_heard(&self) {
-        self.heard.fetch_add(1, Ordering::SeqCst);
+    /// A task has looked for a node.
+    pub fn note_heard(&self, node: NodeRank) {
+        *self.all_heard().entry(node).or_default() += 1;
+    }
+
+    fn all_heard(&self) -> MutexGuard<'_, BTreeMap<NodeRank, u64>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeRank, Instant>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_for_one_node_is_none_for_another() {
+        let [one, other] = [1, 2].map(NodeRank);
+        let unverified = Unverified::new(vec![]);
+        unverified.note_heard(one);
+        assert_eq!((unverified.heard(one), unverified.heard(other)), (1, 0));
     }
 }

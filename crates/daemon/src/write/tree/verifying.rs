@@ -61,15 +61,15 @@ impl Owner {
     /// # Errors
     /// EIO where the daemon ends.
     pub async fn hear(&self, node: NodeRank) -> Result<(), Errno> {
-        let heard = self.unverified.heard();
+        let heard = self.unverified.heard(node);
         let _alone = self.unverified.hearing().await;
-        // Otherwise a request before this one has looked, and found the node.
-        if self.unverified.heard() == heard || self.is_lost(node) {
+        // Otherwise an earlier request of the node has had it looked for.
+        if self.unverified.heard(node) == heard {
             let looked = self.call(On::Pool, move |owner| owner.look_for_lost(node)).await?;
             if let Err(errno) = looked {
                 tracing::debug!(%node, %errno, "a node asks, and does not answer");
             }
-            self.unverified.note_heard();
+            self.unverified.note_heard(node);
         }
         Ok(())
     }
