@@ -127,7 +127,7 @@ fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
 fn lookups_that_wait_for_a_silent_node_stop_nothing_else() {
     require!(Fuse, Root);
     /// More than the owner has threads.
-    const LOOKUPS: usize = 40;
+    const LOOKUPS: usize = 60;
     const SILENT: u32 = 3;
     let bed = Bed::of(SILENT + 1);
     for directory in 0..LOOKUPS {

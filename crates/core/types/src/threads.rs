@@ -39,11 +39,11 @@ pub const BACKING_CONCURRENCY: usize = 64;
 
 /// Threads for other calls that may block: requests of other nodes, the kernel's caches, the view's end. They do not read the exports, so
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
-pub const BLOCKING_THREADS: usize = 32;
+pub const BLOCKING_THREADS: usize = 48;
 
 /// Of these, threads of the owner's requests that wait for the backing file system at the same time: one that hangs leaves the rest to
 /// requests that need the node's own disk alone.
-pub const OWNER_BACKING_THREADS_MAX: usize = BLOCKING_THREADS / 2;
+pub const OWNER_BACKING_THREADS_MAX: usize = 16;
 
 /// Of `BLOCKING_THREADS`, threads that write stripes for the owner: one backing file system that hangs must not take all.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
@@ -65,7 +65,7 @@ pub const PACK_READERS: usize = 2;
 
 /// Parts of queries that are made at once at most, on a machine with as many processors; each has one of `BLOCKING_THREADS` as long as it
 /// reads, however long nobody waits for it any more.
-pub const QUERY_PARTS_MAX: usize = 8;
+pub const QUERY_PARTS_MAX: usize = 16;
 
 /// Of `BLOCKING_THREADS`, threads that look whether the node holds files of queries: each may hang with the backing file system.
 pub const QUERY_LOOKS_MAX: usize = 2;
