@@ -106,3 +106,17 @@ fn a_piece_of_a_node_that_is_lost_late_goes_to_another_that_has_nothing_else_to_
     let (pieces, _) = dealing.finish();
     assert_eq!(pieces.makers, [(0, Some(1)), (1, Some(1))].into());
 }
+
+/// Rows of the piece may have been taken before it failed: they must not be taken again.
+#[test]
+fn a_piece_that_fails_on_this_host_is_made_once_and_ends_the_query() {
+    let (holders, done_bytes, made) = ([holder(0)], AtomicU64::new(0), AtomicU64::new(0));
+    let dealing = Dealing::new(Held::by(&[&[0], &[0], &[0]]), &holders, &done_bytes);
+    let here = |index: usize| {
+        made.fetch_add(1, Ordering::Relaxed);
+        bail!("piece {index} has a bad row")
+    };
+    let failed = dealing.run(&holders, HostPart::Rest, 1, |_, _| bail!("no route"), here).unwrap_err();
+    assert_eq!(failed.to_string(), "piece 0 has a bad row");
+    assert_eq!(made.into_inner(), 1);
+}

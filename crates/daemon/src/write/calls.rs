@@ -280,6 +280,7 @@ mod tests {
         assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
         assert_eq!(calls.write(1, || Ok(1)), Err(Errno::EAGAIN));
         assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(calls.land_paced_in_time(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
         // Calls that a program waits for, or that another node has waited for, are not the owner's.
         assert_eq!((calls.serve(|| 1), calls.land_paced(|| 1)), (1, 1));
     }

@@ -305,12 +305,11 @@ impl OpenFile {
     /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
     pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
         let known = *self.known_copied();
-        if let Some(is_copied) = known {
-            return is_copied;
-        }
-        // The owner may be asked.
-        let is_copied = ask();
-        *self.known_copied().get_or_insert(is_copied)
+        known.unwrap_or_else(|| {
+            // The owner may be asked, without the lock.
+            let is_copied = ask();
+            *self.known_copied().get_or_insert(is_copied)
+        })
     }
 
     /// The owner refused extents to a commit for which no program waited.
@@ -496,5 +495,37 @@ impl Pending {
         }
         over.extend(committed.iter().filter_map(|under| under.part(at..range.end)));
         over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::NodeRank;
+
+    use super::*;
+
+    const FILE: FileId = FileId { creator: NodeRank(1), serial: 7 };
+
+    #[test]
+    fn the_refusal_of_an_early_commit_is_told_once() {
+        let open = Files::default().entry(FILE);
+        open.note_refused();
+        assert_eq!((open.tell_refused(), open.tell_refused()), (Err(Errno::EIO), Ok(())));
+    }
+
+    /// A thread of the daemon has the file meanwhile, so that it is not forgotten when it is closed.
+    #[test]
+    fn a_file_that_is_opened_anew_is_asked_about_its_partner_anew() {
+        let files = Files::default();
+        files.open(FILE, 0o644, false);
+        let held = files.entry(FILE);
+        assert!(!held.is_copied(|| false));
+        files.open(FILE, 0o644, false);
+        assert!(!held.is_copied(|| true), "it is open");
+        files.close(FILE, true);
+        files.close(FILE, true);
+        files.forget_if_over(FILE);
+        files.open(FILE, 0o644, false);
+        assert!(held.is_copied(|| true));
     }
 }

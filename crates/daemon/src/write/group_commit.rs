@@ -20,7 +20,7 @@ struct State {
 }
 
 impl GroupCommit {
-    /// Everything that was written or changed here until now survives the loss of power.
+    /// All bytes and changes that this node's log has by now survive the loss of power.
     ///
     /// # Errors
     /// EIO.
