@@ -40,7 +40,7 @@ impl Tree {
             Operation::Open { file } => self.open(change, *file),
             Operation::Close { file, handle } => self.close(change, *file, *handle, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
-            Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
+            Operation::CloseAll { node } => Ok(self.close_all(*node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Allocate { file, least_bytes } => self.allocate(change, *file, *least_bytes),
             Operation::SetExtended { file, name, value, rule } => {
