@@ -21,10 +21,10 @@ use super::joined::Joined;
 use super::locks::{Locking, request_of};
 use super::owed::Owed;
 use super::prefixes::{Prefixes, Ways, is_below};
-use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved};
+use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved, waits_to_join};
 use super::room::Room;
 use super::seeking::seek;
-use super::waits::{may_wait, note_late};
+use super::waits::{is_own_write, may_wait, note_late};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::early_commits::EarlyCommits;
@@ -59,7 +59,8 @@ pub struct Kernel {
 
 impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) {
-        if let Err(errno) = admit(&self.joined, &request.operation) {
+        let is_own = || is_own_write(&self.reader.local, &self.files, &request);
+        if let Err(errno) = admit(&self.joined, &request.operation, is_own) {
             return unserved(&request.operation, reply, errno);
         }
         let file = file_of(request.node);
@@ -104,7 +105,8 @@ impl Handler for Kernel {
     }
 
     fn may_wait(&self, request: &Request<'_>) -> bool {
-        may_wait((&self.reader, &self.files, &self.prefixes), request)
+        let is_own = || is_own_write(&self.reader.local, &self.files, request);
+        waits_to_join(&self.joined, &request.operation, is_own) || may_wait((&self.reader, &self.files), request)
     }
 
     fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
@@ -147,9 +149,8 @@ impl Kernel {
     }
 
     fn change(&self, request: &Request<'_>, asked: &Asked<'_>, reply: Reply) {
-        match self.ways().map(|ways| ways.refusal(request, asked)) {
-            Ok(None) => {}
-            Ok(Some(errno)) | Err(errno) => return reply.error(errno),
+        if let Some(errno) = self.prefixes.refusal((&self.reader, &self.commits), request, asked) {
+            return reply.error(errno);
         }
         match asked {
             Asked::Write { offset, data, flags, ends_lent_rights, is_gathered, .. } => {

@@ -84,6 +84,20 @@ impl Prefixes {
         }
         Ok(self.ways.get_or_init(|| ways))
     }
+
+    /// Why a change is not made on the burst mount, if it is not.
+    pub fn refusal(
+        &self,
+        (reader, commits): (&Reader, &Commits),
+        request: &Request<'_>,
+        asked: &Change<'_>,
+    ) -> Option<Errno> {
+        match asked {
+            // A write to an open file goes on while the owner cannot be asked where the prefixes are.
+            Change::Write { .. } => is_below(request.node).then_some(Errno::EROFS),
+            _ => self.ways(reader, commits).map_or_else(Some, |ways| ways.refusal(request, asked)),
+        }
+    }
 }
 
 fn find_or_make(place: &Place, reader: &Reader, commits: &Commits) -> Result<FileId, Errno> {
@@ -166,8 +180,8 @@ impl Ways {
         self.entry(if is_prefix { 0 } else { directory }, parent, ttl)
     }
 
-    /// Why a change is not made on the burst mount, if it is not.
-    pub fn refusal(&self, request: &Request<'_>, asked: &Change<'_>) -> Option<Errno> {
+    /// See `Prefixes`.
+    fn refusal(&self, request: &Request<'_>, asked: &Change<'_>) -> Option<Errno> {
         let is_below_one = match asked {
             Change::GetLock(_) | Change::SetLock(_) | Change::SetLockWaiting(_) => return None,
             Change::Rename { to_directory, .. } => is_below(request.node) || is_below(*to_directory),
