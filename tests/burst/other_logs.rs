@@ -1,12 +1,14 @@
 //! Stores that are not the ones in which a job's bytes are: removed between two runs, or while the job runs.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use forebay_tests::program::{Finished, run};
 use forebay_tests::{Sandbox, require};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, arguments};
 use crate::salvage::salvage;
@@ -196,4 +198,31 @@ fn a_store_of_another_run_is_left_out_and_named() {
     let missing: Vec<&str> =
         told["missing"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(missing, [bed.backing().join("other").to_str().unwrap()], "{told}");
+}
+
+/// It comes to the place of a node's store while the node has no daemon. Files that programs have open are other ones there.
+#[test]
+fn a_store_of_another_run_is_not_written_to_by_a_mounts_next_daemon() {
+    require!(Fuse, Root);
+    let mut bed = first_run();
+    let aside = bed.job.sandbox.base().join("first-run");
+    fs::rename(store_of(&bed, 1).parent().unwrap(), &aside).unwrap();
+    up_again(&mut bed);
+    let open = File::create(bed.mount_of(1).join("open")).unwrap();
+    open.write_all_at(b"second run", 0).unwrap();
+    open.sync_all().unwrap();
+    let pid = |pid: u32| Pid::from_raw(pid as i32).unwrap();
+    let (keeper, daemon) = (pid(bed.job.keeper(1)), pid(bed.job.daemon(1).unwrap()));
+    kill_process(keeper, Signal::STOP).unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+    fs::rename(store_of(&bed, 1), bed.job.sandbox.base().join("second-run-1")).unwrap();
+    fs::rename(aside.join("1"), store_of(&bed, 1)).unwrap();
+    kill_process(keeper, Signal::CONT).unwrap();
+    let refused = open.write_all_at(b"bytes of the second run", 0).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::IO.raw_os_error()), "{refused}");
+    drop(open);
+    bed.job.kill_all();
+    let (status, told) = salvage(&bed.job.sandbox, "store/1");
+    assert_eq!((status, &told["landed"]), (Some(0), &true.into()), "{told}");
+    assert_eq!(fs::read(bed.backing().join("f1")).unwrap(), vec![b'A'; 200_000]);
 }

@@ -1,6 +1,9 @@
 //! The node that owns the tree is lost, or cut off, while the job goes on.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::{run, wait_until};
@@ -79,6 +82,46 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
         drained.text()
     );
     assert_eq!(std::fs::read(bed.backing().join("after")).unwrap(), b"after\n");
+    bed.job.kill_all();
+}
+
+/// Programs write to files that they have open while the tree gets another owner, and their nodes other daemons.
+#[test]
+fn writes_to_open_files_are_there_after_a_takeover() {
+    require!(Fuse, Root);
+    const BLOCKS: u64 = 256;
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    let files = [1, 2].map(|node| {
+        let file = File::create(bed.mount_of(node).join(format!("open-{node}"))).unwrap();
+        file.write_all_at(&[1; 4096], 0).unwrap();
+        file.sync_all().unwrap();
+        file
+    });
+    wait_for_second_home(&bed);
+    let is_over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let is_over = &is_over;
+        let writers = files.map(|file| {
+            scope.spawn(move || {
+                let mut written = 0_u64;
+                while !is_over.load(Ordering::SeqCst) {
+                    file.write_all_at(&written.to_le_bytes(), written % BLOCKS * 4096).unwrap();
+                    written += 1;
+                }
+                written
+            })
+        });
+        lose_the_owner(&bed);
+        is_over.store(true, Ordering::SeqCst);
+        writers.map(|writer| writer.join().unwrap())
+    });
+    for (node, written) in [1, 2].into_iter().zip(written) {
+        assert!(written > BLOCKS);
+        let read = std::fs::read(bed.mount_of(3 - node).join(format!("open-{node}"))).unwrap();
+        let last = |block: u64| (written - 1 - block) / BLOCKS * BLOCKS + block;
+        let wrong = (0..BLOCKS).find(|block| read[*block as usize * 4096..][..8] != last(*block).to_le_bytes());
+        assert_eq!(wrong, None, "node {node}, {written} writes");
+    }
     bed.job.kill_all();
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::Bed;
 use crate::full::small_store_with;
@@ -56,6 +58,43 @@ fn a_close_that_waits_for_the_owner_stops_no_write() {
     drop(open);
     assert_eq!(std::fs::metadata(bed.mount().join("open")).unwrap().len(), written * 4096);
     assert_eq!(std::fs::read(bed.mount().join("closed")).unwrap(), b"first");
+    bed.job.down();
+}
+
+/// The owner stands still while the daemon of another node is followed by the next one. Writes to a file that is open there need nobody else; an append
+/// needs the owner, who knows where the end is.
+#[test]
+fn writes_to_an_open_file_go_on_with_a_new_daemon_before_that_has_heard_of_the_owner() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--private", "/burst/ckpt/own"]);
+    let open = open_file(&bed, 1);
+    let path = bed.mount_of(1).join("appended");
+    let appended = File::options().append(true).create(true).open(path).unwrap();
+    write(&appended, b"first");
+    appended.sync_all().unwrap();
+    let is_appended = AtomicBool::new(false);
+    let owner = [bed.job.keeper(0), bed.job.daemon(0).unwrap()].map(|pid| Pid::from_raw(pid as i32).unwrap());
+    std::thread::scope(|scope| {
+        owner.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+        bed.job.kill_daemon(1);
+        scope.spawn(|| {
+            write(&appended, b" second");
+            is_appended.store(true, Ordering::SeqCst);
+        });
+        let in_time = calls_end_in_time(scope, &open, |open, number| {
+            open.write_all_at(&number.to_le_bytes(), number * 4096).unwrap();
+        });
+        let was_appended = is_appended.load(Ordering::SeqCst);
+        owner.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+        assert!(in_time, "the writes waited for the owner");
+        assert!(!was_appended, "nobody knows where the end is");
+    });
+    drop((open, appended));
+    let read = fs::read(bed.mount().join("open")).unwrap();
+    assert!((0..CALLS).all(|number| read[number as usize * 4096..][..8] == number.to_le_bytes()), "{}", read.len());
+    assert_eq!(fs::read(bed.mount().join("appended")).unwrap(), b"first second");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
     bed.job.down();
 }
 
@@ -217,6 +256,11 @@ fn calls_end_in_time<'scope>(
         let _ = over.send(());
     });
     is_over.recv_timeout(CALLS_WAIT).is_ok()
+}
+
+/// One call, at the end of a file that is opened so.
+fn write(mut file: &File, bytes: &[u8]) {
+    assert_eq!(file.write(bytes).unwrap(), bytes.len());
 }
 
 fn write_block(open: &File, number: u64) {

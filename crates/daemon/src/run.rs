@@ -40,19 +40,18 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
         .build()
         .context("starting the network runtime")?;
     let outcome = runtime.block_on(run_in_runtime(options, link));
-    // Work for the kernel that a hung file system holds up must not keep the next daemon from starting.
-    let replaced = matches!(outcome, Ok(ExitReason::HandOver));
-    runtime.shutdown_timeout(if replaced { HAND_OVER_DRAIN } else { SHUTDOWN_DEADLINE });
-    outcome
+    runtime.shutdown_timeout(outcome.as_ref().map_or(SHUTDOWN_DEADLINE, |(_, within)| *within));
+    outcome.map(|(reason, _)| reason)
 }
 
-async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
+/// Why the daemon ends, and how long work that blocks may go on then.
+async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(ExitReason, Duration)> {
     let driver = Driver::new(options, Machine::here())?;
     let (node, read) = (Arc::clone(&driver.node), Arc::clone(&driver.read));
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
     let Some(handoff) = link.stand_by()? else {
-        return Ok(ExitReason::End);
+        return Ok((ExitReason::End, SHUTDOWN_DEADLINE));
     };
     let Handoff { view, burst, peers, control, inodes, beliefs } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
@@ -94,17 +93,38 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     read.prefill.end(reason == ExitReason::End).await;
     drop((job, driver));
+    let within = end_all(reason, burst, (mount, session), &endpoint).await;
+    if reason != ExitReason::HandOver {
+        link.leaves();
+    }
+    Ok((reason, within))
+}
+
+/// Ends the mounts and the connections. How long work that blocks may go on then.
+async fn end_all(
+    reason: ExitReason,
+    burst: Option<BurstSession>,
+    (mount, session): (Mount, Arc<Session>),
+    endpoint: &Endpoint,
+) -> Duration {
     if let Some(burst) = burst {
+        if reason == ExitReason::HandOver && burst.write.is_leaving() {
+            burst.leave(&session);
+            return Duration::ZERO;
+        }
         burst.end(reason).await;
     }
     match reason {
-        ExitReason::HandOver => hand_over(session, &endpoint).await,
+        ExitReason::HandOver => {
+            hand_over(session, endpoint).await;
+            // Work for the kernel that a hung file system holds up must not keep the next daemon from starting.
+            HAND_OVER_DRAIN
+        }
         ExitReason::End | ExitReason::Orphaned => {
-            end(mount, session, &endpoint).await;
-            link.leaves();
+            end(mount, session, endpoint).await;
+            SHUTDOWN_DEADLINE
         }
     }
-    Ok(reason)
 }
 
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
@@ -140,17 +160,18 @@ impl BurstSession {
         Ok(Some(Self { mount, session, write: Arc::clone(write), landing }))
     }
 
+    /// Leaves everything to the next daemon as if this one had died, the view too: programs wait for what only that one is. So none of the
+    /// daemon's other threads is waited for, and its requests of other nodes and theirs are asked again.
+    fn leave(self, view: &Session) {
+        [&self.session, view].into_iter().for_each(Session::leave);
+    }
+
     /// Ends it, so that another daemon can go on or nothing is left.
     async fn end(self, reason: ExitReason) {
         let Self { mount, session, write, landing } = self;
         let ended = tokio::task::spawn_blocking(move || match reason {
             ExitReason::HandOver => {
-                // Programs wait for the owner that this daemon may not be, or for that which its next one is.
-                let drain = if write.is_leaving() { Duration::ZERO } else { HAND_OVER_DRAIN };
-                session.hand_over(drain);
-                // Threads that are left wait for what this daemon is not to wait for any more.
-                write.end_waits();
-                drop(session);
+                session.hand_over(HAND_OVER_DRAIN);
                 write.end(landing, false);
             }
             ExitReason::End | ExitReason::Orphaned => {

@@ -53,12 +53,6 @@ struct LeftFile {
 }
 
 impl WriteParts {
-    /// Waits for other nodes end.
-    pub fn end_waits(&self) {
-        self.nodes.end();
-        self.council.wake();
-    }
-
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         // A daemon may end and its job go on.
@@ -66,7 +60,8 @@ impl WriteParts {
         if let Some(owner) = self.owner().filter(|_| ends_with_job) {
             remove_unlinked(owner);
         }
-        self.end_waits();
+        self.nodes.end();
+        self.council.wake();
         self.giving_back.end();
         if let Some(copying) = &self.local.copying {
             copying.end();

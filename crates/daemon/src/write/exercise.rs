@@ -96,9 +96,11 @@ mod tests {
     use forebay_wire::write_message::Owns;
 
     use super::*;
+    use crate::write::notes::StoreTree;
 
     const CORPUS: &str = "../../fuzz/corpus/store_notes";
     const FILE: FileId = FileId { creator: NodeRank(0), serial: 1 };
+    const STORE_TREE: StoreTree = StoreTree { number: 7, mount_made_at_ms: 1 };
     const AT: LogPosition = LogPosition { segment: 1, offset: 4096 };
     const EXTENT: WrittenExtent = WrittenExtent { offset: 0, len: 1024, node: NodeRank(0), position: AT, skip: 0 };
 
@@ -160,7 +162,7 @@ mod tests {
         let pending = vec![(FILE, vec![EXTENT])];
         let held = vec![(1, 1024)];
         let checkpoint =
-            Checkpoint { tree_number: Some(7), tree, pending, held, next_serial: 2, ..Checkpoint::default() };
+            Checkpoint { store_tree: Some(STORE_TREE), tree, pending, held, next_serial: 2, ..Checkpoint::default() };
         put("checkpoint-tree", encode(&checkpoint));
     }
 
@@ -191,7 +193,7 @@ mod tests {
         let changes: Vec<Change> = (1..).zip(operations).map(change).collect();
         let own = (1..).zip(&changes).map(|(count, change)| Note::own(count, change));
         let more = [
-            Note::tree(7),
+            Note::tree(STORE_TREE),
             Note::owns(Owns { epoch: 0, node: NodeRank(0) }),
             Note::followed(1, &changes[0]),
             Note::owns(Owns { epoch: 1, node: NodeRank(1) }),

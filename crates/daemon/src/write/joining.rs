@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_types::Errno;
 use forebay_wire::write::{Caller, Operation};
 
+use super::notes::StoreTree;
 use super::parts::WriteParts;
 use super::tree::checkpoint;
 use super::tree::second_home::SecondHome;
@@ -47,11 +48,11 @@ impl WriteParts {
 
     /// The store is about the owner's tree from now on, if it can be.
     fn meet_tree(&self) -> Result<(), String> {
-        let known = self.local.tree_number();
-        if known.is_some() && !self.is_first_daemon() {
-            // A job has one tree: its owner refuses to begin another.
+        if self.joined.serves_own_writes {
+            // A mount's programs see one tree: its owner refuses to begin another.
             return Ok(());
         }
+        let known = self.local.tree_number();
         let number = self.owners_tree(known)?;
         if known.is_some_and(|known| known != number) {
             if self.has_something() {
@@ -67,7 +68,8 @@ impl WriteParts {
                 *second.mirror() = None;
             }
         }
-        self.local.note_tree(number).map_err(|errno| format!("the store cannot be written to: {errno}"))
+        let tree = StoreTree { number, mount_made_at_ms: self.made_at_ms };
+        self.local.note_tree(tree).map_err(|errno| format!("the store cannot be written to: {errno}"))
     }
 
     /// Whether the store has anything of the run that it was written in.

@@ -15,7 +15,7 @@ use forebay_write::Copies;
 
 use super::calls::BackingCalls;
 use super::copying::Copying;
-use super::notes::Note;
+use super::notes::{Note, StoreTree};
 use super::stripes_under_way::UnderWay;
 use crate::environment::{Environment, NamesToSettle, Operation};
 
@@ -39,7 +39,7 @@ pub struct Local {
     /// The tree's owner, as the log has it.
     owns: Mutex<Owns>,
     /// The tree that the log is about, as the log has it.
-    tree_number: Mutex<Option<u64>>,
+    tree: Mutex<Option<StoreTree>>,
     /// The log says that this node is to be the owner, or is it no more: the next daemon is.
     is_over: AtomicBool,
     pub log: Log,
@@ -66,7 +66,7 @@ const FILLING_PERCENT: u64 = 70;
 impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
-        (rank, job, owns, tree_number): (NodeRank, String, Owns, Option<u64>),
+        (rank, job, owns, tree): (NodeRank, String, Owns, Option<StoreTree>),
         (log, copying, copies): (Log, Option<Copying>, Copies),
         (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
@@ -76,7 +76,7 @@ impl Local {
             rank,
             job,
             owns: Mutex::new(owns),
-            tree_number: Mutex::new(tree_number),
+            tree: Mutex::new(tree),
             is_over: AtomicBool::new(false),
             log,
             copying,
@@ -203,19 +203,29 @@ impl Local {
     }
 
     /// The tree that the log is about, as the log has it.
+    pub fn tree(&self) -> Option<StoreTree> {
+        *self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the programs of a mount have been served from the log.
+    pub fn has_served(&self, mount_made_at_ms: u64) -> bool {
+        self.tree().is_some_and(|tree| tree.mount_made_at_ms == mount_made_at_ms)
+    }
+
+    /// The tree's number.
     pub fn tree_number(&self) -> Option<u64> {
-        *self.tree_number.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tree().map(|tree| tree.number)
     }
 
     /// Writes down which tree the log is about from now on.
     ///
     /// # Errors
     /// EIO, ENOSPC.
-    pub fn note_tree(&self, number: u64) -> Result<(), Errno> {
-        let mut known = self.tree_number.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known != Some(number) {
-            self.log.append_note(&Note::tree(number)).map_err(forebay_log::LogError::errno)?;
-            *known = Some(number);
+    pub fn note_tree(&self, tree: StoreTree) -> Result<(), Errno> {
+        let mut known = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != Some(tree) {
+            self.log.append_note(&Note::tree(tree)).map_err(forebay_log::LogError::errno)?;
+            *known = Some(tree);
         }
         Ok(())
     }

@@ -5,6 +5,15 @@ use forebay_wire::write::Change;
 use forebay_wire::write_message::Owns;
 use serde::{Deserialize, Serialize};
 
+/// The tree that a store is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoreTree {
+    /// The tree's number.
+    pub number: u64,
+    /// When the mount was made, milliseconds since 1970, on which the store's node has served it last.
+    pub mount_made_at_ms: u64,
+}
+
 /// A note.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
 pub enum Note {
@@ -14,8 +23,8 @@ pub enum Note {
     Followed(u64, Change),
     /// The tree's owner from here on.
     Owns(Owns),
-    /// The tree that this store belongs to, by number.
-    Tree(u64),
+    /// The tree that this store is about from here on, and the mount.
+    Tree(StoreTree),
     /// The line of the tree's history that goes on from here (`Lineage`), here or where this node follows it.
     Line(u64),
 }
@@ -26,7 +35,7 @@ enum Written<'a> {
     Own(u64, &'a Change),
     Followed(u64, &'a Change),
     Owns(Owns),
-    Tree(u64),
+    Tree(StoreTree),
     Line(u64),
 }
 
@@ -47,8 +56,8 @@ impl Note {
     }
 
     /// The bytes of `Tree`.
-    pub fn tree(number: u64) -> Vec<u8> {
-        encode(&Written::Tree(number))
+    pub fn tree(tree: StoreTree) -> Vec<u8> {
+        encode(&Written::Tree(tree))
     }
 
     /// The bytes of `Line`.

@@ -13,7 +13,7 @@ use forebay_write::{Tree, council, partners, second_home};
 use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
 use super::network::Network;
-use super::notes::Note;
+use super::notes::{Note, StoreTree};
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
@@ -50,7 +50,7 @@ pub fn open(
     let mut opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
     let kept = &node.options.kept;
     if opened.tree.is_some() && opened.local.tree_number().is_none() {
-        begin_tree(&opened, kept.is_first()).with_context(|| options.store.display().to_string())?;
+        begin_tree(&opened, kept.is_first(), made_at_ms).with_context(|| options.store.display().to_string())?;
     }
     let daemon = u64::from(kept.restarts) + u64::from(kept.replaced);
     if opened.tree.is_some() {
@@ -91,11 +91,14 @@ fn begin_line(opened: &mut OpenedStore, line: u64) -> anyhow::Result<()> {
 }
 
 /// A tree begins with its job, and never later: a store that has vanished meanwhile took the names of its files along.
-fn begin_tree(opened: &OpenedStore, is_first_daemon: bool) -> anyhow::Result<()> {
+fn begin_tree(opened: &OpenedStore, is_first_daemon: bool, mount_made_at_ms: u64) -> anyhow::Result<()> {
     ensure!(
         is_first_daemon,
         "the store has vanished while the job ran, and the names of the files of the burst mount with it"
     );
     let number = opened.tree.as_ref().map_or(0, Tree::number);
-    opened.local.note_tree(number).map_err(|errno| anyhow::anyhow!("cannot be written to: {errno}"))
+    opened
+        .local
+        .note_tree(StoreTree { number, mount_made_at_ms })
+        .map_err(|errno| anyhow::anyhow!("cannot be written to: {errno}"))
 }

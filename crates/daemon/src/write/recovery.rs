@@ -23,7 +23,7 @@ use super::copying::Copying;
 use super::files::Files;
 use super::kernel_words::unknown_writer;
 use super::local::{APPENDED, Local, landing_place, without_mark};
-use super::notes::Note;
+use super::notes::{Note, StoreTree};
 use super::partner::copied_from;
 use super::tree::checkpoint::Checkpoint;
 use super::tree::second_home::Mirror;
@@ -97,7 +97,7 @@ pub fn open_store(
     let uncopied = std::mem::take(&mut found.uncopied);
     let uncopied = Uncopied::new(batch << BATCH_BITS, uncopied);
     let copying = (copied != Copied::Nothing).then(|| Copying::new(uncopied, copied, copied_within));
-    let node = (store_owner.node, store_owner.job.clone(), found.owns, found.tree_number);
+    let node = (store_owner.node, store_owner.job.clone(), found.owns, found.store_tree);
     let local = Arc::new(Local::new(
         node,
         (log, copying, std::mem::take(&mut found.copies)),
@@ -116,8 +116,8 @@ pub fn open_store(
 pub struct Found {
     rank: NodeRank,
     owns: Owns,
-    /// The tree that the store belongs to.
-    tree_number: Option<u64>,
+    /// The tree that the store is about.
+    store_tree: Option<StoreTree>,
     /// If it is this node's.
     tree: Option<Tree>,
     /// The node that it was taken over from, if no daemon has begun with it since.
@@ -148,7 +148,7 @@ impl Found {
         Self {
             rank,
             owns,
-            tree_number: None,
+            store_tree: None,
             tree: (owns.node == rank).then_some(tree),
             owner_before: None,
             lineage: Lineage::default(),
@@ -165,7 +165,7 @@ impl Found {
 
     /// Takes what a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { owns, tree_number, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
+        let Checkpoint { owns, store_tree, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
         let (pending, sent, held, next_serial) =
             (checkpoint.pending, checkpoint.sent, checkpoint.held, checkpoint.next_serial);
         self.lineage = lineage;
@@ -173,7 +173,7 @@ impl Found {
         self.copies.drop_at(|to| !holds(to.segment));
         ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
         (self.owns, self.tree, self.mirror, self.next_serial, self.sent) = (owns, tree, mirror, next_serial, sent);
-        self.tree_number = tree_number;
+        self.store_tree = store_tree;
         self.data = held.into_iter().filter(|(segment, _)| holds(*segment)).collect();
         for (file, extents) in pending {
             self.uncommitted.extend(extents.into_iter().map(|extent| (extent.position, (file, extent))));
@@ -214,9 +214,9 @@ impl Found {
                     Note::Followed(count, change) => self.follow(count, &change),
                     Note::Owns(owns) => self.take_owns(owns)?,
                     Note::Line(line) => self.take_line(line),
-                    Note::Tree(number) => {
-                        self.tree_number = Some(number);
-                        self.mirror = self.mirror.take().filter(|mirror| mirror.tree.number() == number);
+                    Note::Tree(tree) => {
+                        self.store_tree = Some(tree);
+                        self.mirror = self.mirror.take().filter(|mirror| mirror.tree.number() == tree.number);
                     }
                 }
             }

@@ -10,12 +10,13 @@
 //! one had taken come again, from the kernel or from where they were kept.
 //! Unmounting ends the readers; `stop` ends them also while files are still open on a mount that was detached.
 
+mod ending;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, threads};
 
@@ -28,19 +29,12 @@ use crate::handler::Handler;
 use crate::handshake::agree;
 use crate::init::Negotiated;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
-use crate::limits;
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
 use crate::spare::{Handed, Spares};
 use crate::wake;
-
-/// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
-
-/// How often a session that is handed over looks whether all is answered.
-const DRAIN_POLL: Duration = Duration::from_millis(1);
 
 /// A running session. Dropping it stops it; it does not unmount.
 pub struct Session {
@@ -57,6 +51,8 @@ struct Shared {
     readers: usize,
     /// Readers that handle a request.
     busy: AtomicUsize,
+    /// Readers that wait for one, or are about to.
+    waiting: AtomicUsize,
     spares: Arc<Spares>,
     stopping: AtomicBool,
     running: Mutex<usize>,
@@ -145,6 +141,7 @@ impl Session {
                 no_open: options.no_open,
                 readers: options.readers,
                 busy: AtomicUsize::new(0),
+                waiting: AtomicUsize::new(0),
                 spares: Arc::default(),
                 stopping: AtomicBool::new(false),
                 running: Mutex::new(0),
@@ -225,60 +222,6 @@ impl Session {
     pub fn is_ended(&self) -> bool {
         *self.shared.running() == 0
     }
-
-    /// Takes no more requests, and waits `drain` at most until those taken are answered. The session that resumes when
-    /// this process has ended answers the rest, also requests that only an error could answer now.
-    pub fn hand_over(&self, drain: Duration) {
-        let device = &self.shared.device;
-        device.begin_to_hand_over();
-        let deadline = Instant::now() + drain;
-        if !self.stop_until(deadline.max(Instant::now() + limits::KERNEL_READERS_HAND_OVER)) {
-            tracing::info!("requests that wait for something else are left to the next daemon");
-        }
-        while device.in_flight.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
-            thread::sleep(DRAIN_POLL);
-        }
-        device.leave();
-    }
-
-    /// Gives the connection up for this whole process, which is about to end and may be held by a thread that waits for
-    /// something else: the kernel then ends what programs wait for as soon as no other process has the connection.
-    pub fn disconnect(&self) {
-        if let Err(error) = self.shared.device.close_for_all() {
-            tracing::warn!(%error, "the connection stays open until this process has ended");
-        }
-    }
-
-    /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
-    /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
-    pub fn stop(&self) {
-        if !self.stop_until(Instant::now() + limits::KERNEL_READERS_STOP) {
-            tracing::error!("readers are left behind in requests that they handle");
-        }
-    }
-
-    /// Whether all have ended in time.
-    fn stop_until(&self, deadline: Instant) -> bool {
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(kept) = &self.shared.device.kept {
-            kept.end_waits();
-        }
-        self.shared.spares.close();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut all_end = true;
-        for thread in threads {
-            if thread.thread().id() == thread::current().id() {
-                continue;
-            }
-            if self.shared.wait_finished(&thread, deadline) {
-                // A panic would have aborted the process; joining cannot fail.
-                let _ = thread.join();
-            } else {
-                all_end = false;
-            }
-        }
-        self.shared.spares.wait(deadline) && all_end
-    }
 }
 
 /// Counts one reader, or a request that a spare thread has in its place, however it ends.
@@ -300,37 +243,20 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 impl Shared {
     fn running(&self) -> std::sync::MutexGuard<'_, usize> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a reader to end, and interrupts it when unmounting has not ended it already. False: not in time.
-    fn wait_finished(&self, reader: &JoinHandle<()>, deadline: Instant) -> bool {
-        let mut running = self.running();
-        while !reader.is_finished() && Instant::now() < deadline {
-            let waited = self.ended.wait_timeout(running, INTERRUPT_INTERVAL).unwrap_or_else(PoisonError::into_inner);
-            running = waited.0;
-            if waited.1.timed_out() {
-                wake::interrupt(reader);
-            }
-        }
-        drop(running);
-        reader.is_finished()
-    }
-
     fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &Arc<H>) {
         let kept = self.device.kept.as_ref();
-        while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
-            match self.device.receive(buffer.bytes()) {
+        while let Some(received) = self.receive(buffer) {
+            match received {
                 Ok(Received::Request(len)) => {
                     let (request, slot) = buffer.keep(kept, len);
+                    if self.device.leaves(false) {
+                        return;
+                    }
                     let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
                     let is_scarce = busy + threads::KERNEL_READERS_FREE > self.readers;
                     self.take(request, slot, &**handler, is_scarce.then_some((handler, false)));
@@ -345,6 +271,15 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// The next request, unless the session ends.
+    fn receive(&self, buffer: &mut Buffer) -> Option<io::Result<Received>> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let goes_on = !self.stopping.load(Ordering::SeqCst) && buffer.reserve(self.device.kept.as_ref());
+        let received = goes_on.then(|| self.device.receive(buffer.bytes()));
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        received
     }
 
     /// Takes a request. With `spare` a spare thread may handle it in place of this one, and tells the handler of an INTERRUPT afterwards if

@@ -18,6 +18,7 @@ mod directory;
 mod error;
 pub mod exercise;
 mod head;
+mod holes;
 pub mod limits;
 mod log;
 mod network;

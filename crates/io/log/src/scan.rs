@@ -2,14 +2,17 @@
 //!
 //! A sealed segment is known by its index. Any other is walked from head to head. If no record begins at a place, a
 //! writer died before it had written one, and the next record is looked for behind that. A head counts only with its
-//! checksum, its log and its place.
+//! checksum, its log and its place. Parts that were never written are passed over (`holes`).
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
 use forebay_types::LogPosition;
 use forebay_wire::log_record::{LogIdentity, RECORD_ALIGN_BYTES, RECORD_HEAD_BYTES, RecordHead, RecordKind, is_placed};
+
+use crate::holes;
 
 const HEAD: u32 = RECORD_HEAD_BYTES as u32;
 
@@ -28,6 +31,8 @@ pub(crate) struct Scanned {
     segment_bytes: u32,
     /// Of this one: less where a recovery has cut it.
     bytes: u32,
+    /// The ranges outside of which nothing was written, once they were needed.
+    written: Option<Vec<Range<u32>>>,
     window: Vec<u8>,
     window_start: u32,
 }
@@ -45,7 +50,7 @@ impl Scanned {
     pub fn new(file: File, number: u64, identity: LogIdentity, segment_bytes: u32) -> io::Result<Self> {
         let length = file.metadata()?.len().min(segment_bytes.into());
         let bytes = length as u32 / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES;
-        Ok(Self { number, file, identity, segment_bytes, bytes, window: Vec::new(), window_start: 0 })
+        Ok(Self { number, file, identity, segment_bytes, bytes, written: None, window: Vec::new(), window_start: 0 })
     }
 
     /// The record that begins at an offset, if one does.
@@ -71,7 +76,11 @@ impl Scanned {
 
     /// The offset of the next record that begins at `from` or behind; the segment's end when there is none.
     fn find_head(&mut self, mut from: u32) -> io::Result<u32> {
-        while from.saturating_add(HEAD) <= self.bytes {
+        loop {
+            from = self.pass_unwritten(from)?;
+            if from.saturating_add(HEAD) > self.bytes {
+                return Ok(self.bytes);
+            }
             let (identity, number) = (self.identity, self.number);
             let window = self.window(from)?;
             let places = window.windows(RECORD_HEAD_BYTES).step_by(RECORD_ALIGN_BYTES as usize).enumerate();
@@ -87,7 +96,18 @@ impl Scanned {
                 None => from += searched / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES + RECORD_ALIGN_BYTES,
             }
         }
-        Ok(self.bytes)
+    }
+
+    /// The first offset from `from` on at which a record may begin: before it nothing was written. The segment's end when there is none.
+    fn pass_unwritten(&mut self, from: u32) -> io::Result<u32> {
+        let written = match &self.written {
+            Some(written) => written,
+            None => self.written.insert(holes::written(&self.file, self.bytes)?),
+        };
+        let next = written.partition_point(|range| range.end <= from);
+        let Some(Range { start, .. }) = written.get(next) else { return Ok(self.bytes) };
+        // A head's first bytes may be zeros, which lie where nothing was written.
+        Ok(from.max(start.saturating_sub(HEAD) / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES))
     }
 
     /// The bytes from an offset on, a head's at least unless the segment ends before.
@@ -96,7 +116,8 @@ impl Scanned {
         let wanted = HEAD.min(self.bytes.saturating_sub(offset));
         if offset < self.window_start || offset + wanted > window_end {
             // Near what was read last, more is wanted soon.
-            let is_near = offset >= self.window_start && offset <= window_end.saturating_add(SPARSE_BYTES);
+            let is_behind = offset >= self.window_start && !self.window.is_empty();
+            let is_near = is_behind && offset <= window_end.saturating_add(SPARSE_BYTES);
             let step = if is_near { DENSE_BYTES } else { SPARSE_BYTES };
             self.window.resize(step.min(self.bytes.saturating_sub(offset)) as usize, 0);
             self.window_start = offset;
@@ -134,5 +155,125 @@ impl Scanned {
         let mut contents = vec![0; head.contents_bytes as usize];
         self.file.read_exact_at(&mut contents, head.contents_offset().into())?;
         Ok(head.fits(&contents).then_some(contents))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use forebay_wire::log_record::Sequence;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::append::write_all;
+    use crate::directory::allocate;
+
+    const IDENTITY: LogIdentity = LogIdentity(0xfeed_0000_0001);
+    const NUMBER: u64 = 7;
+    const BYTES: u32 = 1 << 20;
+
+    /// Directories on the file systems of this machine that tests may write to.
+    fn directories() -> Vec<tempfile::TempDir> {
+        let memory = Path::new("/dev/shm");
+        let in_memory = memory.is_dir().then(|| tempfile::TempDir::new_in(memory).unwrap());
+        in_memory.into_iter().chain([tempfile::tempdir().unwrap()]).collect()
+    }
+
+    /// A segment that has all its blocks and no bytes.
+    fn unwritten(directory: &Path, bytes: u32) -> File {
+        let file = File::options().read(true).write(true).create_new(true).open(directory.join("segment")).unwrap();
+        allocate(&file, bytes).unwrap();
+        std::fs::remove_file(directory.join("segment")).unwrap();
+        file
+    }
+
+    fn scanned(file: &File) -> Scanned {
+        Scanned::new(file.try_clone().unwrap(), NUMBER, IDENTITY, BYTES).unwrap()
+    }
+
+    fn steps(mut scanned: Scanned) -> Vec<Step> {
+        let (mut steps, mut offset) = (vec![], 0);
+        while let Some((step, next)) = scanned.step(offset).unwrap() {
+            steps.push(step);
+            offset = next;
+        }
+        steps
+    }
+
+    /// A part of a record: its first and its last bytes are missing where its writer died, or its pages were lost.
+    #[derive(Clone, Debug)]
+    struct Part {
+        offset: u32,
+        contents_bytes: u32,
+        missing_before: u32,
+        missing_behind: u32,
+        is_synced: bool,
+    }
+
+    impl Part {
+        fn write(&self, file: &File) {
+            let contents = vec![1; self.contents_bytes as usize];
+            let head = RecordHead {
+                kind: RecordKind::Note,
+                position: LogPosition { segment: NUMBER, offset: self.offset },
+                sequence: Sequence(9),
+                durable: Sequence(1),
+                contents_bytes: self.contents_bytes,
+                contents_checksum: crc32c::crc32c(&contents),
+            };
+            let record = [&head.encode(IDENTITY)[..], &contents].concat();
+            let begin = (self.missing_before as usize).min(record.len());
+            let end = record.len() - (self.missing_behind as usize).min(record.len() - begin);
+            write_all(file, u64::from(self.offset) + begin as u64, &record[begin..end], &[]).unwrap();
+            if self.is_synced {
+                file.sync_data().unwrap();
+            }
+        }
+    }
+
+    fn parts() -> impl Strategy<Value = Vec<Part>> {
+        // Beside the ends of pages and of larger blocks, and anywhere.
+        let offset = prop_oneof![
+            (0..BYTES / 4096, 0..24_u32).prop_map(|(page, back)| (page * 4096).saturating_sub(back * 8)),
+            (0..BYTES / 8).prop_map(|at| at * 8),
+        ];
+        let missing = || prop_oneof![3 => Just(0), 1 => 1..80_u32, 1 => 1..5000_u32];
+        let part = (offset, 0..9000_u32, missing(), missing(), any::<bool>()).prop_map(
+            |(offset, contents_bytes, missing_before, missing_behind, is_synced)| {
+                let offset = offset.min(BYTES - 9080);
+                Part { offset, contents_bytes, missing_before, missing_behind, is_synced }
+            },
+        );
+        prop::collection::vec(part, 0..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+        /// Synced or not, whole or torn, wherever it lies.
+        #[test]
+        fn what_was_written_is_found_as_if_all_was_read(parts in parts()) {
+            for directory in directories() {
+                let file = unwritten(directory.path(), BYTES);
+                parts.iter().for_each(|part| part.write(&file));
+                let passed_over = steps(scanned(&file));
+                let whole = Scanned { written: Some(vec![0..BYTES]), ..scanned(&file) };
+                prop_assert_eq!(&passed_over, &steps(whole));
+                // Pages that were read are in the page cache now.
+                prop_assert_eq!(&passed_over, &steps(scanned(&file)));
+            }
+        }
+    }
+
+    #[test]
+    fn little_is_read_of_what_was_never_written() {
+        for directory in directories() {
+            let file = unwritten(directory.path(), BYTES);
+            let is_told = holes::written(&file, BYTES).unwrap().is_empty();
+            let mut scanned = scanned(&file);
+            assert_eq!(scanned.step(0).unwrap(), Some((Step::Gap(0, BYTES), BYTES)));
+            let read = scanned.window_start + scanned.window.len() as u32;
+            assert_eq!(read <= DENSE_BYTES + SPARSE_BYTES, is_told, "{read} bytes");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Programs are served when their node has come to terms with the tree's owner (`joining`); until then they wait, and not for ever.
+//! Programs are served when their node has come to terms with the tree's owner (`joining`); until then they wait, and not for ever. Writes that need
+//! nothing of the owner do not, where a daemon before this one has come to terms on the same mount, with the same store.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
@@ -11,15 +12,17 @@ use crate::write::remote::PATIENCE;
 pub struct Joined {
     /// Whether the store came with names of files that have not landed.
     pub has_mirrored: bool,
+    /// Whether writes are served before, by this node alone.
+    pub serves_own_writes: bool,
     outcome: OnceLock<Result<(), String>>,
     waiting: Mutex<()>,
     known: Condvar,
 }
 
 impl Joined {
-    /// Of a store that came with names of files that have not landed, or did not.
-    pub fn new(has_mirrored: bool) -> Self {
-        Self { has_mirrored, ..Self::default() }
+    /// Of a store that came with names of files that have not landed, or did not, and that the mount's programs have been served from, or not.
+    pub fn new(has_mirrored: bool, serves_own_writes: bool) -> Self {
+        Self { has_mirrored, serves_own_writes, ..Self::default() }
     }
 
     /// The outcome, once it is known.

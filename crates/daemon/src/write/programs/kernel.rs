@@ -20,10 +20,10 @@ use super::extended;
 use super::joined::Joined;
 use super::locks::{Locking, request_of};
 use super::owed::Owed;
-use super::requests::{Number, UnderWay, admit, answer, caller, unserved};
+use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved, waits_to_join};
 use super::room::Room;
 use super::seeking::seek;
-use super::waits::{may_wait, note_late};
+use super::waits::{is_own_write, may_wait, note_late};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::early_commits::EarlyCommits;
@@ -57,7 +57,8 @@ pub struct Kernel {
 
 impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) {
-        if let Err(errno) = admit(&self.joined, &request.operation) {
+        let is_own = || is_own_write(&self.reader.local, &self.files, &request);
+        if let Err(errno) = admit(&self.joined, &request.operation, is_own) {
             return unserved(&request.operation, reply, errno);
         }
         let file = file_of(request.node);
@@ -104,7 +105,8 @@ impl Handler for Kernel {
     }
 
     fn may_wait(&self, request: &Request<'_>) -> bool {
-        may_wait(&self.reader, &self.files, request)
+        let is_own = || is_own_write(&self.reader.local, &self.files, request);
+        waits_to_join(&self.joined, &request.operation, is_own) || may_wait((&self.reader, &self.files), request)
     }
 
     fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {

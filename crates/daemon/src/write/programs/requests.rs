@@ -106,14 +106,24 @@ pub fn answer(outcome: Result<(), Errno>, reply: Reply) {
     }
 }
 
+/// Whether a request waits for the node to come to terms with the tree's owner. Requests without an answer do not. Nor does a write of this node's own
+/// where these are served before.
+pub fn waits_to_join(joined: &Joined, asked: &Op<'_>, is_own_write: impl FnOnce() -> bool) -> bool {
+    let is_answered = !matches!(asked, Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_));
+    is_answered && joined.outcome().is_none() && !(joined.serves_own_writes && is_own_write())
+}
+
 /// Waits until programs are served. The kernel tells of a closed file only once, so that is taken in the end even if it is not known yet.
 ///
 /// # Errors
 /// As `Joined::wait`.
-pub fn admit(joined: &Joined, asked: &Op<'_>) -> Result<(), Errno> {
-    match joined.wait() {
-        Err(_) if joined.outcome().is_none() && matches!(asked, Op::Release { .. } | Op::Flush { .. }) => Ok(()),
-        outcome => outcome,
+pub fn admit(joined: &Joined, asked: &Op<'_>, is_own_write: impl FnOnce() -> bool) -> Result<(), Errno> {
+    match joined.outcome() {
+        None if !waits_to_join(joined, asked, is_own_write) => Ok(()),
+        _ => match joined.wait() {
+            Err(_) if joined.outcome().is_none() && matches!(asked, Op::Release { .. } | Op::Flush { .. }) => Ok(()),
+            outcome => outcome,
+        },
     }
 }
 

@@ -13,7 +13,7 @@ use super::locks::{Closing, Locking};
 use super::requests::{Number, UnderWay};
 use crate::options::Copied;
 use crate::write::contents::Reader;
-use crate::write::files::{Files, OpenFile};
+use crate::write::files::Files;
 use crate::write::kernel_words::{O_APPEND, file_of};
 use crate::write::local::Local;
 use crate::write::tree::fits::SURE_FILE_BYTES;
@@ -30,30 +30,34 @@ struct Late {
 const ROOM_BYTES_MIN: u64 = BURST_READERS as u64 * WRITE_BYTES_MAX as u64;
 
 /// Whether a request may wait.
-pub fn may_wait(reader: &Reader, files: &Files, request: &Request<'_>) -> bool {
+pub fn may_wait((reader, files): (&Reader, &Files), request: &Request<'_>) -> bool {
     let file = file_of(request.node);
     match &request.operation {
         Op::Opendir { .. } | Op::Releasedir { .. } => false,
         Op::Forget { .. } | Op::BatchForget(_) | Op::Interrupt { .. } | Op::Other(_) => false,
         Op::Getattr { .. } => !reader.tree.knows(file),
         Op::Read { offset, size, .. } => !reader.is_here(files, file, *offset, *size as usize),
-        Op::Change(Asked::Write { offset, data, flags, ends_lent_rights, .. }) => {
-            let end = offset.saturating_add(data.len() as u64);
-            flags & O_APPEND != 0
-                || end > SURE_FILE_BYTES
-                || write_may_wait(&reader.local, &files.entry(file), *ends_lent_rights)
+        Op::Change(Asked::Write { .. }) => {
+            !is_own_write(&reader.local, files, request) || !reader.local.log.has_room(ROOM_BYTES_MIN)
         }
         _ => true,
     }
 }
 
-/// Whether a write within a file may wait: for room, for the commit that it makes, or for what the owner alone knows.
-fn write_may_wait(local: &Local, open: &OpenFile, ends_lent_rights: bool) -> bool {
+/// Whether a request is a write that needs nothing of the tree's owner: neither the commit that it makes, nor what the owner alone knows.
+pub fn is_own_write(local: &Local, files: &Files, request: &Request<'_>) -> bool {
+    let Op::Change(Asked::Write { offset, data, flags, ends_lent_rights, .. }) = &request.operation else {
+        return false;
+    };
+    let end = offset.saturating_add(data.len() as u64);
+    if flags & O_APPEND != 0 || end > SURE_FILE_BYTES {
+        return false;
+    }
+    let open = files.entry(file_of(request.node));
     let asks_copied = local.copying.as_ref().is_some_and(|copying| matches!(copying.rule, Copied::Below(_)));
-    open.is_about_to_commit(BURST_READERS)
-        || ends_lent_rights && open.lends_rights()
-        || asks_copied && !open.knows_copied()
-        || !local.log.has_room(ROOM_BYTES_MIN)
+    !(open.is_about_to_commit(BURST_READERS)
+        || *ends_lent_rights && open.lends_rights()
+        || asks_copied && !open.knows_copied())
 }
 
 /// Lets others know of a request before it is carried out.

@@ -14,6 +14,7 @@ use super::second_home::{Mirror, SecondHome};
 use crate::write::copying::Copying;
 use crate::write::files::Files;
 use crate::write::local::Local;
+use crate::write::notes::StoreTree;
 
 /// Of a store's capacity, what notes may keep before they are gathered up: one part in so many, and at most so much.
 const KEPT_PART: u64 = 8;
@@ -24,8 +25,8 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 pub struct Checkpoint {
     /// The tree's owner.
     pub owns: Owns,
-    /// The tree that the store belongs to, once that is known.
-    pub tree_number: Option<u64>,
+    /// The tree that the store is about, once that is known.
+    pub store_tree: Option<StoreTree>,
     /// Of the owner.
     pub tree: Option<Tree>,
     /// How that came to be so.
@@ -87,7 +88,7 @@ pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogEr
         let up_to = local.log.end();
         let checkpoint = Checkpoint {
             owns: local.owns(),
-            tree_number: local.tree_number(),
+            store_tree: local.tree(),
             tree: tree.as_deref().cloned(),
             lineage: parts.owner.map(|owner| owner.safe.lineage()).unwrap_or_default(),
             mirror: mirror.as_ref().and_then(|mirror| (*mirror).clone()),

@@ -4,11 +4,12 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{
-    Access, KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount,
+    Access, Handler, KeptRequests, Mount, MountOptions, Negotiated, Operation, ROOT_NODE, Reply, Request, Session,
+    SessionOptions, agree, mount,
 };
 use tempfile::TempDir;
 
@@ -66,11 +67,13 @@ impl Held {
         let tree = Arc::new(Tree::new());
         tree.file(ROOT_NODE, "file", 0o644, vec![7; BYTES]);
         tree.hold_reads(node);
+        (self.serve_by(Arc::clone(&tree)), tree)
+    }
+
+    fn serve_by(&self, handler: Arc<impl Handler>) -> Session {
         let kept = self.requests.as_ref().map(|memory| KeptRequests::open(memory.try_clone().unwrap()).unwrap());
         let descriptor = self.mount.as_ref().unwrap().descriptor();
-        let options = SessionOptions::default();
-        let session = Session::resume(descriptor, self.negotiated, &options, kept, Arc::clone(&tree)).unwrap();
-        (session, tree)
+        Session::resume(descriptor, self.negotiated, &SessionOptions::default(), kept, handler).unwrap()
     }
 
     /// A program that reads the file and repeats what a signal interrupts.
@@ -134,6 +137,52 @@ fn a_request_survives_several_sessions() {
         }
         let (_session, _tree) = held.serve();
         has_read_all(reader);
+    }
+}
+
+/// Serves a tree, and keeps the thread that has a read until it may go on. Then it answers what is wrong.
+struct Slow {
+    tree: Tree,
+    /// Whether a read is being handled, and whether its handler may go on.
+    read: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Handler for Slow {
+    fn handle(&self, request: Request<'_>, reply: Reply) {
+        if !matches!(request.operation, Operation::Read { .. }) {
+            return self.tree.handle(request, reply);
+        }
+        let mut read = self.read.lock().unwrap();
+        read.0 = true;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(read, |(_, may_go_on)| !*may_go_on).unwrap());
+        reply.bytes(b"an answer of the session that has left");
+    }
+}
+
+/// A reader of it handles a request for as long as it likes: nobody waits for that one. The others take no more requests.
+#[test]
+fn a_session_that_leaves_waits_for_no_handler_and_leaves_all_requests_to_the_next() {
+    let _alone = alone();
+    for keeps_requests in [false, true] {
+        let Some(held) = Held::new(keeps_requests) else { return };
+        let tree = Tree::new();
+        tree.file(ROOT_NODE, "file", 0o644, vec![7; BYTES]);
+        let slow = Arc::new(Slow { tree, read: Mutex::default(), changed: Condvar::new() });
+        let session = held.serve_by(Arc::clone(&slow));
+        let taken = held.reader();
+        drop(slow.changed.wait_while(slow.read.lock().unwrap(), |(is_read, _)| !*is_read).unwrap());
+        let began = Instant::now();
+        session.leave();
+        drop(session);
+        assert!(began.elapsed() < forebay_fuse::limits::KERNEL_READERS_STOP, "the handler was waited for");
+        let later = held.reader();
+        slow.read.lock().unwrap().1 = true;
+        slow.changed.notify_all();
+        let (_session, _tree) = held.serve();
+        has_read_all(taken);
+        has_read_all(later);
     }
 }
 
