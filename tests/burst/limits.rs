@@ -1,5 +1,6 @@
 //! Limits of a drain: a rate, and the end of the job's time.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,30 @@ fn a_drain_keeps_to_its_number_of_calls() {
     let began = Instant::now();
     bed.drain();
     assert!(began.elapsed() >= Duration::from_secs(2), "it took {:?}", began.elapsed());
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// Drafts and stripes that wait are tasks of one thread. Threads of `backing` make calls, and wait for none.
+#[test]
+fn a_drain_that_waits_for_its_rate_has_no_threads_for_that() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-ops", "20/s"]);
+    let _ = bed.shell("for number in $(seq 40); do echo $number > $number; done").good();
+    let pid = bed.job.daemon(0).unwrap();
+    let threads = || -> BTreeSet<String> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
+    };
+    let before = threads();
+    let _ = bed.command(&["drain"]);
+    // Eight are being drafted, and those after the first wait for the rate.
+    wait_until("drafts are written", PATIENCE, || fs::read_dir(bed.backing()).unwrap().count() > 2);
+    let (now, known) = (threads(), ["backing", "answer", "tokio-rt-worker"]);
+    let new: Vec<_> = now.difference(&before).filter(|name| !known.contains(&name.as_str())).collect();
+    assert!(new.is_empty(), "{new:?} beside {before:?}");
+    bed.drain();
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
     bed.job.down();
 }

@@ -1,6 +1,7 @@
 //! Stores whose job is gone.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,30 @@ fn what_a_killed_job_wrote_lands() {
     assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
     fs::create_dir(sandbox.base().join("store")).unwrap();
     assert_eq!(salvage(sandbox, "store").0, Some(0), "there is nothing more to be done");
+}
+
+/// All of them have parts of one large file, and give their bytes to each other within one process.
+#[test]
+fn many_stores_land_together() {
+    require!(Fuse, Root);
+    const NODES: u32 = 40;
+    const BLOCK: u64 = 1 << 20;
+    let mut bed = Bed::with(NODES, &["--drain", "manual"]);
+    for node in 0..NODES {
+        let shared =
+            fs::File::options().write(true).create(true).truncate(false).open(bed.mount_of(node).join("shared"));
+        shared.unwrap().write_all_at(&[node as u8 + 1; BLOCK as usize], u64::from(node) * BLOCK).unwrap();
+        fs::write(bed.mount_of(node).join(node.to_string()), node.to_string()).unwrap();
+    }
+    bed.job.kill_all();
+    let (status, told) = salvage(&bed.job.sandbox, "store");
+    assert_eq!((status, &told["landed"], &told["stores"]), (Some(0), &true.into(), &Value::Array(vec![])), "{told}");
+    let landed = fs::read(bed.backing().join("shared")).unwrap();
+    assert_eq!(landed.len() as u64, u64::from(NODES) * BLOCK);
+    for (node, block) in landed.chunks(BLOCK as usize).enumerate() {
+        assert!(block.iter().all(|byte| *byte == node as u8 + 1), "the block of node {node}");
+        assert_eq!(fs::read_to_string(bed.backing().join(node.to_string())).unwrap(), node.to_string());
+    }
 }
 
 /// Also those that were read where the file lay, before one of them was changed.

@@ -16,12 +16,17 @@ use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
 
 pub use forebay_read::AttemptId;
 pub use forebay_schedule::Class;
 
 /// Work for a thread; may block.
 pub type Operation = Box<dyn FnOnce() + Send>;
+
+/// A call on the backing file system that has been submitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallNumber(pub u64);
 
 /// The turn of a call on the backing file system: over when it is dropped.
 pub type Turn = Box<dyn Any + Send>;
@@ -149,6 +154,18 @@ pub trait BackingThreads: Send + Sync {
 
     /// A caller waits for it no more: if it has not begun, it never does.
     fn withdraw(&self, attempt: AttemptId);
+
+    /// Lets a call begin when its turn comes, on one of the threads.
+    ///
+    /// # Errors
+    /// The call, where it is its turn and there is no thread for it.
+    fn call(&self, class: Class, call: Operation) -> Result<CallNumber, Operation>;
+
+    /// A call that has not begun, for who waits for it to make it.
+    fn take_back(&self, call: CallNumber) -> Option<Operation>;
+
+    /// Tells those whose calls wait to take them back: they have no threads, or all is over.
+    fn look_again(&self) -> &Notify;
 
     /// Waits until a call may begin that the caller makes itself, as one of the operations at once. A caller that has a
     /// turn asks for no second one. `None` once `is_over`. May block.

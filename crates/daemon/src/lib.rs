@@ -23,7 +23,7 @@ mod walk;
 mod write;
 
 pub use driver::Driver;
-pub use machine::memory_bytes;
+pub use machine::{Threads as BackingPool, memory_bytes};
 pub use options::{
     BurstOptions, Copied, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,
 };

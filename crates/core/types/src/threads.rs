@@ -3,6 +3,8 @@
 //! A pool is for one kind of wait, so that a wait that lasts holds no thread of another kind. Uses that share `BLOCKING_THREADS` have
 //! limits of their own within it. Threads of which a node has one each, such as those of its log, are not listed.
 
+use std::time::Duration;
+
 /// `fuse-N`: readers of a view's requests (option `--readers`); more than two measured no gain.
 pub const KERNEL_READERS: usize = 2;
 
@@ -33,9 +35,13 @@ pub const SPARE_BYTES_MAX: usize = SPARE_WRITES_MAX << 20;
 /// on which landing depends.
 pub const WAITING_FOR_ROOM_MAX: usize = SPARE_WRITES_MAX * 3 / 4;
 
-/// `backing`: reads of the backing file system at once on one node (option `--backing-concurrency`). One that hangs holds these and
-/// nothing else of the daemon.
+/// `backing`: calls on the backing file system at once on one node (option `--backing-concurrency`): reads of the exports and landing. One that
+/// hangs holds these and nothing else of the daemon.
 pub const BACKING_CONCURRENCY: usize = 64;
+
+/// How long one of these threads stays that has nothing to do: longer than the wait of landing for other nodes between two calls, and short
+/// enough that a daemon at rest has none.
+pub const BACKING_IDLE_MAX: Duration = Duration::from_millis(300);
 
 /// Threads for other calls that may block: requests of other nodes, the kernel's caches, the view's end. They do not read the exports, so
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
@@ -45,18 +51,15 @@ pub const BLOCKING_THREADS: usize = 48;
 /// requests that need the node's own disk alone.
 pub const OWNER_BACKING_THREADS_MAX: usize = 16;
 
-/// Of `BLOCKING_THREADS`, threads that write stripes for the owner: one backing file system that hangs must not take all.
+/// Stripes that a node writes for the owner at the same time. Each has a part in memory, and one of the threads `backing` while it is written.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
 
 /// `answer`: requests of one node that have a thread each: so many that keep the tree and its copies safe, and so many of drains. A node has a
 /// few of them at the same time, and asks again.
 pub const THREADS_PER_NODE_MAX: usize = 8;
 
-/// Threads of the owner that wait for stripes of other nodes: one for each stripe under way.
-pub const STRIPES_UNDER_WAY_MAX: usize = 64;
-
-/// Threads that ask nodes the same thing at once, one for each node: 1,000 nodes are asked in 16 rounds, and silent ones hold up only
-/// their round.
+/// Nodes that are asked the same thing at once: silent ones hold up only so many others. Where lost nodes are looked for, and where the owner
+/// before is asked about, each has a thread.
 pub const NODES_ASKED_AT_ONCE: usize = 64;
 
 /// `pack`: threads that read parts of a pack: as many as keep it busy with one while the other comes, and few enough that answers about
@@ -71,5 +74,13 @@ pub const QUERY_PARTS_MAX: usize = 16;
 pub const QUERY_LOOKS_MAX: usize = 2;
 
 // The kernel's caches and requests that need the node's own disk alone have the rest, whatever hangs.
-const _: () =
-    assert!(OWNER_BACKING_THREADS_MAX + STRIPES_FOR_OWNER_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
+const _: () = assert!(OWNER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
+
+/// A daemon without `--private` and with default options has fewer threads, but for two for each node that asks: clusters allow a user 1,024
+/// processes and threads on a node and more.
+pub const THREADS_MAX: usize = 512;
+
+const _: () = assert!(
+    KERNEL_READERS + BURST_READERS + SPARE_THREADS_MAX + BACKING_CONCURRENCY + BLOCKING_THREADS + NODES_ASKED_AT_ONCE
+        < THREADS_MAX
+);

@@ -1,9 +1,14 @@
-//! Threads that read the backing file system, as the I/O scheduler lets operations begin (`forebay_schedule`). Other threads take turns
+//! Threads that make calls on the backing file system, as the I/O scheduler lets them begin (`forebay_schedule`). Other threads take turns
 //! with them.
 //!
 //! They are as many as are needed, up to the scheduler's limit: a backing file system that hangs holds them and nothing
 //! else of the daemon. A call that waits for one is an entry in a queue.
+//!
+//! Where the machine gives no more threads, a caller gets its call back: the threads that there are may hang, and it must not wait for them.
 
+use std::io;
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,17 +16,16 @@ use std::time::Duration;
 use forebay_read::AttemptId;
 use forebay_schedule::{Class, IoScheduler};
 use forebay_types::Priority;
+use forebay_types::threads::BACKING_IDLE_MAX;
+use tokio::sync::Notify;
 
-use crate::environment::{BackingThreads, Operation, Turn};
-
-/// How long a thread stays that has nothing to do.
-const IDLE_MAX: Duration = Duration::from_secs(2);
+use crate::environment::{BackingThreads, CallNumber, Operation, Turn};
 
 /// How often who waits for a turn looks whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Numbers of turns that wait: above those of attempts.
-const TURNS_FIRST: u64 = 1 << 63;
+/// Numbers of calls and turns that wait: above those of attempts.
+const CALLS_FIRST: u64 = 1 << 63;
 
 /// Threads of the machine.
 pub struct Threads(Arc<Shared>);
@@ -29,6 +33,9 @@ pub struct Threads(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     submitted: Condvar,
+    look_again: Notify,
+    /// How a thread is begun that does this.
+    begin: Box<dyn Fn(Operation) -> io::Result<()> + Send + Sync>,
 }
 
 struct State {
@@ -36,14 +43,36 @@ struct State {
     threads: usize,
     /// Threads that wait, also those that have been woken and do not run yet.
     idle: usize,
-    turns_waited: u64,
+    calls: u64,
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.calls += 1;
+        CALLS_FIRST + self.calls
+    }
 }
 
 impl Threads {
     /// For `limit` operations at once.
     pub fn new(limit: usize) -> Self {
-        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, turns_waited: 0 };
-        Self(Arc::new(Shared { state: Mutex::new(state), submitted: Condvar::new() }))
+        Self::begun_by(limit, |work| std::thread::Builder::new().name("backing".to_owned()).spawn(work).map(drop))
+    }
+
+    fn begun_by(limit: usize, begin: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, calls: 0 };
+        let (state, submitted, begin) = (Mutex::new(state), Condvar::new(), Box::new(begin));
+        Self(Arc::new(Shared { state, submitted, look_again: Notify::new(), begin }))
+    }
+
+    /// Those of a machine that gives so many threads.
+    #[cfg(test)]
+    pub fn at_most(given: usize, limit: usize) -> Self {
+        let begun = AtomicUsize::new(0);
+        Self::begun_by(limit, move |work| match begun.fetch_add(1, Ordering::Relaxed) < given {
+            true => std::thread::Builder::new().spawn(work).map(drop),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        })
     }
 
     /// How many had to wait.
@@ -72,6 +101,24 @@ impl BackingThreads for Threads {
         drop(withdrawn);
     }
 
+    fn call(&self, class: Class, call: Operation) -> Result<CallNumber, Operation> {
+        let mut state = self.0.lock();
+        let number = state.next_number();
+        state.scheduler.submit(number, class, call);
+        if self.0.call_a_thread(&mut state) {
+            return Ok(CallNumber(number));
+        }
+        state.scheduler.withdraw(number).map_or(Ok(CallNumber(number)), Err)
+    }
+
+    fn take_back(&self, call: CallNumber) -> Option<Operation> {
+        self.0.lock().scheduler.withdraw(call.0)
+    }
+
+    fn look_again(&self) -> &Notify {
+        &self.0.look_again
+    }
+
     fn take_turn(&self, class: Class, is_over: &dyn Fn() -> bool) -> Option<Turn> {
         let mut state = self.0.lock();
         if state.scheduler.begin_at_once(class) {
@@ -84,8 +131,7 @@ impl BackingThreads for Threads {
                 let _ = ended.recv();
             }
         };
-        let number = TURNS_FIRST + state.turns_waited;
-        state.turns_waited += 1;
+        let number = state.next_number();
         state.scheduler.submit(number, class, Box::new(hold));
         self.0.call_a_thread(&mut state);
         drop(state);
@@ -119,17 +165,24 @@ impl Drop for OwnTurn {
 }
 
 impl Shared {
-    /// Wakes a thread, or starts one if those that wait are too few for what may begin.
-    fn call_a_thread(self: &Arc<Self>, state: &mut State) {
+    /// Wakes a thread, or starts one if those that wait are too few for what may begin. Whether there are enough.
+    fn call_a_thread(self: &Arc<Self>, state: &mut State) -> bool {
         self.submitted.notify_one();
         if state.scheduler.ready_count() <= state.idle || state.threads >= state.scheduler.limit() {
-            return;
+            return true;
         }
         let threads = Arc::clone(self);
-        match std::thread::Builder::new().name("backing".to_owned()).spawn(move || threads.work()) {
-            Ok(_) => state.threads += 1,
-            // Operations wait for a thread that is there, or for the next submission, or until their deadline.
-            Err(error) => tracing::error!(%error, threads = state.threads, "no thread to read the exports with"),
+        match (self.begin)(Box::new(move || threads.work())) {
+            Ok(()) => {
+                state.threads += 1;
+                true
+            }
+            // Reads wait for a thread that is there, or for the next submission, or until their deadline.
+            Err(error) => {
+                tracing::error!(%error, threads = state.threads, "no thread for calls on the backing file system");
+                self.look_again.notify_waiters();
+                false
+            }
         }
     }
 
@@ -154,7 +207,7 @@ impl Shared {
     fn stay<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.idle += 1;
         let nothing = |state: &mut State| state.scheduler.ready_count() == 0;
-        let waited = self.submitted.wait_timeout_while(state, IDLE_MAX, nothing);
+        let waited = self.submitted.wait_timeout_while(state, BACKING_IDLE_MAX, nothing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.idle -= 1;
         state

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::environment::Environment;
 use crate::options::DaemonOptions;
+use crate::shared::on_thread;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
@@ -105,6 +106,12 @@ impl Node {
     /// Waits, on a thread that may, for what the network brings.
     pub fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// Carries a task out on a thread that may block.
+    pub fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
+        let _timers = self.runtime.enter();
+        on_thread::carry_out(task)
     }
 
     pub fn uptime(&self) -> Duration {

@@ -14,6 +14,7 @@ use forebay_wire::write_message::{Changed, Have, LogPart, Owns, Question, Stripe
 use forebay_write::second_home;
 use serde::Serialize;
 
+use super::calls::{By, Cost};
 use super::drain::uploading::{is_from_owner, write_stripe};
 use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
@@ -53,6 +54,7 @@ impl WriteParts {
             WriteMessage::Unlinked { file, offset, len } => self.begin_by_owner(from, move |owner| async move {
                 contents(owner.read_unlinked(On::Pool, file, offset, len).await)
             }),
+            WriteMessage::Stripe(stripe) => Ok(Box::pin(async move { told(&self.write_stripe(from, &stripe).await) })),
             message => Err(self.answer_here(from, message)),
         }
     }
@@ -90,12 +92,12 @@ impl WriteParts {
             // It would find nothing to be done.
             WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.owner().is_none() => NOT_THE_OWNER,
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
-            WriteMessage::Stripe(stripe) => told(&self.write_stripe(from, &stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
             WriteMessage::Change(_)
             | WriteMessage::Question { .. }
             | WriteMessage::Forget { .. }
             | WriteMessage::Rescue { .. }
+            | WriteMessage::Stripe(_)
             | WriteMessage::Unlinked { .. } => (Outcome::Failed(Errno::EINVAL), vec![]),
         }
     }
@@ -205,18 +207,20 @@ impl WriteParts {
     }
 
     /// Writes what the owner wants in a file's draft. One that is none any more changes nothing there.
-    fn write_stripe(&self, from: NodeRank, stripe: &Stripe) -> Result<(), Errno> {
+    async fn write_stripe(&self, from: NodeRank, stripe: &Stripe) -> Result<(), Errno> {
         if !is_from_owner(from, stripe.owns, self.nodes.owns()) {
             return Err(Errno::EPERM);
         }
         let _under_way = self.local.stripes_under_way.begin(&stripe.draft, &stripe.extents)?;
-        let calls = &self.local.calls;
-        let held = calls.land_paced(|| self.local.place.hold(&stripe.path))?;
-        if !held.backed().is_same_file(&stripe.draft) {
-            return Err(Errno::ESTALE);
-        }
-        let draft = calls.land_paced(|| held.open_to_write())?;
-        write_stripe(&self.reader, &draft, &stripe.extents)
+        let (place, path, draft) = (Arc::clone(&self.local.place), stripe.path.clone(), stripe.draft);
+        let open = self.local.calls.write(By::Helper, Cost::calls(2), move |may_land| {
+            let held = may_land.call(|| place.hold(&path))?;
+            if !held.backed().is_same_file(&draft) {
+                return Err(Errno::ESTALE);
+            }
+            may_land.call(|| held.open_to_write())
+        });
+        write_stripe(&self.reader, By::Helper, &Arc::new(open.await?), &stripe.extents).await
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

@@ -2,11 +2,15 @@
 //! it (`forebay_schedule`): those that a program waits for go first, those of landing last, no more of these in a second than
 //! `--drain-rate` and `--drain-ops` allow.
 //!
-//! A turn is for what the backing file system does, and never held while something else is waited for: neither another turn, nor the
-//! tree, nor another node.
+//! A call that a program waits for is made by the thread that waits. A task of landing waits for the rate, then for its turn, without a
+//! thread; one of the threads of `BackingThreads` makes its calls. Small calls that follow each other are made in one turn, since each turn
+//! costs two changes of threads.
+//!
+//! A turn is for what the backing file system does, and for this node's own log; it is never held while something else is waited for:
+//! neither another turn, nor the tree, nor another node.
 //!
 //! Landing is the tree's owner's. A node that has stood still, or waited long for its turn, may not be that any more: it is looked at
-//! when the call's turn has come, so that only the call itself can come too late.
+//! before each call (`MayLand`), so that only the call itself can come too late.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +19,10 @@ use std::time::{Duration, Instant};
 
 use forebay_schedule::Class;
 use forebay_types::Errno;
+use forebay_upload::Turns as Uploading;
+use tokio::sync::{Notify, oneshot};
 
-use crate::environment::BackingThreads;
-
-/// How long is slept before it is looked whether all is over.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::environment::{BackingThreads, Operation};
 
 /// How much of landing a second at most. `None`: as much as goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,9 +38,59 @@ pub struct BackingCalls {
     threads: Arc<dyn BackingThreads>,
     bytes: Pace,
     operations: Pace,
-    is_over: AtomicBool,
-    /// Whether this node may land, where it owns the tree.
-    may_land: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    end: End,
+    may_land: MayLand,
+}
+
+/// What calls of landing are counted as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cost {
+    /// Bytes that they write.
+    pub bytes: u64,
+    /// How many they are.
+    pub calls: u64,
+}
+
+impl Cost {
+    /// Of so many calls that write nothing.
+    pub fn calls(calls: u64) -> Self {
+        Self { bytes: 0, calls }
+    }
+}
+
+/// Who makes calls of landing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The tree's owner, which waits for the rate before each.
+    Owner,
+    /// The same for a stripe, for all of which it has waited.
+    StripeOfOwner,
+    /// A task of a node that writes a stripe for the owner, which has waited. Its thread must not block.
+    Helper,
+}
+
+/// Whether this node may land, where it owns the tree. Other nodes land for whichever node owns it.
+#[derive(Clone, Default)]
+pub struct MayLand(Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>);
+
+impl MayLand {
+    /// Makes a call unless the tree is not this node's any more.
+    ///
+    /// # Errors
+    /// EAGAIN then, else what the call says.
+    pub fn call<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        if self.0.get().is_none_or(|may_land| may_land()) { call() } else { Err(E::too_late()) }
+    }
+}
+
+impl Uploading for MayLand {
+    fn write(&self, _bytes: u64, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        MayLand::call(self, call)
+    }
+
+    fn call(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        MayLand::call(self, call)
+    }
 }
 
 /// Why a call of landing was not made: the tree is not this node's beyond doubt.
@@ -65,75 +118,153 @@ impl BackingCalls {
             threads: Arc::clone(threads),
             bytes: Pace::new(limits.bytes_per_s),
             operations: Pace::new(limits.operations_per_s),
-            is_over: AtomicBool::new(false),
-            may_land: OnceLock::new(),
+            end: End::default(),
+            may_land: MayLand::default(),
         }
     }
 
-    /// From now on nothing lands by `land` and `write` unless that is so when the turn has come.
+    /// From now on nothing lands unless that is so when the turn has come.
     pub fn land_only_while(&self, may_land: impl Fn() -> bool + Send + Sync + 'static) {
         // A daemon owns one tree at most.
-        let _ = self.may_land.set(Box::new(may_land));
+        let _ = self.may_land.0.set(Box::new(may_land));
     }
 
     /// Ends all waits; no more is sent.
     pub fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.end.come();
+        self.threads.look_again().notify_waiters();
     }
 
     /// A call that a program waits for. May block.
     pub fn serve<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.in_turn(Class::Demand, call)
+        let _turn = self.threads.take_turn(Class::Demand, &|| self.end.has_come());
+        call()
     }
 
-    /// A call of landing. May block.
+    /// The same for one that changes what only the tree's owner may. May block.
     ///
     /// # Errors
     /// EAGAIN where the tree is not this node's any more, else what the call says.
-    pub fn land<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub fn serve_in_time<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.serve(|| self.may_land.call(call))
+    }
+
+    /// A call of landing.
+    ///
+    /// # Errors
+    /// EAGAIN where the tree is not this node's any more, else what the call says.
+    pub async fn land<T, E>(&self, call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: TooLate + Send + 'static,
+    {
+        self.land_together(1, |may_land| may_land.call(call)).await
+    }
+
+    /// So many calls of landing in one turn.
+    ///
+    /// # Errors
+    /// As `land`.
+    pub async fn land_together<T, E>(
+        &self,
+        calls: u64,
+        make: impl FnOnce(&MayLand) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: TooLate + Send + 'static,
+    {
         // After the end there are few more, which leave things in order.
-        let _ = self.wait_for(0, 1);
-        self.land_paced_in_time(call)
+        let _ = self.wait_for(Cost::calls(calls)).await;
+        self.in_turn(make, true).await
     }
 
-    /// A call of landing that writes so many bytes. May block.
+    /// Calls of landing in one turn that write.
     ///
     /// # Errors
-    /// EINTR after `end`, EAGAIN where the tree is not this node's any more, else what the call says.
-    pub fn write<T>(&self, bytes: u64, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-        self.wait_for(bytes, 1)?;
-        self.land_paced_in_time(call)
+    /// EINTR after `end`, EAGAIN where the tree is not this node's any more, or for a helper there are no threads, else what the calls say.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        by: By,
+        cost: Cost,
+        make: impl FnOnce(&MayLand) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, Errno> {
+        if by == By::Owner {
+            self.wait_for(cost).await?;
+        }
+        self.in_turn(make, by != By::Helper).await
     }
 
-    /// The same, unless the tree is not this node's any more. May block.
-    ///
-    /// # Errors
-    /// EAGAIN then, else what the call says.
-    pub fn land_paced_in_time<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        self.land_paced(|| self.in_time(call))
-    }
-
-    fn in_time<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        if self.may_land.get().is_none_or(|may_land| may_land()) { call() } else { Err(E::too_late()) }
-    }
-
-    /// A call of landing whose bytes and operations the node that owns the tree has waited for. May block.
-    pub fn land_paced<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.in_turn(Class::Background, call)
-    }
-
-    /// Waits until so many bytes may be written, in so many calls.
+    /// Waits until so much may be written, in so many calls.
     ///
     /// # Errors
     /// EINTR after `end`.
-    pub fn wait_for(&self, bytes: u64, operations: u64) -> Result<(), Errno> {
-        self.bytes.wait_for(bytes, &self.is_over)?;
-        self.operations.wait_for(operations, &self.is_over)
+    pub async fn wait_for(&self, cost: Cost) -> Result<(), Errno> {
+        self.bytes.wait_for(cost.bytes, &self.end).await?;
+        self.operations.wait_for(cost.calls, &self.end).await
     }
 
-    fn in_turn<T>(&self, class: Class, call: impl FnOnce() -> T) -> T {
-        let _turn = self.threads.take_turn(class, &|| self.is_over.load(Ordering::Relaxed));
-        call()
+    /// Has calls made in their turn. Where that does not come, since all is over, or there is no thread for them, this thread makes them if it
+    /// `may_block`.
+    async fn in_turn<T, E>(
+        &self,
+        make: impl FnOnce(&MayLand) -> Result<T, E> + Send + 'static,
+        may_block: bool,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: TooLate + Send + 'static,
+    {
+        let (done, mut outcome) = oneshot::channel();
+        let may_land = self.may_land.clone();
+        // Who waits may have gone.
+        let make: Operation = Box::new(move || drop(done.send(make(&may_land))));
+        // What is told from now on is heard.
+        let told = self.threads.look_again().notified();
+        let returned = match self.threads.call(Class::Background, make) {
+            Err(make) => Some(make),
+            Ok(number) => {
+                if !self.end.has_come() {
+                    tokio::select! {
+                        biased;
+                        outcome = &mut outcome => return outcome.unwrap_or_else(|_| Err(E::too_late())),
+                        () = told => {}
+                    }
+                }
+                // What is not there any more has begun.
+                self.threads.take_back(number)
+            }
+        };
+        match returned {
+            Some(make) if may_block => make(),
+            returned => drop(returned),
+        }
+        outcome.await.unwrap_or_else(|_| Err(E::too_late()))
+    }
+}
+
+/// Whether all is over.
+#[derive(Default)]
+struct End {
+    has_come: AtomicBool,
+    comes: Notify,
+}
+
+impl End {
+    fn come(&self) {
+        self.has_come.store(true, Ordering::SeqCst);
+        self.comes.notify_waiters();
+    }
+
+    fn has_come(&self) -> bool {
+        self.has_come.load(Ordering::SeqCst)
+    }
+
+    async fn until(&self) {
+        let comes = self.comes.notified();
+        if !self.has_come() {
+            comes.await;
+        }
     }
 }
 
@@ -155,21 +286,21 @@ impl Pace {
         Self { per_s, turns: Mutex::default() }
     }
 
-    fn wait_for(&self, count: u64, is_over: &AtomicBool) -> Result<(), Errno> {
+    async fn wait_for(&self, count: u64, end: &End) -> Result<(), Errno> {
         let until = self.per_s.filter(|_| count > 0).map(|rate| {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             let began = *turns.began.get_or_insert_with(Instant::now);
             began + turns.next(began.elapsed(), count, rate)
         });
-        loop {
-            if is_over.load(Ordering::Relaxed) {
-                return Err(Errno::EINTR);
-            }
-            let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(LOOK_EVERY));
+        if end.has_come() {
+            return Err(Errno::EINTR);
+        }
+        let Some(until) = until.filter(|until| *until > Instant::now()) else { return Ok(()) };
+        tokio::select! {
+            // First: when all is over there are no timers any more.
+            biased;
+            () = end.until() => Err(Errno::EINTR),
+            () = tokio::time::sleep_until(until.into()) => Ok(()),
         }
     }
 }
@@ -186,6 +317,9 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+
+    use forebay_read::AttemptId;
+    use forebay_types::Priority;
 
     use super::*;
     use crate::machine::Threads;
@@ -208,80 +342,141 @@ mod tests {
         Arc::clone(threads) as _
     }
 
-    #[test]
-    fn who_waits_is_let_go_at_the_end() {
+    fn bytes(bytes: u64) -> Cost {
+        Cost { bytes, calls: 1 }
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_let_go_at_the_end() {
         let limits = [
             DrainLimits { bytes_per_s: Some(1), ..DrainLimits::default() },
             DrainLimits { operations_per_s: Some(1), ..DrainLimits::default() },
         ];
         for limits in limits {
             let calls = BackingCalls::new(&with(&Arc::new(Threads::new(1))), limits);
-            assert_eq!(calls.wait_for(1 << 40, 1 << 40), Ok(()));
-            std::thread::scope(|scope| {
-                let waiting = scope.spawn(|| calls.write(1, || Ok(())));
-                calls.end();
-                assert_eq!(waiting.join().unwrap(), Err(Errno::EINTR));
-            });
+            assert_eq!(calls.wait_for(Cost { bytes: 1 << 40, calls: 1 << 40 }).await, Ok(()));
+            let waiting = calls.write(By::Owner, bytes(1), |_| Ok(()));
+            let (waited, ()) = tokio::join!(waiting, async { calls.end() });
+            assert_eq!(waited, Err(Errno::EINTR));
+            assert_eq!(calls.write(By::Owner, bytes(1), |_| Ok(())).await, Err(Errno::EINTR));
+            assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Ok(1), "what leaves things in order is done");
         }
     }
 
     /// While a call of landing has the only turn, more of them wait, and then programs: these go first.
-    #[test]
-    fn what_programs_read_goes_before_landing_that_waits() {
-        let (threads, order) = (Arc::new(Threads::new(1)), Mutex::new(vec![]));
-        let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
-        let wait_for_waiting = |count| {
-            let deadline = Instant::now() + PATIENCE;
-            while threads.waits() < count {
-                assert!(Instant::now() < deadline, "{} of {count} wait", threads.waits());
-                std::thread::yield_now();
-            }
+    #[tokio::test]
+    async fn what_programs_read_goes_before_landing_that_waits() {
+        let (threads, order) = (Arc::new(Threads::new(1)), Arc::new(Mutex::new(vec![])));
+        let calls = Arc::new(BackingCalls::new(&with(&threads), DrainLimits::default()));
+        let until_waiting = async |count: u64| {
+            until(|| threads.waits() >= count).await;
+        };
+        let land = |call: Operation| {
+            let calls = Arc::clone(&calls);
+            tokio::spawn(async move {
+                let landed = calls.land(move || {
+                    call();
+                    Ok::<_, Errno>(())
+                });
+                assert_eq!(landed.await, Ok(()));
+            })
+        };
+        let note = |what| {
+            let order = Arc::clone(&order);
+            move || order.lock().unwrap().push(what)
         };
         let (go_on, hold) = channel::<()>();
         let (began, begun) = channel();
-        let note = |what| order.lock().unwrap().push(what);
-        let (calls, note) = (&calls, &note);
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let held = calls.land(|| {
-                    began.send(()).unwrap();
-                    hold.recv_timeout(PATIENCE).unwrap();
-                    Ok::<_, Errno>(())
-                });
-                assert_eq!(held, Ok(()));
-            });
-            begun.recv_timeout(PATIENCE).unwrap();
-            for _ in 0..5 {
-                scope.spawn(move || {
-                    calls.land(|| {
-                        note("landing");
-                        Ok::<_, Errno>(())
-                    })
-                });
-            }
-            wait_for_waiting(5);
-            for _ in 0..5 {
-                scope.spawn(move || calls.serve(|| note("program")));
-            }
-            wait_for_waiting(10);
-            go_on.send(()).unwrap();
-        });
-        assert_eq!(order.into_inner().unwrap(), [["program"; 5], ["landing"; 5]].concat());
+        let mut landing = vec![land(Box::new(move || {
+            began.send(()).unwrap();
+            hold.recv_timeout(PATIENCE).unwrap();
+        }))];
+        until(|| begun.try_recv().is_ok()).await;
+        landing.extend((0..5).map(|_| land(Box::new(note("landing")))));
+        until_waiting(5).await;
+        let serve = || {
+            let (calls, note) = (Arc::clone(&calls), note("program"));
+            std::thread::spawn(move || calls.serve(note))
+        };
+        let programs: Vec<_> = (0..5).map(|_| serve()).collect();
+        until_waiting(10).await;
+        go_on.send(()).unwrap();
+        programs.into_iter().for_each(|program| program.join().unwrap());
+        for landed in landing {
+            landed.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), [["program"; 5], ["landing"; 5]].concat());
     }
 
-    #[test]
-    fn nothing_lands_of_an_owner_that_was_replaced_while_it_waited_for_its_turn() {
+    #[tokio::test]
+    async fn nothing_lands_of_an_owner_that_was_replaced_while_it_waited_for_its_turn() {
         let is_held = Arc::new(AtomicBool::new(true));
         let calls = BackingCalls::new(&with(&Arc::new(Threads::new(1))), DrainLimits::default());
         let asked = Arc::clone(&is_held);
         calls.land_only_while(move || asked.load(Ordering::Relaxed));
-        assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Ok(1));
-        is_held.store(false, Ordering::Relaxed);
-        assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
-        assert_eq!(calls.write(1, || Ok(1)), Err(Errno::EAGAIN));
-        assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(calls.land_paced_in_time(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
-        // Calls that a program waits for, or that another node has waited for, are not the owner's.
-        assert_eq!((calls.serve(|| 1), calls.land_paced(|| 1)), (1, 1));
+        assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Ok(1));
+        let lost = Arc::clone(&is_held);
+        let replaced_between = calls.land_together(2, move |may_land| {
+            may_land.call(|| Ok::<_, Errno>(1))?;
+            lost.store(false, Ordering::Relaxed);
+            may_land.call(|| Ok(2))
+        });
+        assert_eq!(replaced_between.await, Err(Errno::EAGAIN));
+        assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Err(Errno::EAGAIN));
+        assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).await.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(calls.serve_in_time(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
+        // Calls that a program waits for are not the owner's.
+        assert_eq!(calls.serve(|| 1), 1);
+    }
+
+    /// The machine gives no threads: the owner's calls are made by the thread that waits for them, a helper's are refused.
+    #[tokio::test]
+    async fn without_threads_calls_are_made_where_they_are_waited_for() {
+        let calls = BackingCalls::new(&with(&Arc::new(Threads::at_most(0, 4))), DrainLimits::default());
+        let own = std::thread::current().id();
+        let by = calls.land(|| Ok::<_, Errno>(std::thread::current().id())).await;
+        assert_eq!(by, Ok(own));
+        assert_eq!(calls.write(By::StripeOfOwner, bytes(1), |_| Ok(1)).await, Ok(1));
+        assert_eq!(calls.write(By::Helper, bytes(1), |_| Ok(1)).await, Err(Errno::EAGAIN));
+    }
+
+    /// The only thread hangs with a read, and the machine gives no more: landing does not wait for it.
+    #[tokio::test]
+    async fn a_read_that_hangs_with_the_last_thread_holds_up_no_landing() {
+        let threads = Arc::new(Threads::at_most(1, 4));
+        let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
+        let (go_on, hold) = channel::<()>();
+        let (began, begun) = channel();
+        let read = move || {
+            began.send(()).unwrap();
+            let _ = hold.recv_timeout(PATIENCE);
+        };
+        threads.submit(AttemptId(1), Priority::Demand, Box::new(read));
+        until(|| begun.try_recv().is_ok()).await;
+        assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Ok(1));
+        drop(go_on);
+    }
+
+    /// A call that waits for its turn behind others is made at the end.
+    #[tokio::test]
+    async fn what_waits_for_its_turn_is_let_go_at_the_end() {
+        let threads = Arc::new(Threads::new(1));
+        let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
+        let (go_on, hold) = channel::<()>();
+        let read = move || {
+            let _ = hold.recv_timeout(PATIENCE);
+        };
+        threads.submit(AttemptId(1), Priority::Demand, Box::new(read));
+        let (landed, ()) = tokio::join!(calls.land(|| Ok::<_, Errno>(1)), async { calls.end() });
+        assert_eq!(landed, Ok(1));
+        drop(go_on);
+    }
+
+    async fn until(holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline);
+            tokio::task::yield_now().await;
+        }
     }
 }

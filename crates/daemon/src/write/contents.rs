@@ -139,22 +139,26 @@ impl Reader {
     fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
         let len = u32::try_from(extent.len).map_err(|_| Errno::EFBIG)?;
         let part = LogPart { position: extent.position, skip: extent.skip, len };
-        self.log_parts(extent.node, vec![part])
+        self.nodes.wait_for(self.log_parts(extent.node, vec![part]))
     }
 
-    /// Parts of another node's log, one after the other, as they came.
-    fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
+    /// Parts of another node's log, one after the other, as they came. By a task.
+    async fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
         if is_gone(node) {
             return Err(Errno::EIO);
         }
         let len = parts.iter().map(|part| part.len as usize).sum();
         let asked = WriteMessage::Contents { parts };
-        match self.nodes.read_parts(node, &asked, len) {
+        match self.nodes.read_parts(node, &asked, len).await {
+            Err(Errno::EIO) if self.nodes.has_partners() => {}
+            read => return read,
+        }
+        let tree = self.tree.clone();
+        match self.nodes.block(move || tree.rescue(node)).await.ok_or(Errno::EIO)?? {
             // They have another place now, which is to be asked for.
-            Err(Errno::EIO) if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
+            true => Err(Errno::ESTALE),
             // No other node has them: they are there when the node is.
-            Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, PATIENCE),
-            read => read,
+            false => self.nodes.read_within(node, &asked, len, PATIENCE).await,
         }
     }
 
@@ -173,7 +177,7 @@ impl Reader {
                 for part in into.chunks_mut(CONTENTS_BYTES_MAX as usize) {
                     let len = part.len() as u32;
                     let of = LogPart { position: extent.position, skip, len };
-                    copy(&self.log_parts(extent.node, vec![of])?, part);
+                    copy(&self.nodes.wait_for(self.log_parts(extent.node, vec![of]))?, part);
                     skip += len;
                 }
                 Ok(())
@@ -181,18 +185,16 @@ impl Reader {
         }
     }
 
-    /// Reads what logs have of `extents`, `CONTENTS_BYTES_MAX` at most, one after the other: from each other node at once.
+    /// Reads what other nodes' logs have of `extents`, `CONTENTS_BYTES_MAX` at most, one after the other: from each node at once. By a task.
     ///
     /// # Errors
     /// As `fill`.
-    pub fn gather(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
+    pub async fn gather_elsewhere(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
         let mut elsewhere: BTreeMap<NodeRank, Vec<(usize, LogPart)>> = BTreeMap::new();
         let mut start = 0;
         for extent in extents {
             let len = extent.len as usize;
-            if extent.node == self.local.rank {
-                self.local.read(extent.position, extent.skip, &mut into[start..start + len])?;
-            } else {
+            if extent.node != self.local.rank {
                 let part = LogPart { position: extent.position, skip: extent.skip, len: len as u32 };
                 elsewhere.entry(extent.node).or_default().push((start, part));
             }
@@ -202,7 +204,7 @@ impl Reader {
             for batch in found.chunks(CONTENTS_PARTS_MAX) {
                 let parts: Vec<LogPart> = batch.iter().map(|(_, part)| *part).collect();
                 let mut bytes = vec![0; parts.iter().map(|part| part.len as usize).sum()];
-                copy(&self.log_parts(node, parts)?, &mut bytes);
+                copy(&self.log_parts(node, parts).await?, &mut bytes);
                 let mut rest = &bytes[..];
                 for (start, part) in batch {
                     let (of_part, after) = rest.split_at(part.len as usize);

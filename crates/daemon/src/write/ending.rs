@@ -66,10 +66,9 @@ impl WriteParts {
         if let Some(copying) = &self.local.copying {
             copying.end();
         }
-        self.alarm.end();
         self.local.calls.end();
-        if let Some(landings) = &self.landings {
-            landings.end();
+        if let Some(drainer) = &self.drainer {
+            drainer.end();
         }
         if landing.join().is_err() {
             tracing::error!("the landing thread panicked");

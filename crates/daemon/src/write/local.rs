@@ -13,7 +13,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Owns;
 use forebay_write::Copies;
 
-use super::calls::BackingCalls;
+use super::calls::{BackingCalls, MayLand, TooLate};
 use super::copying::Copying;
 use super::notes::{Note, StoreTree};
 use super::stripes_under_way::UnderWay;
@@ -47,7 +47,7 @@ pub struct Local {
     pub copying: Option<Copying>,
     /// Its copies of other nodes' records.
     copies: Mutex<Copies>,
-    pub place: LandingPlace,
+    pub place: Arc<LandingPlace>,
     /// In whose turn that is used.
     pub calls: BackingCalls,
     environment: Arc<dyn Environment>,
@@ -81,7 +81,7 @@ impl Local {
             log,
             copying,
             copies: Mutex::new(copies),
-            place,
+            place: Arc::new(place),
             calls,
             environment,
             next_serial: AtomicU64::new(next_serial),
@@ -89,6 +89,32 @@ impl Local {
             stripes_written: AtomicU64::new(0),
             stripes_under_way: UnderWay::default(),
         }
+    }
+
+    /// A call of landing on the directory where the tree lands.
+    ///
+    /// # Errors
+    /// As `BackingCalls::land`.
+    pub async fn land<T, E>(&self, call: impl FnOnce(&LandingPlace) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: TooLate + Send + 'static,
+    {
+        let place = Arc::clone(&self.place);
+        self.calls.land(move || call(&place)).await
+    }
+
+    /// So many of them in one turn.
+    ///
+    /// # Errors
+    /// As `BackingCalls::land_together`.
+    pub async fn land_together<T: Send + 'static>(
+        &self,
+        calls: u64,
+        make: impl FnOnce(&LandingPlace, &MayLand) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, Errno> {
+        let place = Arc::clone(&self.place);
+        self.calls.land_together(calls, move |may_land| make(&place, may_land)).await
     }
 
     /// The log's copies of other nodes' records.
@@ -175,6 +201,22 @@ impl Local {
                 Errno::EIO
             }
         })
+    }
+
+    /// Reads what the node's own log has of extents that lie one after the other in `into`.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn gather_own(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
+        let mut rest = into;
+        for extent in extents {
+            let (of_extent, after) = rest.split_at_mut(extent.len as usize);
+            if extent.node == self.rank {
+                self.read(extent.position, extent.skip, of_extent)?;
+            }
+            rest = after;
+        }
+        Ok(())
     }
 
     /// The tree's owner, as the log has it.

@@ -9,7 +9,7 @@ use forebay_wire::Request;
 use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
 
-use super::peers::{Called, Calls, Unanswered, Waiting};
+use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
 use crate::environment::Operation;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
@@ -84,6 +84,10 @@ impl Calls for Network {
 
     fn wait_for(&self, waiting: Waiting<'_, ()>) {
         self.node.wait_for(waiting);
+    }
+
+    fn carry_out(&self, task: OnThread<'_>) {
+        self.node.carry_out(task);
     }
 
     fn forsake(&self, node: NodeRank) {

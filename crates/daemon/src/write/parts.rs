@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
@@ -12,14 +12,16 @@ use forebay_wire::message::Checked;
 use forebay_wire::write::Operation;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use super::beliefs::Beliefs;
 use super::commits::Commits;
 use super::contents::Reader;
 use super::drain::drain_words;
-use super::drain::landing::Landings;
+use super::drain::drainer::Drainer;
+use super::drain::meter::Meter;
 use super::drain::progress::Progress;
-use super::drain::sending::Meter;
+use super::drain::several::several;
 use super::early_commits::EarlyCommits;
 use super::files::Files;
 use super::giving_back::GivingBack;
@@ -37,7 +39,7 @@ use super::programs::requests::{Line, UnderWay};
 use super::programs::room::Room;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
-use super::time_limit::{Alarm, left_of};
+use super::time_limit::{left_of, watch};
 use super::tree::calling::On;
 use super::tree::council::Council;
 use super::tree::owner::{Life, Owner};
@@ -83,7 +85,6 @@ pub struct WriteParts {
     pub(super) joined: Arc<Joined>,
     drain: DrainPolicy,
     pub(super) ends_at: Option<Duration>,
-    pub(super) alarm: Alarm,
     /// How long a program may wait.
     deadline: Duration,
     /// How many there were before on this node.
@@ -91,7 +92,7 @@ pub struct WriteParts {
     /// The gate that programs' changes go through.
     pub(super) gate: Arc<Gate>,
     /// Of the owner.
-    pub(super) landings: Option<Arc<Landings>>,
+    pub(super) drainer: Option<Arc<Drainer>>,
     pub(super) giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
     pub(super) second: Option<Arc<SecondHome>>,
@@ -157,11 +158,10 @@ impl WriteParts {
             made_at_ms,
             drain,
             ends_at: beginning.ends_at,
-            alarm: Alarm::default(),
             deadline: beginning.deadline,
             daemon,
             gate: Arc::default(),
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
+            drainer: owner.as_ref().map(|owner| Drainer::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(
                 &reader,
                 &files,
@@ -267,15 +267,6 @@ impl WriteParts {
                 if parts.join().is_err() {
                     return;
                 }
-                if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {
-                    let left = move || {
-                        let left = left_of(&owner.tree());
-                        let takes = meter.time_for(left, owner.nodes.now()).0;
-                        (left.0, takes, ends_at.saturating_sub(owner.local.unix_time()))
-                    };
-                    let parts = &parts;
-                    scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));
-                }
                 if let Some(partner) = &parts.partner {
                     for of in parts.nodes.partner_of(parts.local.rank) {
                         scope.spawn(move || partner.follow(of));
@@ -287,21 +278,42 @@ impl WriteParts {
     }
 
     /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.
-    pub(super) fn land(&self) {
-        match &self.landings {
-            Some(landings) => landings.follow(),
-            None => self.giving_back.go_on(),
+    pub(super) fn land(self: &Arc<Self>) {
+        let Some(drainer) = &self.drainer else { return self.giving_back.go_on() };
+        self.nodes.carry_out(async {
+            tokio::join!(drainer.follow(), self.watch_time());
+        });
+    }
+
+    /// Has everything landed before the job's time is over.
+    async fn watch_time(self: &Arc<Self>) {
+        let (Some(ends_at), Some(owner), Some(meter)) = (self.ends_at, self.owner(), self.meter()) else { return };
+        let left = move || {
+            let left = left_of(&owner.tree());
+            let takes = meter.time_for(left, owner.nodes.now()).0;
+            (left.0, takes, ends_at.saturating_sub(owner.local.unix_time()))
+        };
+        watch(&self.nodes, left, || self.drain_beside()).await;
+    }
+
+    /// Has everything committed and landed that was written until now, by a thread of its own. Where there is none, it is tried again.
+    async fn drain_beside(self: &Arc<Self>) {
+        let (parts, (done, drained)) = (Arc::clone(self), oneshot::channel());
+        let drain = move || drop(done.send(parts.drain(Duration::ZERO)));
+        match std::thread::Builder::new().name("time-limit".to_owned()).spawn(drain) {
+            Ok(_) => drop(drained.await),
+            Err(error) => tracing::warn!(%error, "no thread to drain with before the time limit"),
         }
     }
 
     /// How much is sent; asked of the owner.
     pub(super) fn meter(&self) -> Option<&Meter> {
-        Some(&self.landings.as_ref()?.meter)
+        Some(&self.drainer.as_ref()?.meter)
     }
 
     /// How far the backing file system has followed; asked of the owner.
     pub fn progress(&self) -> Progress {
-        self.landings.as_ref().map_or_else(Progress::default, |landings| landings.progress())
+        self.drainer.as_ref().map_or_else(Progress::default, |drainer| drainer.progress())
     }
 
     /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
@@ -315,8 +327,8 @@ impl WriteParts {
     pub(super) fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
         let deadline = Instant::now() + time;
         let mut why = self.commit_everywhere(silent);
-        if let Some(landings) = &self.landings {
-            landings.allow();
+        if let Some(drainer) = &self.drainer {
+            drainer.allow();
         }
         while self.progress().steps > 0 && Instant::now() < deadline {
             std::thread::sleep(LOOK_EVERY);
@@ -417,21 +429,8 @@ impl WriteParts {
         message: &WriteMessage,
         patience: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
-        let ask = |node| self.nodes.ask::<T>(node, message, patience);
-        let at_once = nodes.chunks(NODES_ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
-            std::thread::scope(|scope| {
-                let begin =
-                    |node| std::thread::Builder::new().name("asking".to_owned()).spawn_scoped(scope, move || ask(node));
-                let asked: Vec<_> = nodes.iter().map(|node| (*node, begin(*node))).collect();
-                // A node for which there is no thread is asked here.
-                let ended = |(node, asked): (NodeRank, std::io::Result<ScopedJoinHandle<'_, _>>)| match asked {
-                    Ok(asked) => (node, asked.join().unwrap_or(Err(Errno::EIO))),
-                    Err(_) => (node, ask(node)),
-                };
-                asked.into_iter().map(ended).collect()
-            })
-        });
-        at_once.flatten().collect()
+        let ask = async |node: NodeRank| (node, self.nodes.answer_of::<T>(node, message, patience).await);
+        self.nodes.wait_for(several(NODES_ASKED_AT_ONCE, nodes.iter().map(|node| ask(*node)).collect::<Vec<_>>()))
     }
 
     /// Commits what programs of this node have written.

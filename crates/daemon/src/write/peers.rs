@@ -17,6 +17,9 @@ use crate::environment::{Operation, since_boot};
 /// An event that a task waits for, without a thread.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A task of one thread, which carries it out to its end.
+pub type OnThread<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// An answer with its body.
 pub type Answered = (Outcome, Vec<u8>);
 
@@ -55,6 +58,9 @@ pub trait Calls: Send + Sync {
 
     /// Waits, on a thread that may.
     fn wait_for(&self, waiting: Waiting<'_, ()>);
+
+    /// The same for a task that itself calls what may wait (`shared::on_thread`).
+    fn carry_out(&self, task: OnThread<'_>);
 
     /// Answers that a node has not given yet are not waited for any more.
     fn forsake(&self, _: NodeRank) {}

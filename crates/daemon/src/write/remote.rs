@@ -345,6 +345,13 @@ impl Nodes {
         outcome.expect("it has been waited for to its end")
     }
 
+    /// The same for a task that itself calls what may block.
+    pub fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
+        let mut outcome = None;
+        self.calls.carry_out(Box::pin(async { outcome = Some(task.await) }));
+        outcome.expect("it has been carried out to its end")
+    }
+
     /// Asks the owner until it answers.
     ///
     /// # Errors
@@ -411,29 +418,29 @@ impl Nodes {
     /// # Errors
     /// As `read_parts`.
     pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
-        self.read_parts(from, message, into.len()).map(|parts| copy(&parts, into))
+        self.wait_for(self.read_parts(from, message, into.len())).map(|parts| copy(&parts, into))
     }
 
     /// The `len` bytes that `message` asks for.
     ///
     /// # Errors
     /// The other node's error; EIO when it says nothing.
-    pub fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
-        self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE })
+    pub async fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
+        self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE }).await
     }
 
     /// The same, asked for `patience` at most.
     ///
     /// # Errors
     /// As `read_parts`.
-    pub fn read_within(
+    pub async fn read_within(
         &self,
         from: NodeRank,
         message: &WriteMessage,
         len: usize,
         patience: Duration,
     ) -> Result<Vec<Bytes>, Errno> {
-        let (_, answered) = self.wait_for_call(To::Node(from), message, patience)?;
+        let (_, answered) = self.call(To::Node(from), message, patience).await?;
         match answered {
             (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
             (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),

@@ -8,7 +8,7 @@ use forebay_wire::message::encode;
 use forebay_wire::write_message::{Owns, WriteMessage};
 use tokio::sync::watch;
 
-use super::peers::{Called, Calls, Unanswered, Waiting};
+use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
 use super::remote::{Nodes, PATIENCE, Partners, To};
 use crate::environment::Operation;
 
@@ -51,6 +51,10 @@ impl Calls for SilentOwner {
     }
 
     fn wait_for(&self, _: Waiting<'_, ()>) {
+        unreachable!("the test waits by a task");
+    }
+
+    fn carry_out(&self, _: OnThread<'_>) {
         unreachable!("the test waits by a task");
     }
 

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{self, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,17 +18,20 @@ use forebay_types::NodeRank;
 use forebay_types::threads::BACKING_CONCURRENCY;
 use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
 use super::drain::progress::Progress;
 use super::parts::{Beginning, WriteParts};
-use super::peers::{Called, Calls, Unanswered, Waiting};
+use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
 use crate::environment::{Environment, Operation};
 use crate::machine::Machine;
 use crate::options::{Copied, DrainPolicy};
+use crate::shared::on_thread::carry_out;
 
 /// How long what reads waits: nothing is written here.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -48,8 +50,6 @@ pub struct Salvage {
     pub of_other_runs: Vec<PathBuf>,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
     threads: BTreeMap<NodeRank, JoinHandle<()>>,
-    /// The runtime that the environment stands on.
-    _runtime: tokio::runtime::Runtime,
 }
 
 /// A file with bytes that are not here.
@@ -102,8 +102,8 @@ impl Salvage {
         };
         let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
-        let environment = machine(&runtime);
+        let timers = Timers::start().context("no threads")?;
+        let environment = timers.machine();
         let threads = environment.backing_threads(BACKING_CONCURRENCY);
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
@@ -125,20 +125,11 @@ impl Salvage {
                 drop(opened);
                 opened = open(node, &stores[&node])?;
             }
-            let calls = Together { own: node, nodes, here: Arc::clone(&here) };
+            let calls = Together { own: node, nodes, here: Arc::clone(&here), timers: Arc::clone(&timers) };
             parts.insert(node, begin(opened, owns, &landing, calls));
         }
         let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
-        Ok(Some(Self {
-            job,
-            landing,
-            stores,
-            owner: owns.node,
-            of_other_runs,
-            nodes: parts,
-            threads: BTreeMap::new(),
-            _runtime: runtime,
-        }))
+        Ok(Some(Self { job, landing, stores, owner: owns.node, of_other_runs, nodes: parts, threads: BTreeMap::new() }))
     }
 
     /// Whether the names come from the tree's second home, since the store of its first owner is not here.
@@ -240,10 +231,30 @@ fn leave_out_other_runs(
     others.iter().map(|node| stores[node].clone()).collect()
 }
 
-/// This machine, without threads of its own.
-fn machine(runtime: &tokio::runtime::Runtime) -> Arc<dyn Environment> {
-    let _in = runtime.enter();
-    Machine::here()
+/// A runtime of which nothing is used but its timers and its threads for what may block. A thread carries it out until no node is left.
+struct Timers {
+    handle: Handle,
+    _until: oneshot::Sender<()>,
+}
+
+impl Timers {
+    fn start() -> std::io::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let (handle, (until, over)) = (runtime.handle().clone(), oneshot::channel::<()>());
+        let carry_out = move || {
+            // It is dropped, not sent.
+            let _ = runtime.block_on(over);
+            runtime.shutdown_background();
+        };
+        std::thread::Builder::new().name("timers".to_owned()).spawn(carry_out)?;
+        Ok(Arc::new(Self { handle, _until: until }))
+    }
+
+    /// This machine.
+    fn machine(&self) -> Arc<dyn Environment> {
+        let _in = self.handle.enter();
+        Machine::here()
+    }
 }
 
 fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Arc<WriteParts> {
@@ -275,6 +286,7 @@ struct Together {
     /// How many the job had.
     nodes: u32,
     here: Here,
+    timers: Arc<Timers>,
 }
 
 impl Calls for Together {
@@ -301,17 +313,21 @@ impl Calls for Together {
     }
 
     fn pause(&self, time: Duration) -> Waiting<'static, ()> {
-        Box::pin(async move { std::thread::sleep(time) })
+        // Made when it is waited for: by then the thread has the timers.
+        Box::pin(async move { tokio::time::sleep(time).await })
     }
 
     fn block(&self, operation: Operation) {
         operation();
     }
 
-    fn wait_for(&self, mut waiting: Waiting<'_, ()>) {
-        // Each node answers at once, on the thread that asks.
-        while waiting.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {
-            std::thread::yield_now();
-        }
+    /// Each node answers on the thread that asks, and waits there.
+    fn wait_for(&self, waiting: Waiting<'_, ()>) {
+        self.carry_out(waiting);
+    }
+
+    fn carry_out(&self, task: OnThread<'_>) {
+        let _timers = self.timers.handle.enter();
+        carry_out(task);
     }
 }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_that_hang_take_only_some_of_the_threads() {
+    fn stripes_that_hang_leave_others_to_the_owner() {
         let under_way = UnderWay::default();
         let begin = |number: u64| under_way.begin(&draft(1), &[extent(number * 10, 10)]);
         let hanging: Vec<_> = (0..STRIPES_FOR_OWNER_MAX as u64).map(|number| begin(number).unwrap()).collect();

@@ -3,10 +3,11 @@
 //! When what is left takes as long as there is time, everything is committed and lands, files that are open with their last
 //! commit: as `drain` does it, from then on again and again.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_write::Tree;
+
+use super::remote::Nodes;
 
 /// How often is looked.
 const EVERY: Duration = Duration::from_secs(1);
@@ -17,38 +18,23 @@ const SPARE: Duration = Duration::from_secs(30);
 /// How much longer than it did lately it may take.
 const CARE: u32 = 2;
 
-/// See the module.
-#[derive(Default)]
-pub struct Alarm {
-    is_over: Mutex<bool>,
-    over: Condvar,
-}
-
-impl Alarm {
-    /// Ends all waits.
-    pub fn end(&self) {
-        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.over.notify_all();
-    }
-
-    /// Looks until `end`, and drains when it is time. `left` tells how many bytes have not landed, how long they take, and
-    /// how much time there is.
-    pub fn watch(&self, left: impl Fn() -> (u64, Duration, Duration), drain: impl Fn()) {
-        let mut has_begun = false;
-        loop {
-            let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-            if *self.over.wait_timeout(is_over, EVERY).unwrap_or_else(PoisonError::into_inner).0 {
-                return;
-            }
-            let (bytes, takes, time) = left();
-            if !is_time(takes, time) {
-                continue;
-            }
-            if !std::mem::replace(&mut has_begun, true) {
-                tracing::warn!(bytes, ?takes, ?time, "the time limit is near: everything is landed now");
-            }
-            drain();
+/// Looks until all is over, and drains when it is time. `left` tells how many bytes have not landed, how long they take, and how much time there
+/// is.
+pub async fn watch(nodes: &Nodes, left: impl Fn() -> (u64, Duration, Duration), drain: impl AsyncFn()) {
+    let mut has_begun = false;
+    loop {
+        nodes.pause(EVERY).await;
+        if nodes.is_ending() {
+            return;
         }
+        let (bytes, takes, time) = left();
+        if !is_time(takes, time) {
+            continue;
+        }
+        if !std::mem::replace(&mut has_begun, true) {
+            tracing::warn!(bytes, ?takes, ?time, "the time limit is near: everything is landed now");
+        }
+        drain().await;
     }
 }
 

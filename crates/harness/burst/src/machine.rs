@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_body::Body;
-use forebay_daemon::environment::{BackingThreads, Class, Environment, Exports, Operation, Room, Turn, Walker};
-use forebay_dispatch::AttemptId;
+use forebay_daemon::BackingPool;
+use forebay_daemon::environment::{BackingThreads, Environment, Exports, Operation, Room, Walker};
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
-use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
+use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 
 use crate::turns;
@@ -29,8 +29,8 @@ impl Environment for Machine {
         std::thread::spawn(operation);
     }
 
-    fn backing_threads(&self, _: usize) -> Arc<dyn BackingThreads> {
-        Arc::new(Threads)
+    fn backing_threads(&self, limit: usize) -> Arc<dyn BackingThreads> {
+        Arc::new(BackingPool::new(limit))
     }
 
     fn open_exports(&self, _: StoreOptions) -> anyhow::Result<Arc<dyn Exports>> {
@@ -55,23 +55,6 @@ impl Environment for Machine {
 
     fn since_boot(&self) -> Duration {
         Duration::from_nanos(turns::look_at_clock())
-    }
-}
-
-struct Threads;
-
-impl BackingThreads for Threads {
-    fn submit(&self, _: AttemptId, _: Priority, operation: Operation) {
-        std::thread::spawn(operation);
-    }
-
-    fn promote(&self, _: AttemptId) {}
-
-    fn withdraw(&self, _: AttemptId) {}
-
-    /// As many calls at once as there are threads that make them.
-    fn take_turn(&self, _: Class, _: &dyn Fn() -> bool) -> Option<Turn> {
-        Some(Box::new(()))
     }
 }
 

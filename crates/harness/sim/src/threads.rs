@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_daemon::environment::{BackingThreads, Operation, Turn};
+use forebay_daemon::environment::{BackingThreads, CallNumber, Operation, Turn};
 use forebay_read::AttemptId;
 use forebay_schedule::{Class, IoScheduler};
 use forebay_transport::life::Life;
 use forebay_types::{Priority, ViewPath};
+use tokio::sync::Notify;
 
 use crate::world::World;
 
@@ -18,6 +19,7 @@ struct Shared {
     world: Arc<World>,
     life: Life,
     scheduler: Mutex<IoScheduler<(AttemptId, Operation)>>,
+    look_again: Notify,
     /// Told of every operation that begins.
     begins: Begins,
 }
@@ -28,7 +30,13 @@ pub(crate) type Begins = Box<dyn Fn(AttemptId, Priority) -> Option<ViewPath> + S
 impl VirtualThreads {
     pub fn new(world: &Arc<World>, life: &Life, limit: usize, begins: Begins) -> Self {
         let (world, life) = (Arc::clone(world), life.clone());
-        Self(Arc::new(Shared { world, life, scheduler: Mutex::new(IoScheduler::new(limit)), begins }))
+        Self(Arc::new(Shared {
+            world,
+            life,
+            scheduler: Mutex::new(IoScheduler::new(limit)),
+            look_again: Notify::new(),
+            begins,
+        }))
     }
 }
 
@@ -50,6 +58,18 @@ impl BackingThreads for VirtualThreads {
     }
 
     /// No file lands here.
+    fn call(&self, _: Class, call: Operation) -> Result<CallNumber, Operation> {
+        Err(call)
+    }
+
+    fn take_back(&self, _: CallNumber) -> Option<Operation> {
+        None
+    }
+
+    fn look_again(&self) -> &Notify {
+        &self.0.look_again
+    }
+
     fn take_turn(&self, _: Class, _: &dyn Fn() -> bool) -> Option<Turn> {
         Some(Box::new(()))
     }

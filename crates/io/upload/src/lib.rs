@@ -116,6 +116,24 @@ impl Upload {
         self.parts.iter().map(|part| part.checksum)
     }
 
+    /// Bytes of all parts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
+    }
+
+    /// Bytes of the largest part: `verify` needs as much memory.
+    #[must_use]
+    pub fn largest_bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).max().unwrap_or(0)
+    }
+
+    /// Calls that `verify` makes.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        1 + self.parts.iter().map(|part| part.runs.len() as u64).sum::<u64>()
+    }
+
     /// Writes a part, whose runs get `bytes`, one after the other. Returns its checksum.
     ///
     /// # Errors

@@ -49,6 +49,11 @@ fn runs_get_their_bytes_and_the_rest_of_the_file_stays() {
     let mut upload = Upload::default();
     upload.write((&file, &turns), vec![run(5, 10), run(50, 20)], &bytes).unwrap();
     upload.write((&file, &turns), vec![run(20, 3)], &bytes[..3]).unwrap();
+    assert_eq!(
+        (upload.bytes(), upload.largest_bytes(), upload.calls()),
+        (33, 30, 4),
+        "one sync and three reads follow"
+    );
     let mut verified = vec![];
     upload.verify((&file, &turns), ReadBack::Cached, &mut [0; 30], |bytes| verified.push(bytes)).unwrap();
     assert_eq!(verified, [30, 3], "each part is counted when it is compared");

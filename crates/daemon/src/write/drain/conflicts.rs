@@ -4,17 +4,17 @@
 //! tree is about to change, the tree's file lands beside it; where they have taken away what the tree had landed, what was to be done
 //! to it is over. Directories that they have taken away are made again for what lands in them.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
-use forebay_store::{Draft, Held};
+use forebay_store::Held;
 use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
 use super::drafts::note_draft;
 use super::rights;
-use crate::write::calls::BackingCalls;
+use crate::write::calls::{By, Cost};
 use crate::write::contents::read_exactly;
 use crate::write::tree::owner::Owner;
 use crate::write::tree::paths::{draft_path, landed_attributes};
@@ -47,64 +47,86 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// The backing file system's error.
-    pub fn make_way(&self, action: &Action) -> Result<bool, Errno> {
-        let backed = |file| self.owner.tree().backed(file);
+    pub async fn make_way(&self, action: &Action) -> Result<bool, Errno> {
         match action {
             Action::Publish { file, places, .. } => {
-                for place in places {
-                    if self.is_taken(place, Some(*file))? {
-                        return self.set_aside(place).map(|()| true);
-                    }
-                }
-                Ok(false)
+                let found = self.at_all(places).await?;
+                self.set_aside_taken(*file, places, &found).await
             }
-            Action::Update { file, place, .. } => self.make_way_to_update(*file, place),
-            Action::Remove { place, .. } => self.make_way_to_remove(place),
-            Action::Link { file, from, to } => self.make_way_between(from, to, backed(*file)),
+            Action::Update { file, place, .. } => self.make_way_to_update(*file, place).await,
+            Action::Remove { place, .. } => self.make_way_to_remove(place).await,
+            Action::Link { file, from, to } => {
+                let ours = self.owner.tree().backed(*file);
+                self.make_way_between(from, to, ours).await
+            }
             Action::Rename { from, to, is_exchange: false } => {
                 let (ours, file) = {
                     let tree = self.owner.tree();
                     (tree.backed_at(from), tree.directory_at(from))
                 };
                 // A directory moves with all that is still to land in it.
-                let is_missing = file.is_some() && self.at(from)?.is_none() && self.at(to)?.is_none();
+                let is_missing = file.is_some() && self.at(from).await?.is_none() && self.at(to).await?.is_none();
                 match file.filter(|_| is_missing) {
-                    Some(directory) => self.remake(directory),
-                    None => self.make_way_between(from, to, ours),
+                    Some(directory) => self.remake(directory).await,
+                    None => self.make_way_between(from, to, ours).await,
                 }
             }
-            Action::Rename { from, to, is_exchange: true } => self.make_way_to_exchange(from, to),
-            Action::SetAttributes { file, place: Some(place) } => self.make_way_to_set(*file, place),
+            Action::Rename { from, to, is_exchange: true } => self.make_way_to_exchange(from, to).await,
+            Action::SetAttributes { file, place: Some(place) } => self.make_way_to_set(*file, place).await,
             _ => Ok(false),
         }
     }
 
-    fn make_way_to_exchange(&self, one: &Place, other: &Place) -> Result<bool, Errno> {
-        let [first, second] = [one, other].map(|place| self.owner.tree().backed_at(place));
-        let is_done = match first {
-            Some(first) => self.is_at(other, &first)?,
-            None => false,
-        };
-        Ok(!is_done && (self.note_if_gone(one, first)? || self.note_if_gone(other, second)?))
+    /// A file is about to appear at places where this was found: its names get out of the way of strangers. Whether there was one.
+    ///
+    /// # Errors
+    /// As `make_way`.
+    pub async fn set_aside_taken(
+        &self,
+        file: FileId,
+        places: &[Place],
+        found: &[Option<Backed>],
+    ) -> Result<bool, Errno> {
+        for (place, found) in places.iter().zip(found) {
+            if self.occupant_of(place, Some(file), *found) == Occupant::Stranger {
+                return self.set_aside(place).await.map(|()| true);
+            }
+        }
+        Ok(false)
     }
 
-    fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
+    /// Whether a file is among what was found.
+    pub fn is_among(&self, file: FileId, found: &[Option<Backed>]) -> bool {
+        let own = self.owner.tree().backed(file);
+        own.is_some_and(|own| found.iter().flatten().any(|found| found.is_same_file(&own)))
+    }
+
+    async fn make_way_to_exchange(&self, one: &Place, other: &Place) -> Result<bool, Errno> {
+        let [first, second] = [one, other].map(|place| self.owner.tree().backed_at(place));
+        let is_done = match first {
+            Some(first) => self.is_at(other, &first).await?,
+            None => false,
+        };
+        Ok(!is_done && (self.note_if_gone(one, first).await? || self.note_if_gone(other, second).await?))
+    }
+
+    async fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
         let Some(ours) = ours else {
             // The backing identity of the tree's file is not known any more.
-            return if self.at(from)?.is_none() && self.at(to)?.is_none() {
-                self.gone(from).map(|()| true)
+            return if self.at(from).await?.is_none() && self.at(to).await?.is_none() {
+                self.gone(from).await.map(|()| true)
             } else {
                 Ok(false)
             };
         };
-        if self.is_at(to, &ours)? {
+        if self.is_at(to, &ours).await? {
             return Ok(false);
         }
-        if self.note_if_gone(from, Some(ours))? {
+        if self.note_if_gone(from, Some(ours)).await? {
             return Ok(true);
         }
-        if self.is_taken(to, None)? {
-            return self.set_aside(to).map(|()| true);
+        if self.is_taken(to).await? {
+            return self.set_aside(to).await.map(|()| true);
         }
         Ok(false)
     }
@@ -113,15 +135,14 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// As `make_way`.
-    pub fn is_there(&self, action: &Action) -> Result<bool, Errno> {
+    pub async fn is_there(&self, action: &Action) -> Result<bool, Errno> {
         match action {
             Action::Publish { file, places, .. } => {
-                let Some(own) = self.owner.tree().backed(*file) else { return Ok(false) };
-                let is_at = places.iter().map(|place| self.is_at(place, &own)).collect::<Result<Vec<_>, _>>()?;
-                Ok(is_at.contains(&true))
+                let found = self.at_all(places).await?;
+                Ok(self.is_among(*file, &found))
             }
             // Which it is nobody knows any more; one of another kind is not it.
-            Action::Make { kind, place, .. } => Ok(self.at(place)?.is_some_and(|found| found.kind == *kind)),
+            Action::Make { kind, place, .. } => Ok(self.at(place).await?.is_some_and(|found| found.kind == *kind)),
             _ => Ok(false),
         }
     }
@@ -130,7 +151,7 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// The backing file system's error.
-    pub fn remake_directories(&self, action: &Action) -> Result<bool, Errno> {
+    pub async fn remake_directories(&self, action: &Action) -> Result<bool, Errno> {
         let places: Vec<&Place> = match action {
             Action::Make { place, .. } | Action::Update { place, .. } => vec![place],
             Action::Publish { places, .. } => places.iter().collect(),
@@ -140,63 +161,101 @@ impl Conflicts<'_> {
             | Action::SetAttributes { .. }
             | Action::Discard { .. } => return Ok(false),
         };
-        places.into_iter().try_fold(false, |any, place| Ok(self.remake(place.directory)? | any))
+        let mut any = false;
+        for place in places {
+            any |= self.remake(place.directory).await?;
+        }
+        Ok(any)
     }
 
-    fn remake(&self, directory: FileId) -> Result<bool, Errno> {
-        // Out of the lock, which the lookups below take.
-        let above = self.owner.tree().backing_place(directory).map(|place| place.directory);
-        let Some(above) = above else { return Ok(false) };
-        let is_below_new = self.remake(above)?;
+    /// Makes a directory again, with those above it that are missing. Whether any was.
+    async fn remake(&self, directory: FileId) -> Result<bool, Errno> {
+        let above: Vec<FileId> = {
+            let tree = self.owner.tree();
+            let above = |directory: &FileId| tree.backing_place(*directory).map(|place| place.directory);
+            // The place of the tree itself has none.
+            std::iter::successors(Some(directory), above).filter(|directory| above(directory).is_some()).collect()
+        };
+        let mut any = false;
+        for directory in above.into_iter().rev() {
+            any |= self.remake_one(directory).await?;
+        }
+        Ok(any)
+    }
+
+    async fn remake_one(&self, directory: FileId) -> Result<bool, Errno> {
         let path: ViewPath = self.owner.backing_path(directory).ok_or(Errno::ENOENT)?;
-        let (at, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        if found(calls.land(|| at.attributes(&path)))?.is_some() {
-            return Ok(is_below_new);
+        let local = &self.owner.local;
+        let at = path.clone();
+        if found(local.land(move |place| place.attributes(&at)).await)?.is_some() {
+            return Ok(false);
         }
         tracing::warn!(%path, "others have removed this directory; it is made again, because files land in it");
-        calls.land(|| at.make_directory(&path))?;
-        let made = calls.land(|| at.hold(&path))?;
+        let at = path.clone();
+        let made = local.land_together(2, move |place, may_land| {
+            may_land.call(|| place.make_directory(&at))?;
+            may_land.call(|| place.hold(&at))
+        });
+        let made = Arc::new(made.await?);
         let (attributes, extended) = {
             let tree = self.owner.tree();
             (landed_attributes(&tree, directory), tree.extended(directory).ok().flatten().cloned())
         };
         if let Some(extended) = extended {
-            calls.land(|| made.set_extended(&extended, None))?;
+            let made = Arc::clone(&made);
+            local.calls.land(move || made.set_extended(&extended, None)).await?;
         }
         if let Some(attributes) = attributes {
-            rights::give_all(self.owner, &made, &attributes, &path)?;
+            rights::give_all(self.owner, &made, &attributes, &path).await?;
         }
-        self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;
+        self.owner.note_landing(Operation::Publishing { file: directory, backed: made.backed() }).await?;
         Ok(true)
     }
 
     /// The entry at a place, if any.
-    fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
-        // A place in a missing directory is empty.
-        let Some(path) = found(self.owner.path_of(place))? else { return Ok(None) };
-        found(self.owner.local.calls.land(|| self.owner.local.place.backed(&path)))
+    async fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
+        Ok(self.at_all(std::slice::from_ref(place)).await?.pop().flatten())
     }
 
-    /// Whether this file is at a place, whatever is in it.
-    fn is_at(&self, place: &Place, ours: &Backed) -> Result<bool, Errno> {
-        Ok(self.at(place)?.is_some_and(|found| found.is_same_file(ours)))
-    }
-
-    fn is_taken(&self, place: &Place, own: Option<FileId>) -> Result<bool, Errno> {
-        Ok(self.occupant(place, own)? == Occupant::Stranger)
-    }
-
-    /// The occupant of a place; `own` is the file that the tree brings there.
+    /// The entries at places, if any.
     ///
     /// # Errors
     /// As `make_way`.
-    pub fn occupant(&self, place: &Place, own: Option<FileId>) -> Result<Occupant, Errno> {
-        let Some(found) = self.at(place)? else { return Ok(Occupant::Nobody) };
+    pub async fn at_all(&self, places: &[Place]) -> Result<Vec<Option<Backed>>, Errno> {
+        // A place in a missing directory is empty.
+        let paths = places.iter().map(|place| found(self.owner.path_of(place))).collect::<Result<Vec<_>, _>>()?;
+        let count = paths.iter().flatten().count() as u64;
+        if count == 0 {
+            return Ok(vec![None; places.len()]);
+        }
+        let look = self.owner.local.land_together(count, move |place, may_land| {
+            let at = |path: Option<ViewPath>| match path {
+                Some(path) => found(may_land.call(|| place.backed(&path))),
+                None => Ok(None),
+            };
+            paths.into_iter().map(at).collect()
+        });
+        look.await
+    }
+
+    /// Whether this file is at a place, whatever is in it.
+    async fn is_at(&self, place: &Place, ours: &Backed) -> Result<bool, Errno> {
+        Ok(self.at(place).await?.is_some_and(|found| found.is_same_file(ours)))
+    }
+
+    async fn is_taken(&self, place: &Place) -> Result<bool, Errno> {
+        let found = self.at(place).await?;
+        Ok(self.occupant_of(place, None, found) == Occupant::Stranger)
+    }
+
+    /// The occupant of a place where this was found; `own` is the file that the tree brings there.
+    pub fn occupant_of(&self, place: &Place, own: Option<FileId>, found: Option<Backed>) -> Occupant {
+        let Some(found) = found else { return Occupant::Nobody };
         let tree = self.owner.tree();
         let own = own.filter(|own| tree.backed(*own).is_some());
         let is_as_left = |file| tree.recognise(file, &found) == Recognised::AsLeft;
         let is_tree = own.into_iter().chain(tree.file_at(place)).any(is_as_left);
-        Ok(if is_tree { Occupant::Tree } else { Occupant::Stranger })
+        if is_tree { Occupant::Tree } else { Occupant::Stranger }
     }
 
     /// A file that is there is about to be changed there: it has become theirs where others have changed it, and gone where it is
@@ -204,8 +263,8 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// As `make_way`.
-    pub fn make_way_to_update(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
-        let Some(found) = self.at(place)? else { return self.gone(place).map(|()| true) };
+    pub async fn make_way_to_update(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
+        let Some(found) = self.at(place).await? else { return self.gone(place).await.map(|()| true) };
         let (recognised, base) = {
             let tree = self.owner.tree();
             (tree.recognise(file, &found), tree.base_of(file))
@@ -214,53 +273,59 @@ impl Conflicts<'_> {
         let is_whole = base.iter().all(|(offset, len)| offset + len <= found.generation.size_bytes);
         match recognised {
             Recognised::AsLeft => Ok(false),
-            Recognised::Changed if is_whole => self.fork(file, place, &base).map(|()| true),
-            Recognised::Changed | Recognised::Another => self.gone(place).map(|()| true),
+            Recognised::Changed if is_whole => self.fork(file, place, &base).await.map(|()| true),
+            Recognised::Changed | Recognised::Another => self.gone(place).await.map(|()| true),
         }
     }
 
     /// A file of which others have taken one name away is found by the others.
-    fn make_way_to_set(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
+    async fn make_way_to_set(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
         let (has_others, ours) = {
             let tree = self.owner.tree();
             (tree.is_elsewhere(file, place), tree.backed(file))
         };
-        if has_others { self.note_if_gone(place, ours) } else { Ok(false) }
+        if has_others { self.note_if_gone(place, ours).await } else { Ok(false) }
     }
 
-    fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
-        let (Some(found), Some(file)) = (self.at(place)?, self.owner.tree().file_at(place)) else { return Ok(false) };
+    async fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
+        let found = self.at(place).await?;
+        let file = self.owner.tree().file_at(place);
+        let (Some(found), Some(file)) = (found, file) else { return Ok(false) };
         let recognised = self.owner.tree().recognise(file, &found);
         match recognised {
             Recognised::AsLeft => Ok(false),
-            Recognised::Changed | Recognised::Another => self.gone(place).map(|()| true),
+            Recognised::Changed | Recognised::Another => self.gone(place).await.map(|()| true),
         }
     }
 
     /// Others have changed a file in place: it stays as it is. Bytes of the tree's file that only it has are copied to a draft, so
     /// that the whole file lands beside it.
-    fn fork(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
+    async fn fork(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
         let path = self.owner.path_of(place)?;
         let bytes = base.iter().map(|(_, len)| len).sum();
         tracing::warn!(%path, bytes, "others have changed this file, which is left as it is; the job's file lands beside it, and \
                                       has these bytes, which the job did not write, as they are now");
-        self.keep_extended(file);
-        let theirs = self.owner.hold(file, &path)?;
+        self.keep_extended(file).await;
+        let theirs = self.owner.hold(file, &path).await?;
         let rights = rights::of_copy(self.owner, file, theirs.attributes());
-        let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &theirs, base)?) };
-        self.owner.carry_out_own(Operation::Forked { file, draft, bytes, rights }).map(drop)
+        let draft = match base {
+            [] => None,
+            base => Some(self.copy_base(file, place.directory, theirs, base).await?),
+        };
+        self.owner.note_landing(Operation::Forked { file, draft, bytes, rights }).await
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.
-    fn keep_extended(&self, file: FileId) {
+    async fn keep_extended(&self, file: FileId) {
         let is_known = self.owner.tree().extended(file).is_ok_and(|own| own.is_some());
         if is_known {
             return;
         }
-        let kept = self.owner.look_there(file, |there| there.all()).and_then(|found| match found.is_empty() {
-            true => Ok(()),
-            false => self.owner.carry_out_own(Operation::AdoptExtended { file, found }).map(drop),
-        });
+        let kept = match self.owner.look_there(file, |there| there.all()) {
+            Ok(found) if found.is_empty() => Ok(()),
+            Ok(found) => self.owner.note_landing(Operation::AdoptExtended { file, found }).await,
+            Err(errno) => Err(errno),
+        };
         match kept {
             Ok(()) | Err(Errno::EOPNOTSUPP) => {}
             Err(errno) => {
@@ -269,75 +334,84 @@ impl Conflicts<'_> {
         }
     }
 
-    fn copy_base(&self, file: FileId, directory: FileId, theirs: &Held, base: &[(u64, u64)]) -> Result<Backed, Errno> {
-        note_draft(self.owner, file, directory)?;
-        self.owner.make_durable()?;
-        let (at, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let from = calls.land(|| theirs.open_to_read())?;
+    async fn copy_base(
+        &self,
+        file: FileId,
+        directory: FileId,
+        theirs: Held,
+        base: &[(u64, u64)],
+    ) -> Result<Backed, Errno> {
+        note_draft(self.owner, file, directory).await?;
+        self.owner.make_durable_to_land().await?;
         let (to, number) = {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
-        let draft = calls.land(|| at.draft(&to, number))?;
+        let local = &self.owner.local;
+        let begin = local.land_together(2, move |place, may_land| {
+            Ok((may_land.call(|| theirs.open_to_read())?, may_land.call(|| place.draft(&to, number))?))
+        });
+        let (mut from, mut draft) = begin.await?;
         for (offset, len) in base {
-            copy(calls, &from, draft.file(), *offset, *len)?;
+            for start in (*offset..offset + len).step_by(COPY_BYTES as usize) {
+                let bytes = (offset + len - start).min(COPY_BYTES);
+                let copy = local.calls.write(By::Owner, Cost { bytes, calls: 2 }, move |may_land| {
+                    let mut part = vec![0; bytes as usize];
+                    may_land.call(|| read_exactly(&from, start, &mut part))?;
+                    may_land.call(|| draft.file().write_all_at(&part, start).map_err(|error| Errno::of(&error)))?;
+                    Ok((from, draft))
+                });
+                (from, draft) = copy.await?;
+            }
         }
-        let backed = calls.land(|| at.backed_draft(&draft))?;
-        calls.land(|| Draft::keep(draft))?;
-        Ok(backed)
+        let keep = local.land_together(2, move |place, may_land| {
+            let backed = may_land.call(|| place.backed_draft(&draft))?;
+            may_land.call(|| draft.keep()).map(|()| backed)
+        });
+        keep.await
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.
-    fn note_if_gone(&self, place: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
+    async fn note_if_gone(&self, place: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
         let Some(ours) = ours else { return Ok(false) };
-        if self.is_at(place, &ours)? {
+        if self.is_at(place, &ours).await? {
             return Ok(false);
         }
-        self.gone(place).map(|()| true)
+        self.gone(place).await.map(|()| true)
     }
 
     /// The tree's entry at a place is not there any more.
     ///
     /// # Errors
     /// The error that kept it from being recorded.
-    pub fn gone(&self, place: &Place) -> Result<(), Errno> {
+    pub async fn gone(&self, place: &Place) -> Result<(), Errno> {
         let path = self.owner.path_of(place).map_or_else(|_| format!("{:?}", place.name), |path| path.to_string());
         tracing::warn!(
             path,
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
+        self.owner.note_landing(Operation::Gone { place: place.clone() }).await
     }
 
     /// The tree's entry at a place gets another name there.
     ///
     /// # Errors
     /// The backing file system's error; EEXIST when too many names are taken.
-    pub fn set_aside(&self, place: &Place) -> Result<(), Errno> {
+    pub async fn set_aside(&self, place: &Place) -> Result<(), Errno> {
         let path = self.owner.path_of(place)?;
         let (directory, _) = path.split().ok_or(Errno::EINVAL)?;
         for number in 1..=NAMES_MAX {
             let name = second_name(&place.name, &self.owner.local.job, number)?;
             let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
-            if found(self.owner.local.calls.land(|| self.owner.local.place.attributes(&second)))?.is_none() {
+            let at = second.clone();
+            if found(self.owner.local.land(move |place| place.attributes(&at)).await)?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
-                return self.owner.carry_out_own(Operation::SetAside { place: place.clone(), name }).map(drop);
+                return self.owner.note_landing(Operation::SetAside { place: place.clone(), name }).await;
             }
         }
         Err(Errno::EEXIST)
     }
-}
-
-/// Copies a range of a file to the same place of another, as other landing: at its rate, and not beyond the end.
-fn copy(calls: &BackingCalls, from: &File, to: &File, offset: u64, len: u64) -> Result<(), Errno> {
-    let mut bytes = vec![0; len.min(COPY_BYTES) as usize];
-    for start in (offset..offset + len).step_by(COPY_BYTES as usize) {
-        let part = &mut bytes[..(offset + len - start).min(COPY_BYTES) as usize];
-        calls.land(|| read_exactly(from, start, part))?;
-        calls.write(part.len() as u64, || to.write_all_at(part, start).map_err(|error| Errno::of(&error)))?;
-    }
-    Ok(())
 }
 
 /// A missing entry is no error.

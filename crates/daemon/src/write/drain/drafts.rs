@@ -12,16 +12,16 @@ use crate::write::tree::paths::draft_path;
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
+pub async fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = owner.tree().draft(file).is_some();
-    if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
+    if has_draft { Ok(()) } else { owner.note_landing(Operation::Drafting { file, directory }).await }
 }
 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
+pub async fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
     let places = match action {
         Action::Remove { place, .. }
         | Action::Rename { to: place, is_exchange: false, .. }
@@ -32,7 +32,7 @@ pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
     for place in places {
         let unlinked = owner.tree().unlinked_at(place);
         if let Some(file) = unlinked {
-            keep_as_draft(owner, file, place)?;
+            keep_as_draft(owner, file, place).await?;
         }
     }
     Ok(())
@@ -44,29 +44,32 @@ pub fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
+async fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
     let is_needed = {
         let tree = owner.tree();
         tree.has_base(file) || tree.has_names_elsewhere(file)
     };
     let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
-    let held = match owner.hold(file, &path) {
+    let held = match owner.hold(file, &path).await {
         // Others have taken the name, or a daemon before this one that died before it could say so.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => return Ok(()),
         held => held?,
     };
-    owner.keep_open(file, &path);
+    owner.keep_open(file, &path).await;
     let recognised = owner.tree().recognise(file, &held.backed());
     if recognised != Recognised::AsLeft {
         // It is theirs from now on.
         return Ok(());
     }
-    if owner.tree().draft(file).is_none() {
-        owner.carry_out_own(Operation::Drafting { file, directory: at.directory })?;
-        owner.make_durable()?;
+    let has_draft = owner.tree().draft(file).is_some();
+    if !has_draft {
+        owner.note_landing(Operation::Drafting { file, directory: at.directory }).await?;
+        owner.make_durable_to_land().await?;
     }
-    let Some(draft) = draft_path(&owner.tree(), file) else { return Ok(()) };
-    let linked = owner.local.calls.land(|| owner.local.place.link_beside(&path, &draft));
+    let draft = draft_path(&owner.tree(), file);
+    let Some(draft) = draft else { return Ok(()) };
+    let from = path.clone();
+    let linked = owner.local.land(move |place| place.link_beside(&from, &draft)).await;
     if let Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EIO)) = linked
         && owner.tree().has_names_elsewhere(file)
     {
@@ -86,7 +89,7 @@ pub fn remove_unlinked(owner: &Owner) {
         tree.unlinked_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
     };
     for draft in drafts {
-        if let Err(errno) = owner.local.calls.land(|| owner.local.place.remove(&draft, false)) {
+        if let Err(errno) = owner.local.calls.serve_in_time(|| owner.local.place.remove(&draft, false)) {
             tracing::warn!(%draft, %errno, "a draft stays");
         }
     }
@@ -96,14 +99,14 @@ pub fn remove_unlinked(owner: &Owner) {
 ///
 /// # Errors
 /// EAGAIN then; else what was the matter.
-pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Errno> {
+pub async fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Errno> {
     let draft = {
         let tree = owner.tree();
         tree.draft(file).filter(|_| !tree.has_base(file))
     };
     match (errno, draft) {
         (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
-            owner.carry_out_own(Operation::Drafting { file, directory })?;
+            owner.note_landing(Operation::Drafting { file, directory }).await?;
             Err(Errno::EAGAIN)
         }
         _ => Err(errno),
@@ -115,12 +118,13 @@ pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Err
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
+pub async fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
     let directory = owner.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
-        owner.carry_out_own(Operation::Drafting { file, directory })?;
+        owner.note_landing(Operation::Drafting { file, directory }).await?;
     }
-    owner.local.calls.land(|| owner.local.place.remove(path, false))
+    let path = path.clone();
+    owner.local.land(move |place| place.remove(&path, false)).await
 }
 
 /// Checks that a found file is the one that the tree knows.
@@ -133,14 +137,14 @@ pub fn check_same(owner: &Owner, file: FileId, found: &Backed) -> Result<(), Err
 }
 
 /// A file that was being changed where it is could not be changed whole, and is as it is now.
-pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
+pub async fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
     let is_there = {
         let tree = owner.tree();
         tree.backing_place(file).is_some() || tree.has_names_elsewhere(file)
     };
     if is_there
-        && let Ok(held) = owner.hold(file, path)
-        && let Err(errno) = owner.carry_out_own(Operation::Publishing { file, backed: held.backed() })
+        && let Ok(held) = owner.hold(file, path).await
+        && let Err(errno) = owner.note_landing(Operation::Publishing { file, backed: held.backed() }).await
     {
         tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
     }
@@ -150,31 +154,37 @@ pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
 ///
 /// # Errors
 /// The backing file system's error.
-pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
+pub async fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     let (Action::Remove { place: at, is_directory: true } | Action::Rename { to: at, is_exchange: false, .. }) = action
     else {
         return Ok(());
     };
-    let tree = owner.tree();
-    let moves = tree.drafts_at(at).into_iter().map(|file| {
-        let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
-        let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
-        // Before it is forked, what a file has is where the file is.
-        let has_name = tree.state(file).is_ok_and(|state| state.attributes.nlink > 0);
-        // Without one, whoever has taken it away has taken away what only it had.
-        let is_needed = has_name && tree.has_base(file) && tree.backing_place(file).is_none();
-        Ok((from, to, tree.backed(file).map(|backed| backed.generation.ino), is_needed))
-    });
-    let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
-    drop(tree);
-    let (place, calls) = (&owner.local.place, &owner.local.calls);
-    // A daemon that died before it could say so has moved it, and perhaps removed the directory.
-    let is_moved = |to: &ViewPath, ino| calls.land(|| place.attributes(to)).is_ok_and(|found| Some(found.ino) == ino);
-    moves.into_iter().filter(|(_, to, ino, _)| !is_moved(to, *ino)).try_for_each(|(from, to, ino, is_needed)| {
-        match calls.land(|| place.rename(&from, &to, false, ino)) {
+    let moves = {
+        let tree = owner.tree();
+        let moves = tree.drafts_at(at).into_iter().map(|file| {
+            let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
+            let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
+            // Before it is forked, what a file has is where the file is.
+            let has_name = tree.state(file).is_ok_and(|state| state.attributes.nlink > 0);
+            // Without one, whoever has taken it away has taken away what only it had.
+            let is_needed = has_name && tree.has_base(file) && tree.backing_place(file).is_none();
+            Ok((from, to, tree.backed(file).map(|backed| backed.generation.ino), is_needed))
+        });
+        moves.collect::<Result<Vec<_>, Errno>>()?
+    };
+    for (from, to, ino, is_needed) in moves {
+        let moved = owner.local.land_together(2, move |place, may_land| {
+            // A daemon that died before it could say so has moved it, and perhaps removed the directory.
+            match may_land.call(|| place.attributes(&to)) {
+                Ok(found) if Some(found.ino) == ino => Ok(()),
+                _ => may_land.call(|| place.rename(&from, &to, false, ino)),
+            }
+        });
+        match moved.await {
             // It was noted, and never made.
-            Err(Errno::ENOENT) if !is_needed => Ok(()),
-            renamed => renamed,
+            Err(Errno::ENOENT) if !is_needed => {}
+            moved => moved?,
         }
-    })
+    }
+    Ok(())
 }

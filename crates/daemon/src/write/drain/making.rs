@@ -40,37 +40,45 @@ impl Maker {
     ///
     /// # Errors
     /// The backing file system's error; EEXIST for what is somebody else's.
-    pub fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
+    pub async fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
+        let local = &self.owner.local;
         let attributes = landed_attributes(&self.owner.tree(), file);
         let is_symlink = kind == Kind::Symlink;
         let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
-        let made = match (kind, &attributes) {
-            (Kind::Directory, _) => calls.land(|| place.make_directory(path)),
-            (Kind::Symlink, _) => calls.land(|| place.make_symlink(path, &target)),
-            (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
-            (_, None) => return Ok(StepOutcome::Done),
-        };
-        let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
-        // Any other entry there is somebody else's.
-        match (made, &attributes) {
-            (Err(Errno::EEXIST), Some(attributes))
-                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
-            // It has gone from the tree since. An empty directory of this user is the one that the daemon before this one made.
-            (Err(Errno::EEXIST), None)
-                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, &of_nobody, &target))? => {}
-            (Err(Errno::EEXIST), _) => return Err(Errno::EEXIST),
-            (made, _) => {
+        if attributes.is_none() && !matches!(kind, Kind::Directory | Kind::Symlink) {
+            return Ok(StepOutcome::Done);
+        }
+        let (at, is_to) = (path.clone(), target.clone());
+        let made = local.land(move |place| match (kind, &attributes) {
+            (Kind::Symlink, _) => place.make_symlink(&at, &is_to),
+            (Kind::Directory, _) | (_, None) => place.make_directory(&at),
+            (_, Some(attributes)) => place.make_special(&at, attributes),
+        });
+        match made.await {
+            // Any other entry there is somebody else's.
+            Err(Errno::EEXIST) => {
+                // It has gone from the tree since: an empty directory of this user is the one that the daemon before this one made.
+                let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
+                let (at, wanted) = (path.clone(), attributes.unwrap_or(of_nobody));
+                let is_as_made =
+                    self.may_be_made(file) && local.land(move |place| place.is_as_made(&at, &wanted, &target)).await?;
+                if !is_as_made {
+                    return Err(Errno::EEXIST);
+                }
+            }
+            made => {
                 // It may be there even if the call failed.
                 *self.made() = Some(file);
                 made?;
             }
         }
-        let held = calls.land(|| place.hold(path))?;
+        let at = path.clone();
+        let held = Arc::new(local.land(move |place| place.hold(&at)).await?);
         if let Some(attributes) = attributes {
-            rights::give_all(&self.owner, &held, &attributes, path)?;
+            rights::give_all(&self.owner, &held, &attributes, path).await?;
         }
-        let backed = calls.land(|| place.backed(path))?;
+        let at = path.clone();
+        let backed = local.land(move |place| place.backed(&at)).await?;
         *self.made() = None;
         Ok(StepOutcome::Made(backed))
     }

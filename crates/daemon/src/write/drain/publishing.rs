@@ -5,14 +5,19 @@
 
 use std::sync::Arc;
 
-use forebay_store::Draft;
-use forebay_types::{Backed, Errno, FileId, ViewPath};
-use forebay_wire::write::{LandedContents, Operation, Place};
-use forebay_write::{Action, Turn};
+use forebay_store::{Draft, LandingPlace};
+use forebay_types::{Attributes, Backed, Errno, FileId, ViewPath};
+use forebay_upload::Upload;
+use forebay_wire::write::{LandedContents, Operation, WrittenExtent};
+use forebay_write::{Action, OwnExtended};
 
 use super::conflicts::{Conflicts, Occupant};
-use super::sending::{Meter, Snapshot};
+use super::meter::Meter;
+use super::several::several;
+use super::snapshot::Snapshot;
 use super::striping::Striping;
+use super::uploading::{Extents, Part, bytes_of, cost_of, verify};
+use crate::write::calls::{By, Cost, MayLand};
 use crate::write::contents::Reader;
 use crate::write::tree::owner::Owner;
 use crate::write::tree::paths::draft_path;
@@ -35,7 +40,7 @@ pub struct Publisher {
 struct WholeDraft {
     file: FileId,
     backed: Backed,
-    snapshot: Snapshot,
+    version: u64,
     draft: Draft,
     paths: Vec<ViewPath>,
     /// Whether something is at the first of them.
@@ -51,144 +56,191 @@ pub struct Publication {
 }
 
 impl Publisher {
-    /// Publishes the first of `turns`: all if nothing fails, and none has changed meanwhile. All are to be publications, and their drafts
-    /// noted durably.
+    /// Publishes the first of these: all if nothing fails, and none has changed meanwhile. All are publications, whose drafts are noted durably,
+    /// each with what was found at its first place.
     ///
     /// # Errors
     /// Where it is not known how far it came: what the backing file system says, or the store.
-    pub fn publish(&self, turns: &[Turn]) -> Result<Publication, Errno> {
+    pub async fn publish(&self, actions: &[(&Action, Option<Backed>)]) -> Result<Publication, Errno> {
         let mut failed = None;
-        let drafted = at_once(turns, |turn| match &turn.action {
-            Action::Publish { file, places, .. } => self.draft(*file, places),
-            _ => Err(Errno::EINVAL),
-        });
-        let drafted = drafted.into_iter().map_while(|drafted| {
-            drafted.unwrap_or_else(|errno| {
-                failed = Some(errno);
-                None
-            })
-        });
-        let drafted: Vec<WholeDraft> = drafted.collect();
+        let drafting: Vec<_> = actions.iter().map(|(action, found)| self.draft(action, *found)).collect();
+        let mut drafted = vec![];
+        for draft in several(WRITERS, drafting).await {
+            match draft {
+                Ok(Some(draft)) => drafted.push(draft),
+                Ok(None) => break,
+                Err(errno) => {
+                    failed = Some(errno);
+                    break;
+                }
+            }
+        }
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
-            self.owner.carry_out_own(Operation::Publishing { file: *file, backed: *backed })?;
+            self.owner.note_landing(Operation::Publishing { file: *file, backed: *backed }).await?;
         }
-        self.owner.make_durable()?;
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        let (drafts, published): (Vec<_>, Vec<_>) = drafted
-            .into_iter()
-            .map(|WholeDraft { file, backed, snapshot, draft, paths, replaces }| {
-                ((draft, replaces), (file, backed, snapshot, paths))
-            })
-            .unzip();
-        let paths = published.iter().map(|(.., paths)| &paths[0]);
-        let drafts: Vec<_> =
-            drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect();
-        // One rename each, and one more for the directories.
-        let _ = calls.wait_for(0, drafts.len() as u64);
-        calls.land(|| place.publish(drafts))?;
-        let mut landed = vec![];
-        for (file, draft, snapshot, paths) in &published {
-            let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
-            let (mut backed, mut blocks) = calls.land(|| place.landed(first))?;
-            // Users who may change the directory can put a file of their own at the draft's name. That is not what has landed.
-            if !backed.is_same_file(draft) {
-                return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
-            }
-            if !others.is_empty() {
-                let number = self.owner.tree().draft_number(*file);
-                others.iter().try_for_each(|other| calls.land(|| place.link(first, other, number)))?;
-                (backed, blocks) = calls.land(|| place.landed(first))?;
-            }
-            landed.push(LandedContents { version: snapshot.version, backed, blocks });
-        }
-        Ok(Publication { landed, failed })
+        self.owner.make_durable_to_land().await?;
+        let numbers: Vec<u128> = {
+            let tree = self.owner.tree();
+            drafted.iter().map(|draft| tree.draft_number(draft.file)).collect()
+        };
+        // One rename each, and one look; and one more for the directories.
+        let calls = 2 * drafted.len() as u64 + 1;
+        let name = move |place: &LandingPlace, may_land: &MayLand| name(place, may_land, (drafted, numbers));
+        let (landed, is_another) = self.owner.local.land_together(calls, name).await?;
+        Ok(Publication { landed, failed: is_another.or(failed) })
     }
 
     /// Gives a file that has appeared at one of its places the others, too.
     ///
     /// # Errors
     /// The backing file system's error.
-    pub fn complete(&self, action: &Action) -> Result<(), Errno> {
+    pub async fn complete(&self, action: &Action) -> Result<(), Errno> {
         let Action::Publish { file, places, .. } = action else { return Ok(()) };
         let (backed, number) = {
             let tree = self.owner.tree();
             (tree.backed(*file), tree.draft_number(*file))
         };
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
-        let is_at = |path: &ViewPath| {
-            calls.land(|| place.backed(path)).is_ok_and(|found| backed.is_some_and(|own| own.is_same_file(&found)))
-        };
-        let (there, missing): (Vec<_>, Vec<_>) = paths.iter().partition(|path| is_at(path));
-        let Some(from) = there.first() else { return Err(Errno::ESTALE) };
-        missing.into_iter().try_for_each(|to| calls.land(|| place.link(from, to, number)))
+        let complete = self.owner.local.land_together(2 * paths.len() as u64, move |place, may_land| {
+            let is_it = |found: Backed| backed.is_some_and(|own| own.is_same_file(&found));
+            let is_at = |path: &ViewPath| may_land.call(|| place.backed(path)).is_ok_and(is_it);
+            let (there, missing): (Vec<_>, Vec<_>) = paths.iter().partition(|path| is_at(path));
+            let from = there.first().ok_or(Errno::ESTALE)?;
+            missing.into_iter().try_for_each(|to| may_land.call(|| place.link(from, to, number)))
+        });
+        complete.await
     }
 
     /// The draft of a file; `None` where it has changed or gone meanwhile, or somebody else has come: the next look sees that.
-    fn draft(&self, file: FileId, places: &[Place]) -> Result<Option<WholeDraft>, Errno> {
+    async fn draft(&self, action: &Action, found: Option<Backed>) -> Result<Option<WholeDraft>, Errno> {
+        let Action::Publish { file, places, .. } = action else { return Err(Errno::EINVAL) };
         let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
-        let Some(snapshot) = Snapshot::of_settled(&self.owner, file) else { return Ok(None) };
+        let Some(snapshot) = Snapshot::of_settled(&self.owner, *file) else { return Ok(None) };
         let first = places.first().ok_or(Errno::ENOENT)?;
         let (path, number) = {
             let tree = self.owner.tree();
-            (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
+            (draft_path(&tree, *file).ok_or(Errno::ESTALE)?, tree.draft_number(*file))
         };
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         // A place that is empty now may be taken by others while this is written: they are not replaced.
-        let replaces = match (Conflicts { owner: &self.owner }).occupant(first, Some(file))? {
+        let replaces = match (Conflicts { owner: &self.owner }).occupant_of(first, Some(*file), found) {
             Occupant::Nobody => false,
             Occupant::Tree => true,
             Occupant::Stranger => return Ok(None),
         };
-        let draft = if Striping::is_for(&snapshot) {
+        let given = Given { attributes: snapshot.attributes, extended: snapshot.extended.clone() };
+        let (draft, backed) = if Striping::is_for(&snapshot) {
             let striping = Striping { owner: &self.owner, reader: &self.reader, meter: &self.meter };
-            striping.draft(file, &snapshot, &path, number)?
+            let draft = striping.draft(*file, &snapshot, &path, number).await?;
+            self.end(draft, given).await?
+        } else if let Some(part) = Extents::new(&snapshot.of_logs()).only_part() {
+            self.draft_at_once(part, (path, number), given).await?
         } else {
-            let draft = calls.land(|| place.draft(&path, number))?;
-            snapshot.write(&self.reader, &self.meter, draft.file())?;
-            draft
+            let draft = self.begin((path, number), given.attributes.size_bytes).await?;
+            let file = draft.file().try_clone().map_err(|error| Errno::of(&error))?;
+            snapshot.write(&self.reader, &self.meter, &Arc::new(file)).await?;
+            self.end(draft, given).await?
         };
-        if let Some(extended) = &snapshot.extended {
-            calls.land(|| draft.set_extended(&extended.attributes))?;
-        }
-        calls.land(|| draft.set_attributes(&snapshot.attributes))?;
-        calls.land(|| draft.make_durable())?;
-        let backed = calls.land(|| place.backed_draft(&draft))?;
-        Ok(Some(WholeDraft { file, backed, snapshot, draft, paths, replaces }))
+        Ok(Some(WholeDraft { file: *file, backed, version: snapshot.version, draft, paths, replaces }))
     }
-}
 
-/// The results of `run` for each, several at a time.
-fn at_once<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    if let [item] = items {
-        return vec![run(item)];
+    /// A draft that is no more than a part: all that the backing file system does for it in one turn.
+    async fn draft_at_once(
+        &self,
+        part: Vec<WrittenExtent>,
+        (path, number): (ViewPath, u128),
+        given: Given,
+    ) -> Result<(Draft, Backed), Errno> {
+        let (cost, bytes) = (cost_of(&part), bytes_of(&part) as u64);
+        let cost = Cost { calls: cost.calls + Given::CALLS + 2, ..cost };
+        let part = Part::gather(&self.reader, part, vec![]).await?;
+        let (local, calls) = (Arc::clone(&self.owner.local), &self.owner.local.calls);
+        self.meter.begin(bytes);
+        let make = move |may_land: &MayLand| {
+            let draft = may_land.call(|| local.place.draft(&path, number))?;
+            resize(&draft, given.attributes.size_bytes, may_land)?;
+            let mut upload = Upload::default();
+            let memory = part.write(&local, (draft.file(), may_land), &mut upload)?;
+            if upload.bytes() > 0 {
+                verify(&upload, (draft.file(), may_land), memory)?;
+            }
+            given.end(&local.place, &draft, may_land).map(|backed| (draft, backed))
+        };
+        let made = calls.write(By::Owner, cost, make).await;
+        match made {
+            Ok(_) => self.meter.verified(bytes, self.owner.nodes.now()),
+            Err(_) => self.meter.give_up(bytes),
+        }
+        made
     }
-    let every = |first: usize| items.iter().skip(first).step_by(WRITERS).map(&run).collect::<Vec<R>>();
-    let mut parts: Vec<_> = std::thread::scope(|scope| {
-        let every = &every;
-        let begin =
-            |first| std::thread::Builder::new().name("drafts".to_owned()).spawn_scoped(scope, move || every(first));
-        let writers: Vec<_> = (0..WRITERS.min(items.len())).map(|first| (first, begin(first))).collect();
-        let ended = writers.into_iter().map(|(first, writer)| match writer {
-            Ok(writer) => writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // There are no more threads.
-            Err(_) => every(first),
+
+    async fn begin(&self, (path, number): (ViewPath, u128), size_bytes: u64) -> Result<Draft, Errno> {
+        let begin = self.owner.local.land_together(2, move |place, may_land| {
+            let draft = may_land.call(|| place.draft(&path, number))?;
+            resize(&draft, size_bytes, may_land).map(|()| draft)
         });
-        ended.map(Vec::into_iter).collect()
-    });
-    (0..items.len()).filter_map(|index| parts[index % WRITERS].next()).collect()
+        begin.await
+    }
+
+    async fn end(&self, draft: Draft, given: Given) -> Result<(Draft, Backed), Errno> {
+        let end = self.owner.local.land_together(Given::CALLS, move |place, may_land| {
+            given.end(place, &draft, may_land).map(|backed| (draft, backed))
+        });
+        end.await
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn resize(draft: &Draft, size_bytes: u64, may_land: &MayLand) -> Result<(), Errno> {
+    may_land.call(|| draft.file().set_len(size_bytes).map_err(|error| Errno::of(&error)))
+}
 
-    #[test]
-    fn all_are_run_and_stay_in_order() {
-        for count in [0, 1, 7, 8, 9, 100] {
-            let items: Vec<usize> = (0..count).collect();
-            assert_eq!(at_once(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+/// The attributes that a draft gets when it is whole.
+struct Given {
+    attributes: Attributes,
+    extended: Option<OwnExtended>,
+}
+
+impl Given {
+    /// Calls that `end` makes.
+    const CALLS: u64 = 4;
+
+    /// Gives them, durably. Which file it is from now on. May block.
+    fn end(self, place: &LandingPlace, draft: &Draft, may_land: &MayLand) -> Result<Backed, Errno> {
+        if let Some(extended) = &self.extended {
+            may_land.call(|| draft.set_extended(&extended.attributes))?;
         }
+        may_land.call(|| draft.set_attributes(&self.attributes))?;
+        may_land.call(|| draft.make_durable())?;
+        may_land.call(|| place.backed_draft(draft))
     }
+}
+
+/// Drafts take their names. What has landed, and why the one after them has not. May block.
+fn name(
+    place: &LandingPlace,
+    may_land: &MayLand,
+    (drafted, numbers): (Vec<WholeDraft>, Vec<u128>),
+) -> Result<(Vec<LandedContents>, Option<Errno>), Errno> {
+    let (drafts, published): (Vec<_>, Vec<_>) = drafted
+        .into_iter()
+        .map(|WholeDraft { backed, version, draft, paths, replaces, .. }| ((draft, replaces), (backed, version, paths)))
+        .unzip();
+    let named = drafts.into_iter().zip(&published).map(|((draft, replaces), (.., paths))| (draft, &paths[0], replaces));
+    let named = named.collect();
+    may_land.call(|| place.publish(named))?;
+    let mut landed = vec![];
+    for ((draft, version, paths), number) in published.iter().zip(numbers) {
+        let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
+        let (mut backed, mut blocks) = may_land.call(|| place.landed(first))?;
+        // Users who may change the directory can put a file of their own at the draft's name. That is not what has landed.
+        if !backed.is_same_file(draft) {
+            return Ok((landed, Some(Errno::ESTALE)));
+        }
+        if !others.is_empty() {
+            others.iter().try_for_each(|other| may_land.call(|| place.link(first, other, number)))?;
+            (backed, blocks) = may_land.call(|| place.landed(first))?;
+        }
+        landed.push(LandedContents { version: *version, backed, blocks });
+    }
+    Ok((landed, None))
 }

@@ -1,6 +1,8 @@
 //! Modes, owners and times of files that land. Those that programs set land with their files; those that others give a file where it lies stay,
 //! and so does what belongs to another user, where this daemon is not root.
 
+use std::sync::Arc;
+
 use forebay_store::Held;
 use forebay_types::{Attributes, Errno, FileId, Rights, ViewPath};
 use rustix::process::{getegid, geteuid};
@@ -12,18 +14,19 @@ use crate::write::tree::owner::Owner;
 ///
 /// # Errors
 /// The backing file system's error, or that of `write`.
-pub fn write_to<T>(
+pub async fn write_to<T>(
     owner: &Owner,
     file: FileId,
-    held: &Held,
-    write: impl FnOnce() -> Result<T, Errno>,
+    held: &Arc<Held>,
+    write: impl Future<Output = Result<T, Errno>>,
 ) -> Result<T, Errno> {
-    let calls = &owner.local.calls;
-    let lent = calls.land(|| held.end_lent_rights())?;
-    let written = write();
+    let (calls, of_file) = (&owner.local.calls, Arc::clone(held));
+    let lent = calls.land(move || of_file.end_lent_rights()).await?;
+    let written = write.await;
     // The tree has taken them away when others wrote.
     let known = owner.tree().state(file).map_or(0, |state| state.attributes.mode);
-    let lent_again = calls.land(|| held.lend_again(lent & known));
+    let of_file = Arc::clone(held);
+    let lent_again = calls.land(move || of_file.lend_again(lent & known)).await;
     let written = written?;
     lent_again.map(|()| written)
 }
@@ -32,8 +35,9 @@ pub fn write_to<T>(
 ///
 /// # Errors
 /// The backing file system's error.
-pub fn give_all(owner: &Owner, held: &Held, attributes: &Attributes, path: &ViewPath) -> Result<(), Errno> {
-    let is_given = owner.local.calls.land(|| held.set_attributes(attributes))?;
+pub async fn give_all(owner: &Owner, held: &Arc<Held>, attributes: &Attributes, path: &ViewPath) -> Result<(), Errno> {
+    let (held, attributes) = (Arc::clone(held), *attributes);
+    let is_given = owner.local.calls.land(move || held.set_attributes(&attributes)).await?;
     warn_unless(is_given, path);
     Ok(())
 }
@@ -42,16 +46,17 @@ pub fn give_all(owner: &Owner, held: &Held, attributes: &Attributes, path: &View
 ///
 /// # Errors
 /// The backing file system's error.
-pub fn give(
+pub async fn give(
     owner: &Owner,
-    held: &Held,
+    held: &Arc<Held>,
     (attributes, is_own): (&Attributes, bool),
     path: &ViewPath,
 ) -> Result<(), Errno> {
     if is_own {
-        return give_all(owner, held, attributes, path);
+        return give_all(owner, held, attributes, path).await;
     }
-    let is_given = owner.local.calls.land(|| held.set_times(attributes))?;
+    let (held, attributes) = (Arc::clone(held), *attributes);
+    let is_given = owner.local.calls.land(move || held.set_times(&attributes)).await?;
     warn_unless(is_given, path);
     Ok(())
 }

@@ -3,27 +3,36 @@
 //! The owner has nodes write, and notes what is verified; it writes the stripes of a node that fails itself. A draft stays where it
 //! is when the daemon ends, so that the next one goes on with it. It is given up when it does not fit, and when a node may write to it
 //! late: one that was to write a stripe and has not said what came of that.
+//!
+//! Each stripe under way is a task of the landing thread.
 
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_store::Draft;
-use forebay_types::threads::STRIPES_UNDER_WAY_MAX;
 use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
 use forebay_wire::write::{Operation, WrittenExtent};
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
+use tokio::sync::Notify;
 
 use super::drafts::give_up;
-use super::sending::{Meter, Snapshot};
-use super::uploading::{calls_of, write_stripe};
+use super::meter::Meter;
+use super::several::several;
+use super::snapshot::Snapshot;
+use super::uploading::{cost_of, write_stripe};
+use crate::write::calls::By;
 use crate::write::contents::Reader;
 use crate::write::tree::owner::Owner;
 
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);
+
+/// Stripes of all nodes under way at the same time, each a message to its node.
+const UNDER_WAY_MAX: usize = 64;
 
 /// Sends large files; see the module.
 pub struct Striping<'a> {
@@ -38,13 +47,13 @@ struct Sending<'a> {
     file: FileId,
     version: u64,
     path: &'a ViewPath,
-    draft: &'a Draft,
+    draft: Arc<File>,
     backed: Backed,
     extents: Vec<WrittenExtent>,
     stripe_bytes: u64,
     stripes: Mutex<Progress>,
     /// A stripe has ended.
-    changed: Condvar,
+    changed: Notify,
 }
 
 struct Progress {
@@ -80,14 +89,21 @@ impl Striping<'_> {
     ///
     /// # Errors
     /// The backing file system's error, or that of a log; EINTR when the daemon ends. Verified bytes are not sent again.
-    pub fn draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
+    pub async fn draft(
+        &self,
+        file: FileId,
+        snapshot: &Snapshot,
+        path: &ViewPath,
+        number: u128,
+    ) -> Result<Draft, Errno> {
         let mut left_out = BTreeSet::new();
         loop {
-            let (draft, Progress { failed, late, .. }) = self.write_draft(file, snapshot, path, number, &left_out)?;
+            let (draft, Progress { failed, late, .. }) =
+                self.write_draft(file, snapshot, path, number, &left_out).await?;
             let does_not_fit = matches!(failed, Some(Errno::ENOSPC | Errno::EDQUOT));
             if does_not_fit || !late.is_empty() {
                 drop(draft);
-                give_up(self.owner, file, path)?;
+                give_up(self.owner, file, path).await?;
             } else if failed.is_none() {
                 return Ok(draft);
             }
@@ -101,7 +117,7 @@ impl Striping<'_> {
     }
 
     /// Writes stripes to a draft until all are there, or something is the matter; those of nodes that are `left_out` here.
-    fn write_draft(
+    async fn write_draft(
         &self,
         file: FileId,
         snapshot: &Snapshot,
@@ -109,7 +125,7 @@ impl Striping<'_> {
         number: u128,
         left_out: &BTreeSet<NodeRank>,
     ) -> Result<(Draft, Progress), Errno> {
-        let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number)?;
+        let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number).await?;
         let extents = snapshot.of_logs();
         let weights = weights(&extents, stripe_bytes);
         let mut stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
@@ -118,117 +134,127 @@ impl Striping<'_> {
         let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
         let all_bytes: u64 = weights.values().flat_map(|nodes| nodes.values()).sum();
         tracing::info!(%file, bytes, stripe_bytes, nodes = stripes.nodes(), verified = verified.len(), "sending a file by stripes");
-        let writers = stripes.at_once().min(STRIPES_UNDER_WAY_MAX);
+        let writers = stripes.at_once().min(UNDER_WAY_MAX);
+        let open = draft.file().try_clone().map_err(|error| Errno::of(&error))?;
         let sending = Sending {
             with: self,
             file,
             version: snapshot.version,
             path,
-            draft: &draft,
+            draft: Arc::new(open),
             backed,
             extents,
             stripe_bytes,
             stripes: Mutex::new(Progress { stripes, left_bytes: bytes, failed: None, late: BTreeSet::new() }),
-            changed: Condvar::new(),
+            changed: Notify::new(),
         };
         self.meter.goes_on_from(all_bytes - bytes);
         self.meter.begin(bytes);
-        std::thread::scope(|scope| {
-            let begin =
-                || std::thread::Builder::new().name("stripes".to_owned()).spawn_scoped(scope, || sending.work());
-            // Where there are no more threads, fewer do it, in the end this one.
-            if (0..writers).map_while(|_| begin().ok()).count() == 0 {
-                sending.work();
-            }
-        });
+        several(writers, (0..writers).map(|_| sending.work()).collect::<Vec<_>>()).await;
         let progress = sending.stripes.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.meter.give_up(progress.left_bytes);
         Ok((draft, progress))
     }
 
     /// The draft that an owner before this one began, with what is verified of it; otherwise a new one.
-    fn begin(
+    async fn begin(
         &self,
         file: FileId,
         snapshot: &Snapshot,
         path: &ViewPath,
         number: u128,
     ) -> Result<(Draft, Backed, u64, BTreeSet<u64>), Errno> {
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
-        if let Some(sent) = sent
-            && let Ok(draft) = calls.land(|| place.draft_again(path, number))
-            && calls.land(|| place.backed_draft(&draft)).is_ok_and(|found| found.is_same_file(&sent.draft))
-        {
-            return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
+        if let Some(sent) = sent {
+            let (at, of) = (path.clone(), sent.draft);
+            let again = self.owner.local.land_together(2, move |place, may_land| {
+                let draft = may_land.call(|| place.draft_again(&at, number))?;
+                let is_it = may_land.call(|| place.backed_draft(&draft))?.is_same_file(&of);
+                Ok(is_it.then_some(draft))
+            });
+            if let Ok(Some(draft)) = again.await {
+                return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
+            }
         }
-        let mut draft = calls.land(|| place.draft(path, number))?;
-        let size_bytes = snapshot.attributes.size_bytes;
-        calls.land(|| draft.file().set_len(size_bytes)).map_err(|error| Errno::of(&error))?;
-        calls.land(|| draft.stay())?;
-        let (backed, block_bytes) =
-            (calls.land(|| place.backed_draft(&draft))?, calls.land(|| place.attributes(path))?.blksize);
+        let (at, size_bytes) = (path.clone(), snapshot.attributes.size_bytes);
+        let begin = self.owner.local.land_together(5, move |place, may_land| {
+            let mut draft = may_land.call(|| place.draft(&at, number))?;
+            may_land.call(|| draft.file().set_len(size_bytes).map_err(|error| Errno::of(&error)))?;
+            may_land.call(|| draft.stay())?;
+            let backed = may_land.call(|| place.backed_draft(&draft))?;
+            Ok((draft, backed, may_land.call(|| place.attributes(&at))?.blksize))
+        });
+        let (draft, backed, block_bytes) = begin.await?;
         let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
-        self.owner.carry_out_own(begun)?;
+        self.owner.note_landing(begun).await?;
         Ok((draft, backed, stripe_bytes, BTreeSet::new()))
     }
 }
 
 impl Sending<'_> {
     /// Has stripes written until there are no more.
-    fn work(&self) {
-        while let Some((stripe, node)) = self.next_stripe() {
+    async fn work(&self) {
+        while let Some((stripe, node)) = self.next_stripe().await {
             let extents = of_stripe(&self.extents, stripe, self.stripe_bytes);
-            let bytes = extents.iter().map(|extent| extent.len).sum();
-            let may_begin = self.with.owner.local.calls.wait_for(bytes, calls_of(&extents));
-            let written = may_begin.map_err(NotWritten::from).and_then(|()| self.write(node, &extents));
+            let cost = cost_of(&extents);
+            let written = match self.with.owner.local.calls.wait_for(cost).await {
+                Ok(()) => self.write(node, &extents).await,
+                Err(errno) => Err(errno.into()),
+            };
             let is_written = written.is_ok();
-            let noted = written.and_then(|()| self.note(stripe).map_err(NotWritten::from));
-            let mut progress = self.progress();
-            match noted {
-                Ok(()) => {
-                    progress.stripes.verified(stripe);
-                    progress.left_bytes -= bytes;
-                    self.with.meter.verified(bytes, self.with.owner.nodes.now());
-                }
-                Err(NotWritten { is_late: true, .. }) => {
-                    progress.late.insert(node);
-                }
-                Err(NotWritten { errno, .. }) => {
-                    // A stripe that is written and cannot be noted is the next owner's.
-                    if !is_written && progress.stripes.failed(stripe) {
-                        tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
-                    } else {
-                        progress.failed = progress.failed.or(Some(errno));
-                    }
-                }
-            }
-            drop(progress);
-            self.changed.notify_all();
+            let noted = match written {
+                Ok(()) => self.note(stripe).await.map_err(NotWritten::from),
+                failed => failed,
+            };
+            self.has_ended((stripe, node), cost.bytes, noted, is_written);
+            self.changed.notify_waiters();
         }
     }
 
-    fn next_stripe(&self) -> Option<(u64, NodeRank)> {
+    fn has_ended(&self, (stripe, node): (u64, NodeRank), bytes: u64, noted: Result<(), NotWritten>, is_written: bool) {
         let mut progress = self.progress();
-        loop {
-            if progress.failed.is_some() || !progress.late.is_empty() {
-                return None;
+        match noted {
+            Ok(()) => {
+                progress.stripes.verified(stripe);
+                progress.left_bytes -= bytes;
+                self.with.meter.verified(bytes, self.with.owner.nodes.now());
             }
-            match progress.stripes.next_stripe() {
+            Err(NotWritten { is_late: true, .. }) => {
+                progress.late.insert(node);
+            }
+            Err(NotWritten { errno, .. }) => {
+                // A stripe that is written and cannot be noted is the next owner's.
+                if !is_written && progress.stripes.failed(stripe) {
+                    tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
+                } else {
+                    progress.failed = progress.failed.or(Some(errno));
+                }
+            }
+        }
+    }
+
+    async fn next_stripe(&self) -> Option<(u64, NodeRank)> {
+        loop {
+            let changed = self.changed.notified();
+            match self.look_for_stripe() {
                 NextStripe::Write { stripe, node } => return Some((stripe, node)),
                 NextStripe::Over => return None,
-                NextStripe::Wait => {
-                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-                }
+                NextStripe::Wait => changed.await,
             }
         }
     }
 
-    fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), NotWritten> {
+    fn look_for_stripe(&self) -> NextStripe {
+        let mut progress = self.progress();
+        let has_failed = progress.failed.is_some() || !progress.late.is_empty();
+        if has_failed { NextStripe::Over } else { progress.stripes.next_stripe() }
+    }
+
+    async fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), NotWritten> {
         if node == self.with.owner.local.rank {
-            return Ok(write_stripe(self.with.reader, self.draft.file(), extents)?);
+            return Ok(write_stripe(self.with.reader, By::StripeOfOwner, &self.draft, extents).await?);
         }
         if self.path.as_bytes().len() > limits::PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG.into());
@@ -237,7 +263,7 @@ impl Sending<'_> {
         for extents in extents.chunks(STRIPE_EXTENTS_MAX) {
             let stripe =
                 Stripe { owns: nodes.owns(), path: self.path.clone(), draft: self.backed, extents: extents.to_vec() };
-            match nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE) {
+            match nodes.answer_of::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE).await {
                 Ok(Ok(())) => {}
                 // It is still carrying out an earlier request.
                 Ok(Err(errno)) => return Err(NotWritten { errno, is_late: errno == Errno::EBUSY }),
@@ -247,10 +273,10 @@ impl Sending<'_> {
         Ok(())
     }
 
-    fn note(&self, stripe: u64) -> Result<(), Errno> {
+    async fn note(&self, stripe: u64) -> Result<(), Errno> {
         let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
         let verified = Operation::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
-        self.with.owner.carry_out_own(verified).map(drop)
+        self.with.owner.note_landing(verified).await
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

@@ -1,23 +1,27 @@
 //! Extents of a file on their way to the backing file system, on the node that writes them: read from logs, and uploaded.
+//!
+//! Bytes of other nodes are waited for without a thread. Then one turn at the backing file system reads this node's own and writes a part; the
+//! last one makes all parts durable, reads them back and compares them.
 
 use std::fs::File;
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_types::{Errno, NodeRank};
-use forebay_upload::{ReadBack, Run, Turns, Upload, UploadError};
+use forebay_upload::{ReadBack, Run, Upload, UploadError};
 use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{Owns, STRIPE_BYTES_MAX};
 use forebay_write::stripes::part;
 
-use crate::write::calls::BackingCalls;
+use crate::write::calls::{By, Cost, MayLand};
 use crate::write::contents::Reader;
+use crate::write::local::Local;
 
 /// Bytes that are in memory at a time: what one message to another node's log may ask for.
-const PART_BYTES: u64 = 4 << 20;
+pub const PART_BYTES: u64 = 4 << 20;
 
 /// Parts that are made durable together. A stripe has no more; of a file that is changed in place, no more pages wait for its disks.
-const PARTS_AT_ONCE: usize = (STRIPE_BYTES_MAX / PART_BYTES) as usize;
+pub const PARTS_AT_ONCE: usize = (STRIPE_BYTES_MAX / PART_BYTES) as usize;
 
 /// Whether a stripe is asked for by the node that owns the tree, as far as this node knows. One that has not heard of a new owner yet
 /// leaves the stripe to it.
@@ -25,97 +29,135 @@ pub fn is_from_owner(from: NodeRank, asked: Owns, known: Owns) -> bool {
     asked == known && asked.node == from
 }
 
-/// Calls on the backing file system that the writing of `extents` takes: the file is opened, each run is written and read, and all is made
-/// durable once.
-pub fn calls_of(extents: &[WrittenExtent]) -> u64 {
+/// The writing of `extents`: the file is opened, each run is written and read, and all is made durable once.
+pub fn cost_of(extents: &[WrittenExtent]) -> Cost {
     let runs: usize = parts(extents).iter().map(|part| runs(part).len()).sum();
-    2 * runs as u64 + 2
+    Cost { bytes: bytes_of(extents) as u64, calls: 2 * runs as u64 + 2 }
 }
 
-/// Calls of landing on the node that owns the tree, which waits until they may be made.
-pub struct InTime<'a>(pub &'a BackingCalls);
+/// Extents that are together in memory, with the bytes that other nodes have of them.
+pub struct Part {
+    extents: Vec<WrittenExtent>,
+    bytes: Vec<u8>,
+}
 
-impl Turns for InTime<'_> {
-    fn write(&self, bytes: u64, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        Ok(self.0.write(bytes, || call().map_err(|error| Errno::of(&error)))?)
+impl Part {
+    /// Reads what other nodes have, to this memory.
+    ///
+    /// # Errors
+    /// The error of a log.
+    pub async fn gather(reader: &Reader, extents: Vec<WrittenExtent>, mut bytes: Vec<u8>) -> Result<Self, Errno> {
+        bytes.resize(bytes_of(&extents), 0);
+        reader.gather_elsewhere(&extents, &mut bytes).await?;
+        Ok(Self { extents, bytes })
     }
 
-    fn call(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.0.land(call)
+    /// Reads what this node has, and writes all. The memory, for the next one. May block.
+    ///
+    /// # Errors
+    /// The error of the log, or of the backing file system.
+    pub fn write(
+        mut self,
+        local: &Local,
+        (file, may_land): (&File, &MayLand),
+        upload: &mut Upload,
+    ) -> Result<Vec<u8>, Errno> {
+        local.gather_own(&self.extents, &mut self.bytes)?;
+        upload.write((file, may_land), runs(&self.extents), &self.bytes).map_err(|error| errno(&error))?;
+        Ok(self.bytes)
     }
 }
 
-/// Calls of landing that the node that owns the tree has waited for. Where it owns it no more, it makes none: the next owner may have published
-/// the file. Other nodes make them for whichever node owns it.
-struct Paced<'a>(&'a BackingCalls);
-
-impl Turns for Paced<'_> {
-    fn write(&self, _bytes: u64, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.0.land_paced_in_time(call)
-    }
-
-    fn call(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.0.land_paced_in_time(call)
-    }
+/// Makes what is written durable, reads it back and compares it. May block.
+///
+/// # Errors
+/// The backing file system's error; EIO when it has other bytes than were written.
+pub fn verify(upload: &Upload, on: (&File, &MayLand), mut buffer: Vec<u8>) -> Result<Vec<u8>, Errno> {
+    buffer.resize(upload.largest_bytes(), 0);
+    upload.verify(on, ReadBack::Cached, &mut buffer, |_| ()).map_err(|error| errno(&error))?;
+    Ok(buffer)
 }
 
 /// Extents of a file that logs have, in parts.
 pub struct Extents {
     parts: Vec<Vec<WrittenExtent>>,
-    /// Bytes of the first of them.
-    read: Vec<Vec<u8>>,
+    /// The first of them, as far as they have been read.
+    read: Vec<Part>,
+    /// Zeros that have been written before them.
+    zeros: Upload,
 }
 
 impl Extents {
     /// To be read when they are written.
     pub fn new(extents: &[WrittenExtent]) -> Self {
-        Self { parts: parts(extents), read: vec![] }
+        Self { parts: parts(extents), read: vec![], zeros: Upload::default() }
     }
 
     /// Bytes of other nodes are read now, up to so many, and written first.
     ///
     /// # Errors
     /// The error of a log.
-    pub fn read_first(reader: &Reader, extents: &[WrittenExtent], bytes_max: u64) -> Result<Self, Errno> {
-        if bytes_max == 0 {
-            return Ok(Self::new(extents));
-        }
+    pub async fn read_first(reader: &Reader, extents: &[WrittenExtent], bytes_max: u64) -> Result<Self, Errno> {
         let is_elsewhere = |extent: &WrittenExtent| extent.node != reader.local.rank;
         let (elsewhere, own): (Vec<_>, Vec<_>) = extents.iter().copied().partition(is_elsewhere);
         let (mut parts, mut read, mut room) = (parts(&elsewhere), vec![], bytes_max);
         for part in &parts {
             let Some(left) = room.checked_sub(bytes_of(part) as u64) else { break };
             room = left;
-            let mut bytes = vec![0; bytes_of(part)];
-            reader.gather(part, &mut bytes)?;
-            read.push(bytes);
+            read.push(Part::gather(reader, part.clone(), vec![]).await?);
         }
         parts.extend(self::parts(&own));
-        Ok(Self { parts, read })
+        Ok(Self { parts, read, zeros: Upload::default() })
+    }
+
+    /// Zeros that were written are compared with them.
+    #[must_use]
+    pub fn after(self, zeros: Upload) -> Self {
+        Self { zeros, ..self }
+    }
+
+    /// All, if it is no more than a part.
+    pub fn only_part(&mut self) -> Option<Vec<WrittenExtent>> {
+        if self.parts.len() > 1 { None } else { Some(self.parts.pop().unwrap_or_default()) }
     }
 
     /// Writes them. `verified` gets how many bytes are durable and as they were written.
     ///
     /// # Errors
     /// The backing file system's error, or that of a log; EIO when it has other bytes than were written.
-    pub fn write(&self, reader: &Reader, to: (&File, &impl Turns), mut verified: impl FnMut(u64)) -> Result<(), Errno> {
-        let mut read = self.read.iter();
-        let mut buffer = vec![0; self.parts.iter().map(|part| bytes_of(part)).max().unwrap_or(0)];
+    pub async fn write(
+        self,
+        (reader, by): (&Reader, By),
+        file: &Arc<File>,
+        mut verified: impl FnMut(u64),
+    ) -> Result<(), Errno> {
+        let (mut read, mut memory, mut upload) = (self.read.into_iter(), vec![], self.zeros);
+        if self.parts.is_empty() && upload.largest_bytes() > 0 {
+            let (upload, file) = (std::mem::take(&mut upload), Arc::clone(file));
+            let cost = Cost::calls(upload.calls());
+            reader.local.calls.write(by, cost, move |may_land| verify(&upload, (&file, may_land), vec![])).await?;
+        }
         for parts in self.parts.chunks(PARTS_AT_ONCE) {
-            let mut upload = Upload::default();
-            for part in parts {
-                let bytes = match read.next() {
-                    Some(bytes) => &bytes[..],
-                    None => {
-                        let into = &mut buffer[..bytes_of(part)];
-                        reader.gather(part, into)?;
-                        into
-                    }
+            for (index, extents) in parts.iter().enumerate() {
+                let part = match read.next() {
+                    Some(part) => part,
+                    None => Part::gather(reader, extents.clone(), std::mem::take(&mut memory)).await?,
                 };
-                upload.write(to, runs(part), bytes).map_err(|error| errno(&error))?;
+                let is_last = index + 1 == parts.len();
+                let runs = runs(extents).len() as u64;
+                let calls = if is_last { runs + upload.calls() + runs } else { runs };
+                let cost = Cost { bytes: bytes_of(extents) as u64, calls };
+                let (local, file) = (Arc::clone(&reader.local), Arc::clone(file));
+                let write = move |may_land: &MayLand| {
+                    let mut memory = part.write(&local, (&file, may_land), &mut upload)?;
+                    if is_last {
+                        memory = verify(&std::mem::take(&mut upload), (&file, may_land), memory)?;
+                    }
+                    Ok((memory, upload))
+                };
+                (memory, upload) = reader.local.calls.write(by, cost, write).await?;
             }
-            let compared = upload.verify(to, ReadBack::Cached, &mut buffer, &mut verified);
-            compared.map_err(|error| errno(&error))?;
+            verified(parts.iter().map(|part| bytes_of(part) as u64).sum());
         }
         Ok(())
     }
@@ -125,13 +167,14 @@ impl Extents {
 ///
 /// # Errors
 /// As `Extents::write`.
-pub fn write_stripe(reader: &Reader, into: &File, extents: &[WrittenExtent]) -> Result<(), Errno> {
-    Extents::new(extents).write(reader, (into, &Paced(&reader.local.calls)), |_| ())?;
+pub async fn write_stripe(reader: &Reader, by: By, into: &Arc<File>, extents: &[WrittenExtent]) -> Result<(), Errno> {
+    Extents::new(extents).write((reader, by), into, |_| ()).await?;
     reader.local.stripes_written.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-fn errno(error: &UploadError) -> Errno {
+/// What the upload came to, as an error of a file.
+pub fn errno(error: &UploadError) -> Errno {
     match error {
         UploadError::Write(error) | UploadError::ReadBack(error) => Errno::of(error),
         UploadError::Differs { .. } => {
@@ -141,7 +184,7 @@ fn errno(error: &UploadError) -> Errno {
     }
 }
 
-fn bytes_of(extents: &[WrittenExtent]) -> usize {
+pub fn bytes_of(extents: &[WrittenExtent]) -> usize {
     extents.iter().map(|extent| extent.len as usize).sum()
 }
 

@@ -106,11 +106,11 @@ impl Trial<'_> {
     /// Where others have removed the directory, or no file may be made there, nothing is known before.
     fn draft(&self, attempt: impl Fn(&Draft) -> Result<(), Errno>) -> Result<(), Errno> {
         let path = Draft::path(self.directory, self.number)?;
-        match self.local.calls.land(|| self.local.place.draft(&path, self.number)) {
+        match self.local.calls.serve_in_time(|| self.local.place.draft(&path, self.number)) {
             Err(Errno::EACCES | Errno::EPERM | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
             draft => {
                 let draft = draft?;
-                self.local.calls.land(|| attempt(&draft))
+                self.local.calls.serve_in_time(|| attempt(&draft))
             }
         }
     }

@@ -65,6 +65,21 @@ impl Owner {
         Ok(outcome)
     }
 
+    /// A change by landing. It blocks the thread of landing for the node's own disk alone, and where this node has to wait until it may change
+    /// the tree: nothing lands meanwhile.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub async fn note_landing(&self, operation: Operation) -> Result<(), Errno> {
+        self.hold_tree()?;
+        let change = self.own_change(&Caller::default(), operation, self.local.now());
+        let applied = match self.apply_knowing(&change, false) {
+            Ok(applied) => applied,
+            Err(needs) => self.apply_after(&change, needs).await?,
+        };
+        self.tell_of(&applied).await
+    }
+
     /// A change of the daemon's own.
     ///
     /// # Errors
@@ -134,15 +149,25 @@ impl Owner {
     /// # Errors
     /// The error for the program.
     pub(super) fn apply_on_thread(&self, change: &Change) -> Result<Applied, Errno> {
+        match self.apply_knowing(change, false) {
+            Ok(applied) => Ok(applied),
+            Err(Needs::Nothing(errno)) => Err(errno),
+            Err(needs) => self.nodes.wait_for(self.apply_after(change, needs)),
+        }
+    }
+
+    /// As `apply_knowing` on this thread, once the tree knows what it needs.
+    async fn apply_after(&self, change: &Change, mut needs: Needs) -> Result<Applied, Errno> {
         let mut is_tried = false;
         loop {
+            if let Needs::Nothing(errno) = needs {
+                return Err(errno);
+            }
+            is_tried |= matches!(needs, Needs::Trial);
+            self.meet(On::ThisThread, Some(change), needs).await.map_err(io_for_again)?;
             match self.apply_knowing(change, is_tried) {
                 Ok(applied) => return Ok(applied),
-                Err(Needs::Nothing(errno)) => return Err(errno),
-                Err(needs) => {
-                    is_tried |= matches!(needs, Needs::Trial);
-                    self.nodes.wait_for(self.meet(On::ThisThread, Some(change), needs)).map_err(io_for_again)?;
-                }
+                Err(next) => needs = next,
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_store::Held;
@@ -15,8 +15,9 @@ use forebay_wire::write::{Change, Done, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
 use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
+use tokio::sync::Notify;
 
-use super::calling::BackingPart;
+use super::calling::{BackingPart, On};
 use super::council::Council;
 use super::extended::There;
 use super::memory::{Footprint, Forgetting};
@@ -43,7 +44,7 @@ pub struct Owner {
     pub local: Arc<Local>,
     tree: Mutex<Tree>,
     /// Something may be to be done on the backing file system.
-    changed: Condvar,
+    changed: Notify,
     has_failed: AtomicBool,
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
@@ -120,7 +121,7 @@ impl Owner {
             forgetting: Forgetting::new(life.budget_bytes, tree.listed_directories()),
             footprint: Footprint::default(),
             tree: Mutex::new(tree),
-            changed: Condvar::new(),
+            changed: Notify::new(),
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
             stores: Stores::default(),
@@ -194,7 +195,7 @@ impl Owner {
         if matches!(change.operation, Operation::CloseAll { node } if node == change.id.node) {
             self.unverified.note(change.id.node);
         }
-        self.changed.notify_all();
+        self.changed.notify_one();
         self.safe.wake();
         Ok(applied)
     }
@@ -246,6 +247,14 @@ impl Owner {
         self.safe.make_durable()
     }
 
+    /// The same for the thread of landing.
+    ///
+    /// # Errors
+    /// As `make_durable`.
+    pub async fn make_durable_to_land(&self) -> Result<(), Errno> {
+        self.safe.make_durable_on(On::ThisThread).await
+    }
+
     /// The second home's answer (`Safe::followed`). May block.
     pub fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
         self.safe.followed(have, parts, || {
@@ -259,8 +268,9 @@ impl Owner {
     }
 
     /// Keeps the file at `path` open, which is about to lose its last name there.
-    pub fn keep_open(&self, file: FileId, path: &ViewPath) {
-        match self.local.calls.land(|| self.local.place.open_to_read(path)) {
+    pub async fn keep_open(&self, file: FileId, path: &ViewPath) {
+        let at = path.clone();
+        match self.local.land(move |place| place.open_to_read(&at)).await {
             Ok(open) => {
                 self.unlinked().insert(file, Arc::new(open));
                 // It may have been closed meanwhile.
@@ -324,8 +334,9 @@ impl Owner {
     ///
     /// # Errors
     /// ESTALE when another is there now: somebody else has put it there.
-    pub fn hold(&self, file: FileId, path: &ViewPath) -> Result<Held, Errno> {
-        let held = self.local.calls.land(|| self.local.place.hold(path))?;
+    pub async fn hold(&self, file: FileId, path: &ViewPath) -> Result<Held, Errno> {
+        let at = path.clone();
+        let held = self.local.land(move |place| place.hold(&at)).await?;
         let backed = self.tree().backed(file);
         match backed.is_none_or(|backed| backed.is_same_file(&held.backed())) {
             true => Ok(held),
@@ -340,13 +351,12 @@ impl Owner {
 
     /// Waits until there may be something to be done on the backing file system, or for a time. Changes soon after are done with
     /// it: otherwise each change would wake who lands it.
-    pub fn wait_for_change(&self, time: Duration) {
+    pub async fn wait_for_change(&self, time: Duration) {
         self.safe.release_safe();
-        let tree = self.tree();
-        let (tree, waited) = self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner);
-        drop(tree);
-        if !waited.timed_out() {
-            std::thread::sleep(GATHER);
+        tokio::select! {
+            biased;
+            () = self.changed.notified() => self.nodes.pause(GATHER).await,
+            () = self.nodes.pause(time) => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use super::remote_tree::RemoteTree;
 use crate::write::remote::SENSELESS;
 
 /// See the module. Everything may block: until the owner's node has a daemon again, if need be.
+#[derive(Clone)]
 pub enum TreeLink {
     Here(Arc<Owner>),
     There(Arc<RemoteTree>),

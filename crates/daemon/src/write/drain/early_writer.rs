@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_types::Errno;
+use forebay_types::{Backed, Errno, FileId, ViewPath};
 use forebay_wire::write::{Drained, Operation, Source};
 use forebay_write::{Ages, Ahead, Drain};
 
 use super::conflicts::Conflicts;
 use super::drafts::{begin_anew, check_same, note_as_left, note_draft};
+use super::meter::Meter;
 use super::rights;
-use super::sending::{Meter, Snapshot};
+use super::snapshot::Snapshot;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::tree::owner::Owner;
@@ -23,7 +24,7 @@ const PART_BYTES: u64 = 64 << 20;
 const OLD: Duration = Duration::from_secs(20);
 
 /// See the module.
-pub struct Draining {
+pub struct EarlyWriter {
     owner: Arc<Owner>,
     reader: Arc<Reader>,
     commits: Arc<Commits>,
@@ -31,7 +32,7 @@ pub struct Draining {
     ages: Mutex<Ages>,
 }
 
-impl Draining {
+impl EarlyWriter {
     pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, meter: &Arc<Meter>) -> Self {
         let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
         let (commits, meter) = (Arc::clone(commits), Arc::clone(meter));
@@ -39,12 +40,13 @@ impl Draining {
     }
 
     /// Sends a part, if there is need and anything to be sent: where nothing else `is_to_land`, also of what is old. Whether there was.
-    pub fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
+    pub async fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
         let Some((drain, is_kept)) = self.next_drain(is_to_land)? else { return Ok(false) };
-        let prepared = self.prepare(&drain);
         let now = || self.owner.nodes.now();
-        let send = || self.meter.measure(now, || self.drain(&drain, is_kept));
-        let sent = prepared.and_then(|is_ready| if is_ready { send() } else { Ok(()) });
+        let sent = match self.prepare(&drain).await {
+            Ok(true) => self.meter.measure(now, self.drain(&drain, is_kept)).await,
+            prepared => prepared.map(drop),
+        };
         // A file that programs have removed meanwhile is no failure.
         if sent.is_err() && self.owner.tree().state(drain.file).is_err() {
             return Ok(true);
@@ -91,20 +93,20 @@ impl Draining {
     }
 
     /// Whether it can be sent: where others have changed the file, the next look sees what it is now.
-    fn prepare(&self, drain: &Drain) -> Result<bool, Errno> {
+    async fn prepare(&self, drain: &Drain) -> Result<bool, Errno> {
         if drain.is_there {
             let place = self.owner.tree().backing_place(drain.file).cloned().ok_or(Errno::ESTALE)?;
-            if (Conflicts { owner: &self.owner }).make_way_to_update(drain.file, &place)? {
+            if (Conflicts { owner: &self.owner }).make_way_to_update(drain.file, &place).await? {
                 return Ok(false);
             }
         } else {
             let directory = self.owner.tree().directory_for_draft(drain.file);
-            note_draft(&self.owner, drain.file, directory)?;
+            note_draft(&self.owner, drain.file, directory).await?;
         }
         Ok(true)
     }
 
-    fn drain(&self, drain: &Drain, is_kept: bool) -> Result<(), Errno> {
+    async fn drain(&self, drain: &Drain, is_kept: bool) -> Result<(), Errno> {
         let Drain { file, version, size_bytes, is_there, extents } = drain;
         let mut snapshot = Snapshot::of(&self.owner, *file)?;
         if snapshot.version != *version {
@@ -117,45 +119,78 @@ impl Draining {
             let is_to_send = |source| matches!(source, Source::Log(extent) if is_to_send(extent));
             snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_to_send(piece.source));
         }
-        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
         // A draft may be a name of a file of others, too.
         let may_be_changed = *is_there || self.owner.tree().has_names_elsewhere(*file);
         if may_be_changed {
-            self.owner.carry_out_own(Operation::Changing { file: *file })?;
+            self.owner.note_landing(Operation::Changing { file: *file }).await?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
-        let is_durable = self.owner.make_durable();
-        is_durable.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-        let has_part = {
-            let tree = self.owner.tree();
-            // A draft that is a name of the file itself has a part of it, even if all is written.
-            tree.has_part(*file) || tree.has_names_elsewhere(*file)
+        let written = match self.owner.make_durable_to_land().await {
+            Ok(()) => self.write(drain, &snapshot, &path).await,
+            Err(errno) => Err((errno, true)),
         };
-        let backed = if !is_there && !has_part {
-            let number = self.owner.tree().draft_number(*file);
-            let draft = calls.land(|| place.draft(&path, number))?;
-            snapshot.write(&self.reader, &self.meter, draft.file())?;
-            let backed = calls.land(|| place.backed_draft(&draft))?;
-            calls.land(|| draft.keep())?;
-            backed
-        } else {
-            let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
-            let written = held.and_then(|held| {
-                let open = calls.land(|| held.open_to_write())?;
-                rights::write_to(&self.owner, *file, &held, || {
-                    snapshot.write_in_place(&self.reader, &self.meter, &open)
-                })?;
-                // Its times too: they tell others' changes from ours.
-                calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
-            });
-            written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-            let backed = calls.land(|| place.backed(&path))?;
-            check_same(&self.owner, *file, &backed)?;
-            backed
+        let backed = match written {
+            Ok(backed) => backed,
+            Err((errno, is_begun)) => {
+                if is_begun {
+                    note_as_left(&self.owner, *file, &path).await;
+                }
+                return Err(errno);
+            }
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
-        self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)
+        self.owner.note_landing(Operation::Drained { file: *file, drained }).await
+    }
+
+    /// Writes to a new draft, or to what is there. An error says whether what is there may have been changed.
+    async fn write(&self, drain: &Drain, snapshot: &Snapshot, path: &ViewPath) -> Result<Backed, (Errno, bool)> {
+        let file = drain.file;
+        let has_part = {
+            let tree = self.owner.tree();
+            // A draft that is a name of the file itself has a part of it, even if all is written.
+            tree.has_part(file) || tree.has_names_elsewhere(file)
+        };
+        if !drain.is_there && !has_part {
+            return self.write_draft(file, snapshot, path).await.map_err(|errno| (errno, false));
+        }
+        self.write_in_place(file, snapshot, path).await.map_err(|errno| (errno, true))?;
+        let at = path.clone();
+        let backed = self.owner.local.land(move |place| place.backed(&at)).await;
+        let backed = backed.and_then(|backed| check_same(&self.owner, file, &backed).map(|()| backed));
+        backed.map_err(|errno| (errno, false))
+    }
+
+    async fn write_draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<Backed, Errno> {
+        let number = self.owner.tree().draft_number(file);
+        let (at, size_bytes) = (path.clone(), snapshot.attributes.size_bytes);
+        let failed = |error: std::io::Error| Errno::of(&error);
+        let begin = self.owner.local.land_together(2, move |place, may_land| {
+            let draft = may_land.call(|| place.draft(&at, number))?;
+            may_land.call(|| draft.file().set_len(size_bytes).map_err(failed))?;
+            let open = draft.file().try_clone().map_err(failed)?;
+            Ok((draft, Arc::new(open)))
+        });
+        let (draft, open) = begin.await?;
+        snapshot.write(&self.reader, &self.meter, &open).await?;
+        let keep = self.owner.local.land_together(2, move |place, may_land| {
+            let backed = may_land.call(|| place.backed_draft(&draft))?;
+            may_land.call(|| draft.keep()).map(|()| backed)
+        });
+        keep.await
+    }
+
+    async fn write_in_place(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
+        let held = match self.owner.hold(file, path).await {
+            Ok(held) => Arc::new(held),
+            Err(errno) => return begin_anew(&self.owner, file, errno).await,
+        };
+        let (calls, of_file) = (&self.owner.local.calls, Arc::clone(&held));
+        let open = Arc::new(calls.land(move || of_file.open_to_write()).await?);
+        let write = snapshot.write_in_place(&self.reader, &self.meter, &open);
+        rights::write_to(&self.owner, file, &held, write).await?;
+        // Its times too: they tell others' changes from ours.
+        calls.land(move || open.sync_all().map_err(|error| Errno::of(&error))).await
     }
 }

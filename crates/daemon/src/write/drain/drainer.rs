@@ -1,0 +1,155 @@
+//! The job of a drain: the backing file system follows the tree.
+//!
+//! One task does what is to be done, in the tree's order (`forebay_write::Landing`), on a thread of its own. A file's contents are written to a
+//! draft, read back and compared, and take their name when they are whole and durable. A step that fails is tried again, and later ones
+//! wait: the order is the promise.
+//!
+//! The task waits without its thread for all that the backing file system and other nodes do. Between steps the thread itself may block, for
+//! this node's own disk and for looks at other nodes: nothing else depends on it then but the look at the time limit.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_write::Turn;
+use forebay_write::timing::LANDS_AFTER;
+
+use super::early_writer::EarlyWriter;
+use super::meter::Meter;
+use super::progress::Progress;
+use super::publishing;
+use super::steps::Steps;
+use crate::options::DrainPolicy;
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::tree::checkpoint::{self, Parts};
+use crate::write::tree::owner::Owner;
+
+/// How long nothing happens after something failed.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a change is waited for at most, before it is looked whether all is to end; and how often the store is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// See the module.
+pub struct Drainer {
+    owner: Arc<Owner>,
+    commits: Arc<Commits>,
+    steps: Steps,
+    early_writer: EarlyWriter,
+    /// How much is sent.
+    pub meter: Arc<Meter>,
+    policy: DrainPolicy,
+    /// Steps below it may be followed.
+    allowed: AtomicU64,
+    is_ending: AtomicBool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Drainer {
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+        let meter = Arc::new(Meter::default());
+        let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
+        Arc::new(Self {
+            owner: Arc::clone(owner),
+            commits: Arc::clone(commits),
+            steps: Steps::new(owner, reader, &meter),
+            early_writer: EarlyWriter::new(owner, reader, commits, &meter),
+            meter,
+            policy,
+            allowed,
+            is_ending: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        })
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let attempt_bytes = self.meter.attempt_bytes();
+        let (steps, landed_steps) = {
+            let tree = self.owner.tree();
+            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64)
+        };
+        Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
+    }
+
+    /// A drain has begun: all changes until now are followed whatever the policy.
+    pub fn allow(&self) {
+        self.allowed.fetch_max(self.owner.tree().steps_end(), Ordering::Relaxed);
+    }
+
+    /// No more is begun.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Follows until `end`, or until nothing waits for other nodes any more. To be carried out by a thread of its own.
+    pub async fn follow(&self) {
+        let (began, mut looked_at, mut count) = (Instant::now(), Instant::now(), publishing::FILES_MAX);
+        let may_have_another = self.owner.local.owns().epoch > 0 && !self.owner.nodes.council().is_empty();
+        let lands_after = if may_have_another { LANDS_AFTER } else { Duration::ZERO };
+        while !self.is_ending() {
+            if looked_at.elapsed() >= LOOK_EVERY {
+                let parts = Parts { owner: Some(&self.owner), second: None };
+                checkpoint::write_if_due(&self.owner.local, parts, &self.commits.files);
+                self.owner.verify_logs();
+                looked_at = Instant::now();
+            }
+            if self.owner.has_failed() {
+                // Refused changes are in the tree, and must not be followed.
+                *self.trouble() =
+                    Some("the store has failed: nothing can be recorded any more, so nothing lands".to_owned());
+                self.owner.nodes.pause(AGAIN_AFTER).await;
+            } else if let Some(why) = self.owner.council.why_not() {
+                *self.trouble() = Some(why);
+                self.owner.wait_for_change(LOOK_EVERY).await;
+            } else if began.elapsed() < lands_after {
+                self.owner.wait_for_change(LOOK_EVERY).await;
+            } else {
+                count = self.take_next(count).await;
+            }
+        }
+    }
+
+    /// Takes so many steps at most, and sends ahead. How many are to be taken next.
+    async fn take_next(&self, count: usize) -> usize {
+        let turns = self.next_turns(count);
+        let taken = self.meter.measure(|| self.owner.nodes.now(), self.steps.take(&turns)).await;
+        // After a failure, steps are taken singly: the one that fails is found.
+        let count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
+        let sent = match (taken, self.policy) {
+            (Ok(()), DrainPolicy::Auto) => self.early_writer.send_ahead(!turns.is_empty()).await,
+            (taken, _) => taken.map(|()| false),
+        };
+        match sent {
+            Ok(has_sent) => {
+                *self.trouble() = None;
+                if turns.is_empty() && !has_sent {
+                    self.owner.wait_for_change(LOOK_EVERY).await;
+                }
+            }
+            Err(_) if self.is_ending() => {}
+            Err(failed) => {
+                tracing::warn!(failed, "landing failed and is tried again");
+                *self.trouble() = Some(failed);
+                self.owner.nodes.pause(AGAIN_AFTER).await;
+            }
+        }
+        count
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed) || self.owner.nodes.is_ending()
+    }
+
+    fn next_turns(&self, count: usize) -> Vec<Turn> {
+        let allowed = self.allowed.load(Ordering::Relaxed);
+        let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
+        turns.retain(|turn| turn.step < allowed);
+        turns
+    }
+
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

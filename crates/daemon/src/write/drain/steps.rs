@@ -1,0 +1,226 @@
+//! The steps of a drain: each is done, or turns out to be done, or gives way to what others have done, and is noted in the tree.
+
+use std::sync::Arc;
+
+use forebay_types::{Errno, FileId, ViewPath};
+use forebay_wire::write::{BURST_ROOT, Operation, Place, StepOutcome};
+use forebay_write::{Action, Turn};
+
+use super::conflicts::Conflicts;
+use super::drafts;
+use super::drain_words;
+use super::in_place::{CHANGED, InPlace};
+use super::making::Maker;
+use super::meter::Meter;
+use super::publishing::{Publication, Publisher};
+use crate::write::contents::Reader;
+use crate::write::tree::owner::Owner;
+use crate::write::tree::paths::draft_path;
+
+/// See the module.
+pub struct Steps {
+    owner: Arc<Owner>,
+    meter: Arc<Meter>,
+    publisher: Publisher,
+    in_place: InPlace,
+    maker: Maker,
+}
+
+impl Steps {
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, meter: &Arc<Meter>) -> Self {
+        let (maker, meter, reader) = (Maker::new(owner), Arc::clone(meter), Arc::clone(reader));
+        let publisher = Publisher { owner: Arc::clone(owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
+        let in_place = InPlace { owner: Arc::clone(owner), reader, meter: Arc::clone(&meter) };
+        Self { owner: Arc::clone(owner), meter, publisher, in_place, maker }
+    }
+
+    /// Does one thing, or several of which each is a file that appears, and says so to the tree.
+    pub async fn take(&self, turns: &[Turn]) -> Result<(), String> {
+        let [first, ..] = turns else { return self.let_go().await };
+        tracing::debug!(?first, turns = turns.len(), "landing");
+        let is_whole = |file| !first.is_over && !self.owner.tree().has_part(file);
+        let taken = match &first.action {
+            Action::Publish { file, .. } if is_whole(*file) => self.publish(turns).await,
+            _ => self.take_one(first).await,
+        };
+        // A step whose file programs have removed meanwhile is no failure: the next look sees the present ones.
+        taken.or_else(|failed| if self.is_outdated(first) { Ok(()) } else { Err(failed) })
+    }
+
+    /// Files whose last steps had nothing to do are released.
+    async fn let_go(&self) -> Result<(), String> {
+        let has_any = self.owner.tree().has_files_to_let_go();
+        // No step has this number: one that a program adds meanwhile stays.
+        if has_any { self.landed(u64::MAX, StepOutcome::LeftOut).await } else { Ok(()) }
+    }
+
+    /// Whether something else is to be done next by now than what has failed.
+    fn is_outdated(&self, turn: &Turn) -> bool {
+        self.owner.tree().next_landing().as_ref() != Some(turn)
+    }
+
+    async fn take_one(&self, turn: &Turn) -> Result<(), String> {
+        let Turn { step, action, is_over } = turn;
+        let told = |errno| format!("{}: {errno}", self.told(action));
+        // No loss of power or of this node takes back what is followed here.
+        self.owner.make_durable_to_land().await.map_err(told)?;
+        let conflicts = Conflicts { owner: &self.owner };
+        if *is_over {
+            // It may have been done and not noted: the last thing that the daemon before this one did, or a file that appeared
+            // together with others.
+            let may_be_done = match action {
+                Action::Publish { .. } => true,
+                Action::Make { file, .. } => self.maker.may_be_made(*file),
+                _ => !self.maker.has_taken_any(),
+            };
+            let is_done = may_be_done && conflicts.is_there(action).await.map_err(told)?;
+            return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut }).await;
+        }
+        if let Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } = action
+            && let Some(why) = self.owner.why_unverified(*file)
+        {
+            return Err(format!("{}: {why}", self.told(action)));
+        }
+        drafts::keep_open(&self.owner, action).await.map_err(told)?;
+        // Last, so that others have little time between this look and what is done.
+        if conflicts.make_way(action).await.map_err(told)? {
+            return Ok(());
+        }
+        let outcome = match (self.act(action).await, action) {
+            (Err(Errno::EEXIST), Action::Make { place, .. }) => {
+                return conflicts.set_aside(place).await.map_err(told);
+            }
+            (Err(Errno::ENOTEMPTY), Action::Remove { place, is_directory: true }) => {
+                return conflicts.gone(place).await.map_err(told);
+            }
+            (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::LeftOut,
+            // A program goes on changing it: the next look finds that it is over.
+            (Err(CHANGED), Action::Publish { .. } | Action::Update { .. } | Action::UpdateUnnamed { .. }) => {
+                return Ok(());
+            }
+            (Err(Errno::ENOENT), action) if conflicts.remake_directories(action).await.map_err(told)? => {
+                return Ok(());
+            }
+            (outcome, _) => outcome.map_err(told)?,
+        };
+        self.landed(*step, outcome).await
+    }
+
+    async fn publish(&self, turns: &[Turn]) -> Result<(), String> {
+        let conflicts = Conflicts { owner: &self.owner };
+        let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
+        let places: Vec<Place> = turns.iter().flat_map(|turn| places_of(&turn.action)).cloned().collect();
+        let found = conflicts.at_all(&places).await.map_err(|errno| told(&turns[0], errno))?;
+        let (mut rest, mut begun) = (&found[..], vec![]);
+        for turn in turns {
+            let told = |errno| told(turn, errno);
+            let Action::Publish { file, places, .. } = &turn.action else { break };
+            let (found, after) = rest.split_at(places.len());
+            rest = after;
+            drafts::keep_open(&self.owner, &turn.action).await.map_err(told)?;
+            if conflicts.set_aside_taken(*file, places, found).await.map_err(told)? {
+                break;
+            }
+            // By the daemon before, which has not said so. After another draft it would be a stranger's.
+            if conflicts.is_among(*file, found) {
+                if begun.is_empty() {
+                    self.publisher.complete(&turn.action).await.map_err(told)?;
+                    return self.landed(turn.step, StepOutcome::Done).await;
+                }
+                break;
+            }
+            let directory = {
+                let tree = self.owner.tree();
+                let directory = places.first().map(|place| place.directory);
+                directory.filter(|directory| tree.backing_place(*directory).is_some())
+            };
+            drafts::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).await.map_err(told)?;
+            begun.push((&turn.action, found.first().copied().flatten()));
+        }
+        let Some(first) = turns.first().filter(|_| !begun.is_empty()) else { return Ok(()) };
+        self.owner.make_durable_to_land().await.map_err(|errno| told(first, errno))?;
+        let published = self.publisher.publish(&begun).await;
+        let (landed, failed) = match published {
+            Ok(Publication { landed, failed }) => (landed, failed),
+            Err(errno) => (vec![], Some(errno)),
+        };
+        let done = landed.len();
+        for (turn, contents) in turns.iter().zip(landed) {
+            self.landed(turn.step, StepOutcome::Contents(contents)).await?;
+        }
+        let Some(errno) = failed else { return Ok(()) };
+        let failed = &turns[done];
+        let is_remade = errno == Errno::ENOENT
+            && conflicts.remake_directories(&failed.action).await.map_err(|errno| told(failed, errno))?;
+        if is_remade { Ok(()) } else { Err(told(failed, errno)) }
+    }
+
+    async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
+        let landed = Operation::Landed { step, outcome };
+        self.owner.note_landing(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.maker.note_step();
+        self.meter.step();
+        Ok(())
+    }
+
+    async fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
+        let local = &self.owner.local;
+        drafts::save_drafts(&self.owner, action).await?;
+        match action {
+            Action::Make { file, kind, place } => return self.maker.make(*file, *kind, &self.path(place)?).await,
+            Action::Publish { file, places, .. } => {
+                return self.in_place.publish_sent(action, *file, places).await.map(StepOutcome::Contents);
+            }
+            Action::Update { file, place, .. } => {
+                return self.in_place.update(*file, &self.path(place)?).await.map(StepOutcome::Contents);
+            }
+            Action::UpdateUnnamed { file, .. } => return self.in_place.update_unnamed(*file).await,
+            Action::Link { file, from, to } => {
+                let (from, to) = (self.path(from)?, self.path(to)?);
+                let number = self.owner.tree().draft_number(*file);
+                local.land(move |place| place.link(&from, &to, number)).await?;
+            }
+            Action::Rename { from, to, is_exchange } => {
+                let ino = self.owner.tree().backed_at(from).map(|backed| backed.generation.ino);
+                let (from, to, is_exchange) = (self.path(from)?, self.path(to)?, *is_exchange);
+                local.land(move |place| place.rename(&from, &to, is_exchange, ino)).await?;
+            }
+            Action::Remove { place: at, is_directory } => {
+                let (path, is_directory) = (self.path(at)?, *is_directory);
+                local.land(move |place| place.remove(&path, is_directory)).await?;
+            }
+            Action::SetAttributes { file, place: at } => {
+                let path = at.as_ref().map_or_else(|| Ok(ViewPath::root()), |at| self.path(at))?;
+                return self.in_place.set_attributes(*file, &path).await;
+            }
+            Action::Discard { file, .. } => self.discard(*file).await?,
+        }
+        Ok(StepOutcome::Done)
+    }
+
+    async fn discard(&self, file: FileId) -> Result<(), Errno> {
+        let draft = draft_path(&self.owner.tree(), file);
+        let Some(draft) = draft else { return Ok(()) };
+        let path = draft.clone();
+        match self.owner.local.land(move |place| place.remove(&path, false)).await {
+            Err(Errno::EISDIR) => {
+                tracing::warn!(%draft, "others have put a directory here; it is left as it is");
+                Ok(())
+            }
+            removed => removed,
+        }
+    }
+
+    /// An action in words.
+    fn told(&self, action: &Action) -> String {
+        drain_words::action(&self.owner, action)
+    }
+
+    fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
+        self.owner.path_of(place)
+    }
+}
+
+fn places_of(action: &Action) -> &[Place] {
+    if let Action::Publish { places, .. } = action { places } else { &[] }
+}
