@@ -141,8 +141,8 @@ impl WriteParts {
     /// Carries a change of node `from` out, as far as nothing is waited for.
     fn begin_change(self: Arc<Self>, from: NodeRank, change: Change) -> Result<Waiting<'static, Answered>, Answered> {
         let (owner, admitted) = self.admit(from)?;
-        if !change.may_come_from(from) {
-            return Err(told(&Changed { outcome: Err(Errno::EPERM), have: None, safe: None }));
+        if let Err(errno) = change.check_sender(from) {
+            return Err(told(&Changed { outcome: Err(errno), have: None, safe: None }));
         }
         let is_lost = owner.is_lost(from);
         let begun = if is_lost { Err(Needs::Task) } else { owner.apply_knowing(&change, false) };

@@ -16,7 +16,7 @@ use crate::limits;
 const MAGIC: [u8; 8] = *b"FOREBLOG";
 
 /// The layout of stores that this program reads and writes: segments, records, head and checkpoint.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 
 /// Bytes before the name of the job.
 const FIXED_BYTES: usize = 56;

@@ -42,8 +42,20 @@ impl Tree {
         Ok(Done::Nothing)
     }
 
-    /// Closes all files of a node: as it says itself, or since it is given up.
-    pub(super) fn close_all(&mut self, change: &Change, of: NodeRank, released: &mut Released) -> Done {
+    /// Closes all files of a node, as it says itself.
+    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) -> Done {
+        self.close_files_of(of, released);
+        self.locks.release_node(of);
+        Done::Nothing
+    }
+
+    /// The same since the node is given up.
+    pub(super) fn give_up(&mut self, of: NodeRank, released: &mut Released) {
+        self.close_files_of(of, released);
+        self.locks.give_up_node(of);
+    }
+
+    fn close_files_of(&mut self, of: NodeRank, released: &mut Released) {
         let mut files: Vec<FileId> =
             self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
         files.sort_unstable();
@@ -54,11 +66,6 @@ impl Tree {
             self.publish_if_closed(file);
             self.release_if_unused(file, released);
         }
-        match change.id.node == of {
-            true => self.locks.release_node(of),
-            false => self.locks.give_up_node(of),
-        }
-        Done::Nothing
     }
 
     pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
@@ -136,14 +143,14 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {
+    pub(super) fn publish_now(&mut self, file: FileId) -> Result<(), Refusal> {
         let is_lost = self.is_lost(file);
         let node = self.node_mut(file)?;
         if !is_lost && std::mem::take(&mut node.is_dirty) {
             let version = node.version;
             self.landing.push(Step::Publish { file, version });
         }
-        Ok(Done::Nothing)
+        Ok(())
     }
 
     /// Lets contents that have changed land, unless a program has the file open and may go on.
@@ -156,18 +163,17 @@ impl Tree {
     }
 
     /// These nodes do not answer; what was held back for others is not any more.
-    pub(super) fn lose(&mut self, nodes: &[NodeRank]) -> Done {
+    pub(super) fn lose(&mut self, nodes: &[NodeRank]) {
         self.lost = nodes.iter().copied().collect();
         for file in self.open_and_changed() {
             if !self.is_lost(file) {
                 self.publish_if_closed(file);
             }
         }
-        Done::Nothing
     }
 
     /// Records of a node have other places: `to` has copies of them, since the node is gone, or they are gone themselves.
-    pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) -> Done {
+    pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) {
         let places: BTreeMap<LogPosition, LogPosition> = copies.iter().map(|copy| (copy.from, copy.to)).collect();
         let active: Vec<FileId> = self.nodes.active().map(|(file, _)| *file).collect();
         for file in active {
@@ -180,7 +186,6 @@ impl Tree {
                 self.publish_if_closed(file);
             }
         }
-        Done::Nothing
     }
 }
 

@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 
 use forebay_store::{Draft, Held};
 use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
-use forebay_wire::write::{Operation, Place};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::Place;
 use forebay_write::{Action, Recognised};
 
 use super::drafts::note_draft;
@@ -166,7 +167,7 @@ impl Conflicts<'_> {
         if let Some(attributes) = attributes {
             rights::give_all(self.owner, &made, &attributes, &path)?;
         }
-        self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;
+        self.owner.note(&LeaderEntry::Publishing { file: directory, backed: made.backed() })?;
         Ok(true)
     }
 
@@ -248,7 +249,7 @@ impl Conflicts<'_> {
         let theirs = self.owner.hold(file, &path)?;
         let rights = rights::of_copy(self.owner, file, theirs.attributes());
         let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &theirs, base)?) };
-        self.owner.carry_out_own(Operation::Forked { file, draft, bytes, rights }).map(drop)
+        self.owner.note(&LeaderEntry::Forked { file, draft, bytes, rights })
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.
@@ -259,7 +260,7 @@ impl Conflicts<'_> {
         }
         let kept = self.owner.look_there(file, |there| there.all()).and_then(|found| match found.is_empty() {
             true => Ok(()),
-            false => self.owner.carry_out_own(Operation::AdoptExtended { file, found }).map(drop),
+            false => self.owner.note(&LeaderEntry::AdoptExtended { file, found }),
         });
         match kept {
             Ok(()) | Err(Errno::EOPNOTSUPP) => {}
@@ -307,7 +308,7 @@ impl Conflicts<'_> {
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
+        self.owner.note(&LeaderEntry::Gone { place: place.clone() })
     }
 
     /// The tree's entry at a place gets another name there.
@@ -322,7 +323,7 @@ impl Conflicts<'_> {
             let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
             if found(self.owner.local.calls.land(|| self.owner.local.place.attributes(&second)))?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
-                return self.owner.carry_out_own(Operation::SetAside { place: place.clone(), name }).map(drop);
+                return self.owner.note(&LeaderEntry::SetAside { place: place.clone(), name });
             }
         }
         Err(Errno::EEXIST)

@@ -2,7 +2,8 @@
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, ViewPath};
-use forebay_wire::write::{Operation, Place};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::Place;
 use forebay_write::{Action, Recognised};
 
 use crate::write::tree::owner::Owner;
@@ -14,7 +15,7 @@ use crate::write::tree::paths::draft_path;
 /// The error that kept that from being recorded.
 pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = owner.tree().draft(file).is_some();
-    if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
+    if has_draft { Ok(()) } else { owner.note(&LeaderEntry::Drafting { file, directory }) }
 }
 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
@@ -62,7 +63,7 @@ fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
         return Ok(());
     }
     if owner.tree().draft(file).is_none() {
-        owner.carry_out_own(Operation::Drafting { file, directory: at.directory })?;
+        owner.note(&LeaderEntry::Drafting { file, directory: at.directory })?;
         owner.make_durable()?;
     }
     let Some(draft) = draft_path(&owner.tree(), file) else { return Ok(()) };
@@ -103,7 +104,7 @@ pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Err
     };
     match (errno, draft) {
         (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
-            owner.carry_out_own(Operation::Drafting { file, directory })?;
+            owner.note(&LeaderEntry::Drafting { file, directory })?;
             Err(Errno::EAGAIN)
         }
         _ => Err(errno),
@@ -118,7 +119,7 @@ pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Err
 pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
     let directory = owner.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
-        owner.carry_out_own(Operation::Drafting { file, directory })?;
+        owner.note(&LeaderEntry::Drafting { file, directory })?;
     }
     owner.local.calls.land(|| owner.local.place.remove(path, false))
 }
@@ -140,7 +141,7 @@ pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
     };
     if is_there
         && let Ok(held) = owner.hold(file, path)
-        && let Err(errno) = owner.carry_out_own(Operation::Publishing { file, backed: held.backed() })
+        && let Err(errno) = owner.note(&LeaderEntry::Publishing { file, backed: held.backed() })
     {
         tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
     }

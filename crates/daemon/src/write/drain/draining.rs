@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_types::Errno;
-use forebay_wire::write::{Drained, Operation, Source};
+use forebay_wire::journal::{Drained, LeaderEntry};
+use forebay_wire::write::Source;
 use forebay_write::{Ages, Ahead, Drain};
 
 use super::conflicts::Conflicts;
@@ -122,7 +123,7 @@ impl Draining {
         // A draft may be a name of a file of others, too.
         let may_be_changed = *is_there || self.owner.tree().has_names_elsewhere(*file);
         if may_be_changed {
-            self.owner.carry_out_own(Operation::Changing { file: *file })?;
+            self.owner.note(&LeaderEntry::Changing { file: *file })?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
         let is_durable = self.owner.make_durable();
@@ -156,6 +157,6 @@ impl Draining {
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
-        self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)
+        self.owner.note(&LeaderEntry::Drained { file: *file, drained })
     }
 }

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Backed, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
+use forebay_wire::journal::{LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Place};
 use forebay_write::timing::LANDS_AFTER;
 use forebay_write::{Action, Recognised, Turn};
 
@@ -175,8 +176,7 @@ impl Landings {
     /// Files whose last steps had nothing to do are released.
     fn let_go(&self) -> Result<(), String> {
         let has_any = self.owner.tree().has_files_to_let_go();
-        // No step has this number: one that a program adds meanwhile stays.
-        if has_any { self.landed(u64::MAX, StepOutcome::LeftOut) } else { Ok(()) }
+        if has_any { self.has_landed(&LeaderEntry::LetGo) } else { Ok(()) }
     }
 
     /// Whether something else is to be done next by now than what has failed.
@@ -279,8 +279,11 @@ impl Landings {
     }
 
     fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
-        let landed = Operation::Landed { step, outcome };
-        self.owner.carry_out_own(landed).map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.has_landed(&LeaderEntry::Landed { step, outcome })
+    }
+
+    fn has_landed(&self, entry: &LeaderEntry) -> Result<(), String> {
+        self.owner.note(entry).map_err(|errno| format!("recording what has landed: {errno}"))?;
         self.maker.note_step();
         self.meter.step();
         Ok(())
@@ -362,7 +365,7 @@ impl Landings {
             // The tree keeps them no longer.
             return extended.map_or(Ok(()), |_| calls.land(|| held.sync())).map(|()| StepOutcome::Done);
         }
-        self.owner.carry_out_own(Operation::Changing { file })?;
+        self.owner.note(&LeaderEntry::Changing { file })?;
         self.owner.make_durable()?;
         rights::give(&self.owner, &held, (&attributes, is_own), path)?;
         calls.land(|| held.sync())?;
@@ -378,7 +381,7 @@ impl Landings {
         let mut snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
         snapshot.leave_out_sent(&self.owner, file);
         // It may get its name without this being noted.
-        self.owner.carry_out_own(Operation::Changing { file })?;
+        self.owner.note(&LeaderEntry::Changing { file })?;
         self.owner.make_durable()?;
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let draft = draft_path(&self.owner.tree(), file).ok_or(Errno::ESTALE)?;
@@ -398,7 +401,7 @@ impl Landings {
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
-        self.owner.carry_out_own(Operation::Changing { file })?;
+        self.owner.note(&LeaderEntry::Changing { file })?;
         self.owner.make_durable()?;
         let written = self.write_at(file, &snapshot, path, false);
         written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;

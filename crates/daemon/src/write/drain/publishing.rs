@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, ViewPath};
-use forebay_wire::write::{LandedContents, Operation, Place};
+use forebay_wire::journal::{LandedContents, LeaderEntry};
+use forebay_wire::write::Place;
 use forebay_write::{Action, Turn};
 
 use super::conflicts::{Conflicts, Occupant};
@@ -71,7 +72,7 @@ impl Publisher {
         let drafted: Vec<WholeDraft> = drafted.collect();
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
-            self.owner.carry_out_own(Operation::Publishing { file: *file, backed: *backed })?;
+            self.owner.note(&LeaderEntry::Publishing { file: *file, backed: *backed })?;
         }
         self.owner.make_durable()?;
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);

@@ -11,7 +11,8 @@ use std::time::Duration;
 use forebay_store::Draft;
 use forebay_types::threads::STRIPES_UNDER_WAY_MAX;
 use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
-use forebay_wire::write::{Operation, WrittenExtent};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
@@ -170,8 +171,8 @@ impl Striping<'_> {
             (calls.land(|| place.backed_draft(&draft))?, calls.land(|| place.attributes(path))?.blksize);
         let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
-        let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
-        self.owner.carry_out_own(begun)?;
+        let begun = LeaderEntry::Verified { file, version, draft: backed, stripe_bytes, stripes };
+        self.owner.note(&begun)?;
         Ok((draft, backed, stripe_bytes, BTreeSet::new()))
     }
 }
@@ -249,8 +250,8 @@ impl Sending<'_> {
 
     fn note(&self, stripe: u64) -> Result<(), Errno> {
         let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
-        let verified = Operation::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
-        self.with.owner.carry_out_own(verified).map(drop)
+        let verified = LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
+        self.with.owner.note(&verified)
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

@@ -1,6 +1,7 @@
 //! A file that a node holds: until it has closed it, and whatever programs lock.
 
 use forebay_types::{Errno, NodeRank};
+use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::{CommitAt, LockKind, LockRequest, Operation, WrittenExtent};
 use forebay_write::hold;
 
@@ -39,7 +40,7 @@ fn a_hold_ends_with_the_last_close_of_its_node() {
     }
     assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::any()), None);
     hold_of(TWO, &mut asked).unwrap();
-    asked.ask(&ROOT, Operation::CloseAll { node: TWO }).unwrap();
+    asked.note(LeaderEntry::GiveUp { node: TWO }).unwrap();
     hold_of(ONE, &mut asked).unwrap();
 }
 
@@ -77,7 +78,7 @@ fn given_up() -> Asked {
     asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
     hold_of(ONE, &mut asked).unwrap();
     asked.ask_of(ONE, &ROOT, write_of(ONE, 1)).unwrap();
-    asked.ask(&ROOT, Operation::CloseAll { node: ONE }).unwrap();
+    asked.note(LeaderEntry::GiveUp { node: ONE }).unwrap();
     asked
 }
 
@@ -122,7 +123,7 @@ fn a_node_goes_on_with_what_nobody_has_taken() {
     assert_eq!(resumable(ONE, &asked), Some(identity));
     asked.ask_of(ONE, &ROOT, write_of(ONE, 3)).unwrap();
     // Given up again, it has no more than before.
-    asked.ask(&ROOT, Operation::CloseAll { node: ONE }).unwrap();
+    asked.note(LeaderEntry::GiveUp { node: ONE }).unwrap();
     assert_eq!(resumable(ONE, &asked), Some(identity));
     hold_of(TWO, &mut asked).unwrap();
     assert_eq!(resumable(ONE, &asked), None);
@@ -135,7 +136,7 @@ fn on_a_new_mount_nothing_is_refused_any_more() {
     let mut asked = given_up();
     hold_of(TWO, &mut asked).unwrap();
     for node in [TWO, ONE] {
-        asked.ask_of(node, &ROOT, Operation::CloseAll { node }).unwrap();
+        asked.ask_of(node, &ROOT, Operation::CloseAll).unwrap();
     }
     asked.ask_of(ONE, &ROOT, write_of(ONE, 2)).unwrap();
     assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::lapsed_of(ONE)), None);
