@@ -130,9 +130,6 @@ pub struct BurstOptions {
     /// The part of a node's writes that its partner copies.
     #[serde(default)]
     pub copied: Copied,
-    /// Directories of the burst tier whose files belong to one node until they are closed, none below another.
-    #[serde(default)]
-    pub private: Vec<ViewPath>,
     /// The switches that the job's nodes are on, by numbers; empty where that is not known.
     #[serde(default)]
     pub switches: Vec<u32>,

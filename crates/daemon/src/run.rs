@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_keeper::{
-    ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, private_session_options,
-    session_options,
-};
+use forebay_keeper::{ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, session_options};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use forebay_types::threads::BLOCKING_THREADS;
@@ -57,7 +54,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     let Some(handoff) = link.stand_by()? else {
         return Ok(ExitReason::End);
     };
-    let Handoff { view, burst, private, peers, control, inodes, beliefs } = handoff;
+    let Handoff { view, burst, peers, control, inodes, beliefs } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
@@ -70,7 +67,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     driver.set_endpoint(endpoint.clone());
     let session = resume_session(&driver, &mount, negotiated, requests)?;
     driver.set_session(Arc::clone(&session));
-    let burst = BurstSession::begin(&driver, burst, private)?;
+    let burst = BurstSession::begin(&driver, burst)?;
 
     let mut tasks = driver.start();
     tasks.extend([
@@ -125,18 +122,13 @@ async fn until_joined(node: &Node, burst: Option<&BurstSession>) -> anyhow::Resu
 struct BurstSession {
     mount: Mount,
     session: Session,
-    private: Option<(Mount, Session)>,
     write: Arc<WriteParts>,
     landing: std::thread::JoinHandle<()>,
 }
 
 impl BurstSession {
     /// Of a node that has one.
-    fn begin(
-        driver: &Driver,
-        handed: Option<HandedMount>,
-        private: Option<HandedMount>,
-    ) -> anyhow::Result<Option<Self>> {
+    fn begin(driver: &Driver, handed: Option<HandedMount>) -> anyhow::Result<Option<Self>> {
         let (Some(handed), Some(write)) = (handed, driver.write.get()) else { return Ok(None) };
         let HandedMount { mount, negotiated, requests, .. } = handed;
         let failed = || format!("serving {}", mount.dir().display());
@@ -144,39 +136,30 @@ impl BurstSession {
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
         write.set_notifier(session.notifier());
-        let private = private.map(|private| serve_private(driver, private, write)).transpose()?;
         let landing = write.start().with_context(failed)?;
-        Ok(Some(Self { mount, session, private, write: Arc::clone(write), landing }))
+        Ok(Some(Self { mount, session, write: Arc::clone(write), landing }))
     }
 
     /// Ends it, so that another daemon can go on or nothing is left.
     async fn end(self, reason: ExitReason) {
-        let Self { mount, session, private, write, landing } = self;
-        let (private_mount, private) = private.unzip();
+        let Self { mount, session, write, landing } = self;
         let ended = tokio::task::spawn_blocking(move || match reason {
             ExitReason::HandOver => {
                 // Programs wait for the owner that this daemon may not be, or for that which its next one is.
                 let drain = if write.is_leaving() { Duration::ZERO } else { HAND_OVER_DRAIN };
-                let sessions = || std::iter::once(&session).chain(&private);
-                std::thread::scope(|scope| {
-                    sessions().for_each(|session| drop(scope.spawn(|| session.hand_over(drain))));
-                });
+                session.hand_over(drain);
                 // Threads that are left wait for what this daemon is not to wait for any more.
                 write.end_waits();
-                drop((session, private));
+                drop(session);
                 write.end(landing, false);
             }
             ExitReason::End | ExitReason::Orphaned => {
                 let _ = write.flush();
-                for mount in private_mount.into_iter().chain([mount]) {
-                    if let Err(error) = mount.unmount() {
-                        tracing::warn!(%error, "unmounting the burst mount");
-                    }
+                if let Err(error) = mount.unmount() {
+                    tracing::warn!(%error, "unmounting the burst mount");
                 }
-                for session in private.into_iter().chain([session]) {
-                    session.stop();
-                    session.disconnect();
-                }
+                session.stop();
+                session.disconnect();
                 write.end(landing, true);
             }
         });
@@ -184,16 +167,6 @@ impl BurstSession {
             tracing::warn!("the burst mount did not end in time");
         }
     }
-}
-
-/// Takes requests of the private mount.
-fn serve_private(driver: &Driver, handed: HandedMount, write: &WriteParts) -> anyhow::Result<(Mount, Session)> {
-    let HandedMount { mount, negotiated, requests, .. } = handed;
-    let options = private_session_options(driver.node.options.readers);
-    let session =
-        Session::resume(mount.descriptor(), negotiated, &options, requests, write.private_handler(mount.dir()));
-    let session = session.with_context(|| format!("serving {}", mount.dir().display()))?;
-    Ok((mount, session))
 }
 
 /// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.

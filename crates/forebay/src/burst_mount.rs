@@ -1,7 +1,5 @@
 //! Where a node's burst mount and store go: decided and made before the node starts.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
-use forebay_keeper::{BurstPaths, PrivatePaths};
+use forebay_keeper::BurstPaths;
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
-use rustix::fs::{Access, access};
 
 use crate::jobs::variable;
 use crate::node_local;
@@ -37,8 +34,6 @@ pub struct BurstMount {
     pub mount: PathBuf,
     /// The directories that were made for it, innermost first.
     pub created: Vec<PathBuf>,
-    /// Where its private mount is, if it has one.
-    pub private: Option<PathBuf>,
     /// The options of its daemon.
     pub options: BurstOptions,
 }
@@ -47,11 +42,8 @@ impl BurstMount {
     /// The keeper's part of it, in a job of so many nodes.
     pub fn paths(&self, nodes: usize) -> BurstPaths {
         let BurstOptions { dir, backing, .. } = &self.options;
-        let prefix = |path: &ViewPath| PathBuf::from(OsStr::from_bytes(path.as_bytes()));
-        let prefixes = || self.options.private.iter().map(prefix).collect();
-        let private = self.private.clone().map(|mount| PrivatePaths { mount, prefixes: prefixes() });
         let is_shared = nodes > 1;
-        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), private, is_shared }
+        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), is_shared }
     }
 }
 
@@ -76,8 +68,6 @@ pub fn prepare(
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
-    let private = private(&settings.private, &dir, &backing)?;
-    private.iter().try_for_each(|path| check_private(path, &backing))?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
@@ -89,11 +79,8 @@ pub fn prepare(
             return Err(error.context("the burst store"));
         }
     }
-    let private_mount = (!private.is_empty()).then(|| layout.view(&directory.private(), nodes, rank));
-    let prepared = view_directory::prepare(&mount).and_then(|_| {
-        private_mount.iter().try_for_each(|mount| make_private(mount, &directory.private(), &mut created))?;
-        Ok((capacity_bytes(settings, &store)?, ends_at_ms(settings)?))
-    });
+    let prepared =
+        view_directory::prepare(&mount).and_then(|_| Ok((capacity_bytes(settings, &store)?, ends_at_ms(settings)?)));
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
             let options = BurstOptions {
@@ -107,9 +94,8 @@ pub fn prepare(
                 ends_at_ms,
                 copied,
                 switches: vec![],
-                private,
             };
-            Ok(Some(BurstMount { mount, created, private: private_mount, options }))
+            Ok(Some(BurstMount { mount, created, options }))
         }
         Err(error) => {
             remove(&created);
@@ -122,7 +108,6 @@ pub fn prepare(
 fn pair(settings: &Settings) -> anyhow::Result<Option<BurstPair>> {
     match &settings.burst[..] {
         [] => {
-            ensure!(settings.private.is_empty(), "--private needs --burst DIR=BACKING: it names directories below DIR");
             ensure!(
                 settings.burst_store.is_none(),
                 "--burst-store needs --burst DIR=BACKING, which says what is stored"
@@ -141,7 +126,7 @@ fn copied(partner: &[Partnering], dir: &Path, backing: &Path, nodes: usize) -> a
         [Partnering::All] => Copied::All,
         several => {
             let paths = several.iter().map(|partnering| match partnering {
-                Partnering::Below(path) => below("--partner", path, dir, backing),
+                Partnering::Below(path) => below(path, dir, backing),
                 _ => bail!("--partner: give none, all, or directories, and only one of these"),
             });
             Copied::Below(paths.collect::<anyhow::Result<_>>()?)
@@ -155,59 +140,17 @@ fn copied(partner: &[Partnering], dir: &Path, backing: &Path, nodes: usize) -> a
     Ok(copied)
 }
 
-/// Makes the private mount's directory, and notes which were made.
-fn make_private(mount: &Path, base: &Path, created: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    created.extend(make_all(mount, base, 0o700)?);
-    view_directory::prepare(mount).map(drop)
-}
-
-/// The directories whose files belong to one node until they are closed, none below another.
-fn private(paths: &[PathBuf], dir: &Path, backing: &Path) -> anyhow::Result<Vec<ViewPath>> {
-    let all = paths.iter().map(|path| below("--private", path, dir, backing));
-    let all: BTreeSet<ViewPath> = all.collect::<anyhow::Result<_>>()?;
-    ensure!(
-        !all.contains(&ViewPath::root()),
-        "--private: name directories below {}, not the burst tier as a whole",
-        dir.display()
-    );
-    let is_outer = |path: &&ViewPath| !all.iter().any(|other| other != *path && path.is_within(other));
-    Ok(all.iter().filter(is_outer).cloned().collect())
-}
-
-/// Such a directory must be one in `backing`, if anything is there, or must be able to become one.
-fn check_private(path: &ViewPath, backing: &Path) -> anyhow::Result<()> {
-    let mut at = backing.to_owned();
-    for name in path.components() {
-        let above = at.clone();
-        at.push(OsStr::from_bytes(name));
-        match at.symlink_metadata() {
-            Ok(found) if found.is_dir() => {}
-            Ok(found) if found.is_symlink() => {
-                bail!("--private: {} is a link; name the directory it leads to", at.display())
-            }
-            Ok(_) => bail!("--private: {} is not a directory; name another", at.display()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return access(&above, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
-                    format!("--private: {} does not exist and cannot be made; name another directory", at.display())
-                });
-            }
-            Err(error) => return Err(error).with_context(|| format!("--private: {}", at.display())),
-        }
-    }
-    Ok(())
-}
-
-/// A directory of a burst tier that programs see at `dir` and at `backing`, below its root. One that leads there by links is meant, too.
-fn below(option: &str, path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
+/// The directory that `--partner` names, of a burst tier that programs see at `dir` and at `backing`, below its root. One that leads there by links is meant, too.
+fn below(path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
     let as_written = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
     // A path that is not there yet stands as it is written.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let real_path = real(path);
     let as_led = || [dir, backing].into_iter().find_map(|base| real_path.strip_prefix(real(base)).ok());
     let below = as_written.or_else(as_led).with_context(|| {
-        format!("{option}: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
+        format!("--partner: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
     })?;
-    ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("{option}: {}", path.display()))
+    ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("--partner: {}", path.display()))
 }
 
 /// Removes directories that were made for a burst mount and its store, as far as they are empty; those that nodes share with

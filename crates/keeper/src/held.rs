@@ -5,15 +5,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 
 use anyhow::{Context, bail};
-use forebay_fuse::{MountOptions, SessionOptions, create_shared_memory};
+use forebay_fuse::{MountOptions, create_shared_memory};
 
 use crate::held_mount::HeldMount;
 use crate::messages::Begin;
-use crate::options::{KeeperOptions, burst_session_options, private_session_options, session_options};
-use crate::own_paths::{BurstPlaces, PrivatePlaces};
+use crate::options::{BurstPaths, KeeperOptions, burst_session_options, session_options};
+use crate::own_paths::BurstPlaces;
 use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
@@ -27,7 +26,6 @@ const BELIEFS_BYTES: usize = 8;
 pub struct Held {
     view: HeldMount,
     burst: Option<HeldMount>,
-    private: Option<HeldMount>,
     peers: TcpListener,
     control: UnixListener,
     inodes: OwnedFd,
@@ -49,11 +47,10 @@ impl Held {
         let beliefs = create_shared_memory("forebay-beliefs", BELIEFS_BYTES).context("no memory for leases")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
         let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
-        let mut held = Self { view, burst: None, private: None, peers, control, inodes, beliefs };
-        match held.take_burst(options) {
-            Ok(()) => Ok(held),
+        match options.burst.as_ref().map(|burst| take_burst(burst, options)).transpose() {
+            Ok(burst) => Ok(Self { view, burst, peers, control, inodes, beliefs }),
             Err(error) => {
-                held.unmount();
+                view.unmount();
                 Err(error)
             }
         }
@@ -69,8 +66,7 @@ impl Held {
 
     /// The message to a daemon beside the descriptors.
     pub fn begin(&self) -> Begin {
-        let begin = |mount: &Option<HeldMount>| mount.as_ref().map(HeldMount::begin);
-        Begin { view: self.view.begin(), burst: begin(&self.burst), private: begin(&self.private) }
+        Begin { view: self.view.begin(), burst: self.burst.as_ref().map(HeldMount::begin) }
     }
 
     /// The view, as programs that use it are told of it.
@@ -83,19 +79,14 @@ impl Held {
     pub fn burst_places(&self, options: &KeeperOptions) -> Option<BurstPlaces> {
         let (held, paths) = (self.burst.as_ref()?, options.burst.as_ref()?);
         let source = mount_options(options).source;
-        let described =
-            |held: &HeldMount| ViewMount { path: held.dir().to_owned(), source: source.clone(), device: held.device() };
-        let private = self.private.as_ref().zip(paths.private.as_ref());
-        let private =
-            private.map(|(held, paths)| PrivatePlaces { mount: described(held), prefixes: paths.prefixes.clone() });
-        let (mount, dir, backing) = (described(held), paths.dir.clone(), paths.backing.clone());
-        Some(BurstPlaces { mount, dir, backing, private, is_shared: paths.is_shared })
+        let mount = ViewMount { path: held.dir().to_owned(), source, device: held.device() };
+        let (dir, backing) = (paths.dir.clone(), paths.backing.clone());
+        Some(BurstPlaces { mount, dir, backing, is_shared: paths.is_shared })
     }
 
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mounts =
-            std::iter::once(&self.view).chain(&self.burst).chain(&self.private).flat_map(HeldMount::descriptors);
+        let mounts = std::iter::once(&self.view).chain(&self.burst).flat_map(HeldMount::descriptors);
         [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd(), self.beliefs.as_fd()]
             .into_iter()
             .chain(mounts)
@@ -104,30 +95,19 @@ impl Held {
 
     /// Takes the mounts away, if nobody has.
     pub fn unmount(self) {
-        self.private.into_iter().chain(self.burst).chain([self.view]).for_each(HeldMount::unmount);
-    }
-
-    /// The mounts of the burst tier, if there is one.
-    fn take_burst(&mut self, options: &KeeperOptions) -> anyhow::Result<()> {
-        let Some(burst) = &options.burst else { return Ok(()) };
-        let readers = options.readers;
-        self.burst = Some(take_written(&burst.mount, options, &burst_session_options(readers))?);
-        if let Some(private) = &burst.private {
-            self.private = Some(take_written(&private.mount, options, &private_session_options(readers))?);
-        }
-        Ok(())
+        self.burst.into_iter().chain([self.view]).for_each(HeldMount::unmount);
     }
 }
 
-/// A mount that programs write to.
-fn take_written(dir: &Path, options: &KeeperOptions, session: &SessionOptions) -> anyhow::Result<HeldMount> {
+/// The burst mount, which programs write to.
+fn take_burst(burst: &BurstPaths, options: &KeeperOptions) -> anyhow::Result<HeldMount> {
     let mount = MountOptions {
         read_only: false,
         // Otherwise there is one user, for whom the daemon checks.
         default_permissions: options.allow_other,
         ..mount_options(options)
     };
-    HeldMount::take(dir, &mount, session, options.resend)
+    HeldMount::take(&burst.mount, &mount, &burst_session_options(options.readers), options.resend)
 }
 
 fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {

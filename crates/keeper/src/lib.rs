@@ -33,8 +33,6 @@ pub use handed::{Handed, take_stdin};
 pub use keeper::keep;
 pub use link::{ExitReason, HandedMount, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;
-pub use options::{
-    BurstPaths, KeeperOptions, PrivatePaths, burst_session_options, private_session_options, session_options,
-};
+pub use options::{BurstPaths, KeeperOptions, burst_session_options, session_options};
 pub use signals::{hear_endings, hear_of_children};
 pub use starter::tell;

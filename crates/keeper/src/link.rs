@@ -44,8 +44,6 @@ pub struct Handoff {
     pub view: HandedMount,
     /// The burst mount, if the node has one.
     pub burst: Option<HandedMount>,
-    /// The private mount, if the node has one.
-    pub private: Option<HandedMount>,
     /// The listener for peers.
     pub peers: TcpListener,
     /// The listener of the control socket.
@@ -139,8 +137,7 @@ impl Link {
         let (peers, control, inodes, beliefs) = (next()?, next()?, next()?, next()?);
         let view = HandedMount::take(begin.view, &mut descriptors)?;
         let burst = begin.burst.map(|burst| HandedMount::take(burst, &mut descriptors)).transpose()?;
-        let private = begin.private.map(|private| HandedMount::take(private, &mut descriptors)).transpose()?;
-        Ok(Some(Handoff { view, burst, private, peers: peers.into(), control: control.into(), inodes, beliefs }))
+        Ok(Some(Handoff { view, burst, peers: peers.into(), control: control.into(), inodes, beliefs }))
     }
 
     /// Says that the view answers.

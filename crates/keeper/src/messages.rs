@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 9;
+pub const LAYOUT: u32 = 10;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -48,9 +48,6 @@ pub struct Begin {
     pub view: BegunMount,
     /// The burst mount.
     pub burst: Option<BegunMount>,
-    /// The private mount.
-    #[serde(default)]
-    pub private: Option<BegunMount>,
 }
 
 /// One of them.

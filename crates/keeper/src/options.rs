@@ -8,9 +8,6 @@ use forebay_fuse::{Access, SessionOptions};
 use forebay_launch::NodeAddress;
 use forebay_types::{NodeRank, threads};
 
-/// Gathered writes that the kernel sends at once: fewer than may wait for room in the store, which programs' own writes need too.
-const GATHERED_WRITES: u16 = 4;
-
 /// The options of one node's keeper.
 #[derive(Debug)]
 pub struct KeeperOptions {
@@ -60,19 +57,8 @@ pub struct BurstPaths {
     pub dir: PathBuf,
     /// The directory of the backing file system that it lands in; they see it there, too.
     pub backing: PathBuf,
-    /// The private mount, if there is to be one.
-    pub private: Option<PrivatePaths>,
     /// Whether the job has other nodes.
     pub is_shared: bool,
-}
-
-/// Where files that belong to one node until they are closed are written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PrivatePaths {
-    /// The mount point: an existing, empty directory. The burst tier's root is seen there.
-    pub mount: PathBuf,
-    /// The directories of such files, below the burst tier's root.
-    pub prefixes: Vec<PathBuf>,
 }
 
 /// How sessions of a node's view run: of the keeper that agrees with the kernel, and of each daemon.
@@ -86,10 +72,4 @@ pub fn session_options(readers: usize, read_ahead_bytes: u32) -> SessionOptions 
 pub fn burst_session_options(readers: usize) -> SessionOptions {
     let readers = readers.max(threads::BURST_READERS);
     SessionOptions { readers, access: Access::ReadWrite, no_open: false, ..SessionOptions::default() }
-}
-
-/// How sessions of a node's private mount run.
-#[must_use]
-pub fn private_session_options(readers: usize) -> SessionOptions {
-    SessionOptions { gathers_writes: true, max_background: GATHERED_WRITES, ..burst_session_options(readers) }
 }

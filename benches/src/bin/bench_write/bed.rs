@@ -15,9 +15,6 @@ pub const MIB: usize = 1 << 20;
 
 const DIR: &str = "ckpt";
 
-/// Below `DIR`, for files that belong to one node until they are closed.
-const PRIVATE: &str = "private";
-
 /// The job, and directories that are removed at the end.
 pub struct Bed {
     job: String,
@@ -43,15 +40,7 @@ pub struct Setup<'a> {
 impl Bed {
     /// The job of two nodes of most measurements.
     pub fn up(parent: &Path, is_quick: bool) -> anyhow::Result<Self> {
-        let private = format!("/{DIR}/{PRIVATE}");
-        let setup = Setup {
-            name: "write",
-            nodes: 2,
-            backing: None,
-            stores: None,
-            capacity: "12GiB",
-            options: &["--private", &private],
-        };
+        let setup = Setup { name: "write", nodes: 2, backing: None, stores: None, capacity: "12GiB", options: &[] };
         Self::of(parent, is_quick, &setup)
     }
 
@@ -98,13 +87,6 @@ impl Bed {
     /// Where a node's programs write.
     pub fn mount(&self, node: u32) -> PathBuf {
         self.directory.path().join("mount").join(node.to_string()).join(DIR)
-    }
-
-    /// Where a node's programs write files that belong to it until they are closed.
-    pub fn private(&self, node: usize) -> anyhow::Result<PathBuf> {
-        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
-        let mount = status["nodes"][node]["burst"]["private"]["mount"].as_str().context("no private mount")?;
-        Ok(Path::new(mount).join(PRIVATE))
     }
 
     /// A directory of the file system that the stores lie on.

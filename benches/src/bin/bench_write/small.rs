@@ -24,7 +24,6 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     let mut sides = [
         (bed.direct(), Samples::default(), Samples::default()),
         (bed.mount(0), Samples::default(), Samples::default()),
-        (bed.private(0)?, Samples::default(), Samples::default()),
     ];
     for _ in 0..bed.runs(10) {
         stop::check()?;
@@ -38,30 +37,18 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
             bed.settle()?;
         }
     }
-    let [(_, direct_writes, direct_files), (_, writes, files), (_, private_writes, private_files)] = sides;
+    let [(_, direct_writes, direct_files), (_, writes, files)] = sides;
     let (write_ratio, file_ratio) = (writes.over(&direct_writes), files.over(&direct_files));
-    let (private_ratio, private_file_ratio) = (private_writes.over(&direct_writes), private_files.over(&direct_files));
     let mut measurement = Measurement::under(format!(
         "{WRITES} writes of 4 KiB in order and one fsync; {FILES} files of 4 KiB, made, written and closed one after the other by one \
-         thread, without fsync; the disk, the burst mount and the private mount in turn, {} times. What is written lands meanwhile: small files are closed.",
+         thread, without fsync; the disk and the burst mount in turn, {} times. What is written lands meanwhile: small files are closed.",
         write_ratio.len()
     ));
     measurement
         .bar(Bar::new("writes of 4 KiB, against the disk", write_ratio.median(), Side::AtLeast, 0.3, "x"))
-        .bar(Bar::new(
-            "4 KiB writes under --private, against the disk",
-            private_ratio.median(),
-            Side::AtLeast,
-            0.8,
-            "x",
-        ))
         .bar(Bar::new("small files, against the disk", file_ratio.median(), Side::AtLeast, 0.7, "x"))
         .figure("write_ratio", write_ratio)
-        .figure("private_write_ratio", private_ratio)
         .figure("file_ratio", file_ratio)
-        .figure("private_file_ratio", private_file_ratio)
-        .figure("private_writes_per_second", private_writes)
-        .figure("private_files_per_second", private_files)
         .figure("burst_writes_per_second", writes)
         .figure("direct_writes_per_second", direct_writes)
         .figure("burst_files_per_second", files)

@@ -15,7 +15,6 @@ mod drain_rate;
 pub mod exercise;
 pub mod extents;
 mod history;
-pub mod hold;
 mod known;
 mod landing;
 mod leases;

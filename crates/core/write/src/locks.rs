@@ -9,7 +9,7 @@ use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::{HeldLock, LockKind, LockRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::{hold, limits};
+use crate::limits;
 
 /// All of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -22,11 +22,9 @@ impl Locks {
     /// Gives a range of a file to a holder on `node`, or takes it from it.
     ///
     /// # Errors
-    /// EAGAIN when another holder has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
-    /// `identity` is of the file's contents.
-    pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest, identity: u64) -> Result<(), Errno> {
-        let is_over = hold::goes_on(request, identity) && self.is_void(node, file);
-        if is_over || self.conflict(node, file, request).is_some() {
+    /// EAGAIN when another holder has it; ENOLCK when the file has too many.
+    pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest) -> Result<(), Errno> {
+        if self.conflict(node, file, request).is_some() {
             return Err(Errno::EAGAIN);
         }
         let held = self.by_file.entry((file, request.is_flock)).or_default();
@@ -40,9 +38,6 @@ impl Locks {
         if let Some(kind) = request.kind {
             let LockRequest { owner, start, end, pid, handle, .. } = *request;
             kept.push(HeldLock { node, owner, start, end, kind, pid, handle });
-            if hold::is_of_holds(start) {
-                kept = overtaken(kept, node);
-            }
         }
         if kept.len() > limits::LOCKS_MAX {
             return Err(Errno::ENOLCK);
@@ -81,28 +76,6 @@ impl Locks {
         self.by_file.retain(|_, held| !held.is_empty());
     }
 
-    /// A node is given up: its programs have no locks any more, and what it holds lapses.
-    pub fn give_up_node(&mut self, node: NodeRank) {
-        for held in self.by_file.values_mut() {
-            let lapse = |lock: HeldLock| if lock.node == node { hold::lapse(lock) } else { Some(lock) };
-            *held = held.drain(..).filter_map(lapse).collect();
-        }
-        self.by_file.retain(|_, held| !held.is_empty());
-    }
-
-    /// A node has closed a file: it is not held there any more. The hold lapses where the node may have it open still.
-    pub fn release_hold(&mut self, node: NodeRank, file: FileId, is_closed: bool) {
-        let Some(held) = self.by_file.get_mut(&(file, false)) else { return };
-        let release = |lock: HeldLock| match lock.node == node && hold::is_of_holds(lock.start) {
-            true => hold::lapse(lock).filter(|_| !is_closed),
-            false => Some(lock),
-        };
-        *held = held.drain(..).filter_map(release).collect();
-        if held.is_empty() {
-            self.by_file.remove(&(file, false));
-        }
-    }
-
     /// A node has closed an open of a file. Locks of processes that were set through it have ended before, so what is left are those of the
     /// open file description.
     pub fn release_open(&mut self, node: NodeRank, file: FileId, handle: u64) {
@@ -113,19 +86,6 @@ impl Locks {
                 self.by_file.remove(&key);
             }
         }
-    }
-
-    /// Whether what a node has not committed of a file is refused: others have the file, or have had it since the node's hold ended.
-    #[must_use]
-    pub fn refuses(&self, node: NodeRank, file: FileId) -> bool {
-        let is_anothers = |lock: &HeldLock| lock.node != node && hold::is_of_holds(lock.start) && hold::is_hold(lock);
-        self.is_void(node, file) || self.by_file.get(&(file, false)).is_some_and(|held| held.iter().any(is_anothers))
-    }
-
-    /// Whether others have had a file since a node's hold of it has ended.
-    fn is_void(&self, node: NodeRank, file: FileId) -> bool {
-        let is_void = |lock: &HeldLock| lock.node == node && hold::is_void(lock);
-        self.by_file.get(&(file, false)).is_some_and(|held| held.iter().any(is_void))
     }
 
     /// Checks them: for fuzzing.
@@ -149,12 +109,6 @@ impl Locks {
         self.by_file.remove(&(file, false));
         self.by_file.remove(&(file, true));
     }
-}
-
-/// A file's locks after `node` holds it, or refuses holds of it.
-fn overtaken(held: Vec<HeldLock>, node: NodeRank) -> Vec<HeldLock> {
-    let overtake = |lock: HeldLock| if hold::is_lapsed(&lock) { hold::overtake(lock, node) } else { Some(lock) };
-    held.into_iter().filter_map(overtake).collect()
 }
 
 fn is_of(lock: &HeldLock, node: NodeRank, owner: u64) -> bool {
@@ -182,7 +136,7 @@ mod tests {
     fn a_range_is_split_upgraded_and_given_back() {
         use LockKind::{Exclusive, Shared};
         let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
-        let mut set = |node, owner, start, end, kind| locks.set(node, FILE, &request(owner, start, end, kind), 0);
+        let mut set = |node, owner, start, end, kind| locks.set(node, FILE, &request(owner, start, end, kind));
         set(a, 1, 0, 99, Some(Shared)).unwrap();
         set(b, 1, 0, 49, Some(Shared)).unwrap();
         assert_eq!(
@@ -209,7 +163,7 @@ mod tests {
         let through =
             |handle, start| LockRequest { handle, ..request(handle, start, start, Some(LockKind::Exclusive)) };
         for (node, handle, start) in [(a, 4, 0), (a, 6, 1), (b, 4, 2), (a, 0, 3)] {
-            locks.set(node, FILE, &through(handle, start), 0).unwrap();
+            locks.set(node, FILE, &through(handle, start)).unwrap();
         }
         locks.release_open(a, FILE, 4);
         locks.release_open(a, FILE, 0);
@@ -220,13 +174,13 @@ mod tests {
     #[test]
     fn what_is_refused_changes_nothing() {
         let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
-        locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared)), 0).unwrap();
+        locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared))).unwrap();
         for byte in 0..limits::LOCKS_MAX as u64 - 1 {
-            locks.set(b, FILE, &request(1, 100 + 2 * byte, 100 + 2 * byte, Some(LockKind::Shared)), 0).unwrap();
+            locks.set(b, FILE, &request(1, 100 + 2 * byte, 100 + 2 * byte, Some(LockKind::Shared))).unwrap();
         }
         let before = locks.clone();
         for refused in [request(1, 5, 5, None), request(1, 5, 5, Some(LockKind::Exclusive))] {
-            assert_eq!(locks.set(a, FILE, &refused, 0), Err(Errno::ENOLCK));
+            assert_eq!(locks.set(a, FILE, &refused), Err(Errno::ENOLCK));
             assert_eq!(locks, before);
         }
     }
@@ -234,12 +188,12 @@ mod tests {
     #[test]
     fn the_whole_of_a_file_is_a_range_too() {
         let (mut locks, node) = (Locks::default(), NodeRank(0));
-        locks.set(node, FILE, &request(1, 0, u64::MAX, Some(LockKind::Exclusive)), 0).unwrap();
-        locks.set(node, FILE, &request(1, 10, 19, None), 0).unwrap();
-        assert!(locks.set(node, FILE, &request(2, 9, 9, Some(LockKind::Shared)), 0).is_err());
-        locks.set(node, FILE, &request(2, 10, 19, Some(LockKind::Shared)), 0).unwrap();
-        locks.set(node, FILE, &request(1, 0, u64::MAX, None), 0).unwrap();
-        locks.set(node, FILE, &request(2, 0, u64::MAX, None), 0).unwrap();
+        locks.set(node, FILE, &request(1, 0, u64::MAX, Some(LockKind::Exclusive))).unwrap();
+        locks.set(node, FILE, &request(1, 10, 19, None)).unwrap();
+        assert!(locks.set(node, FILE, &request(2, 9, 9, Some(LockKind::Shared))).is_err());
+        locks.set(node, FILE, &request(2, 10, 19, Some(LockKind::Shared))).unwrap();
+        locks.set(node, FILE, &request(1, 0, u64::MAX, None)).unwrap();
+        locks.set(node, FILE, &request(2, 0, u64::MAX, None)).unwrap();
         assert_eq!(locks, Locks::default());
     }
 }

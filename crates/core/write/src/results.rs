@@ -17,7 +17,7 @@ pub struct Results {
     of: BTreeMap<(NodeRank, Line), OfLine>,
 }
 
-/// A node's kernel asks through two mounts, and its daemon commits, each counting for itself: the session's number says which.
+/// A node's kernel asks, and its daemon commits, each counting for itself: the session's number says which.
 type Line = u64;
 
 /// How many lines there may be.

@@ -1,5 +1,5 @@
 //! The process beside a daemon that looks at its view (`forebay walk`), so that the kernel knows names before programs
-//! ask for them; another one, for a moment, has the kernel flush a mount that gathers writes.
+//! ask for them; another one, for a moment, has the kernel send what programs have stored through maps.
 //!
 //! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount
 //! must never be the one. If it died while it waits for its own answer, nothing could end it any more. No thread waits

@@ -7,15 +7,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_types::{Errno, FileId, OperationId};
+use forebay_types::{Errno, OperationId};
 use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
 use forebay_write::Refusal;
-use forebay_write::hold::REFUSED;
 
 use super::files::{Files, OpenFile};
 use super::local::Local;
 use super::notes::Note;
-use super::refused::Refused;
 use super::tree::owner::Owner;
 use super::tree::tree_link::TreeLink;
 
@@ -29,7 +27,6 @@ const PENDING_SECONDS_MAX: i64 = 10;
 pub struct Commits {
     local: Arc<Local>,
     pub files: Arc<Files>,
-    pub refused: Refused,
     tree: TreeLink,
     session: u64,
     numbers: Mutex<Numbers>,
@@ -53,39 +50,15 @@ impl Commits {
     ) -> Self {
         let under_way = unanswered.into_iter().filter(|id| id.session == session).map(|id| id.serial).collect();
         let numbers = Mutex::new(Numbers { given: daemon << DAEMON_BITS, under_way });
-        Self { local: Arc::clone(local), files: Arc::clone(files), refused: Refused::default(), tree, session, numbers }
+        Self { local: Arc::clone(local), files: Arc::clone(files), tree, session, numbers }
     }
 
     /// Has a file's pending extents committed, for those who have written them.
     ///
     /// # Errors
-    /// The owner's error; extents that were not committed stay pending. EIO where they are refused, and pending no more.
+    /// The owner's error; extents that were not committed stay pending.
     pub fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
-        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents)))
-    }
-
-    /// Has a file's pending extents committed, and whether extents are lost since the owner refuses them. Other errors leave them pending.
-    pub fn is_refused(&self, open: &OpenFile) -> bool {
-        let committed = open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents));
-        committed == Err(REFUSED)
-    }
-
-    /// The same before this node has a file anew: nothing of before is pending afterwards, committed or refused.
-    ///
-    /// # Errors
-    /// Why it is.
-    pub fn clear(&self, open: &OpenFile) -> Result<(), Errno> {
-        let committed = self.commit(open);
-        if open.is_dirty() { committed } else { Ok(()) }
-    }
-
-    /// The same with all files.
-    ///
-    /// # Errors
-    /// The first that could not be cleared; the others are.
-    pub fn clear_all(&self) -> Result<(), Errno> {
-        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.clear(open)).collect();
-        outcomes.into_iter().collect()
+        open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents))
     }
 
     /// Learns of all that daemons before this one have sent that it was carried out, or has it carried out now. Until then it
@@ -94,7 +67,7 @@ impl Commits {
     /// # Errors
     /// The first that the owner did not answer; the others are settled.
     pub fn settle(&self) -> Result<(), Errno> {
-        let settle = |open: &Arc<OpenFile>| refused_is_lost(open.commit_unanswered(&|change| self.send_again(change)));
+        let settle = |open: &Arc<OpenFile>| open.commit_unanswered(&|change| self.send_again(change));
         let settled: Vec<_> = self.files.all().iter().map(settle).collect();
         settled.into_iter().collect()
     }
@@ -112,9 +85,6 @@ impl Commits {
         let outcome = self.tree.carry_out(change).map(drop);
         if outcome != Err(Errno::EIO) {
             self.end(change.id.serial);
-        }
-        if let Operation::Commit { file, extents, .. } = &change.operation {
-            self.note_refused(outcome, *file, extents);
         }
         match outcome {
             // The daemon before had its answer.
@@ -160,12 +130,6 @@ impl Commits {
         outcome
     }
 
-    fn note_refused(&self, outcome: Result<(), Errno>, file: FileId, extents: &[WrittenExtent]) {
-        if outcome == Err(REFUSED) {
-            self.refused.note(file, extents.iter().map(|extent| extent.len).sum());
-        }
-    }
-
     /// Commits what was written first, or writes down that it is to be sent. Waits for another node only when the tree's owner is this one,
     /// and then without a lock that writes to other files need.
     fn begin_commit(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
@@ -192,14 +156,13 @@ impl Commits {
 
     fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
         owner.hold_tree()?;
-        let (applied, is_over) = {
+        let applied = {
             let _noting = self.files.noting();
             let applied = owner.apply(change);
-            let is_over = matches!(applied, Ok(_) | Err(Refusal::Errno(Errno::ESTALE | REFUSED)));
-            if is_over {
+            if matches!(applied, Ok(_) | Err(Refusal::Errno(Errno::ESTALE))) {
                 open.drop_committed(change);
             }
-            (applied, is_over)
+            applied
         };
         let outcome = match applied {
             Ok(applied) => owner.wait_to_tell_of(applied),
@@ -207,9 +170,6 @@ impl Commits {
             // A commit needs to know nothing of them.
             Err(Refusal::Unlisted(_) | Refusal::Unread(_)) => Err(Errno::EIO),
         };
-        if let (true, Operation::Commit { file, extents, .. }) = (is_over, &change.operation) {
-            self.note_refused(outcome, *file, extents);
-        }
         gone_is_done(outcome)
     }
 
@@ -224,11 +184,6 @@ impl Commits {
     fn end(&self, serial: u64) {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).under_way.remove(&serial);
     }
-}
-
-/// Writes to a file that others have had since are an error to their writer.
-fn refused_is_lost(outcome: Result<(), Errno>) -> Result<(), Errno> {
-    if outcome == Err(REFUSED) { Err(Errno::EIO) } else { outcome }
 }
 
 /// Writes to a file that is gone reach nobody.

@@ -46,9 +46,7 @@ impl EarlyCommits {
     fn commit_all(&self) {
         while let Some(file) = self.next() {
             let Some(open) = self.commits.files.find(file) else { continue };
-            if self.commits.is_refused(&open) {
-                open.note_refused();
-            }
+            let _ = self.commits.commit(&open);
             drop(open);
             self.commits.files.forget_if_over(file);
         }

@@ -29,7 +29,7 @@ pub struct Left {
     node: u32,
     /// Bytes that its programs have written and not committed.
     uncommitted_bytes: u64,
-    /// Its kernel may have had more, in maps and below `--private`.
+    /// Its kernel may have had more, in maps.
     #[serde(default)]
     has_unsent: bool,
     /// The whole job's, on the node that owns the tree: changes that the backing file system has not followed.

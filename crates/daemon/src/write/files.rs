@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use forebay_fuse::Request;
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Caller, Change, Operation, Piece, Source, WrittenExtent};
-use forebay_write::hold::REFUSED;
 use forebay_write::{Extents, blocks_of};
 
 use super::settling::Settling;
@@ -55,8 +54,6 @@ struct State {
     /// Why something could not be written that the kernel had gathered, and whether a process that settles the file may have been told,
     /// instead of a program.
     failed: Option<(Errno, bool)>,
-    /// Extents were refused to a commit for which no program waited, and none knows.
-    is_refused: bool,
     /// Whether its mode lent rights when it was opened last, or was changed here.
     lends_rights: bool,
     /// Where uncommitted bytes are.
@@ -312,19 +309,6 @@ impl OpenFile {
         })
     }
 
-    /// The owner refused extents to a commit for which no program waited.
-    pub fn note_refused(&self) {
-        self.state().is_refused = true;
-    }
-
-    /// The error of that, for one program.
-    ///
-    /// # Errors
-    /// EIO.
-    pub fn tell_refused(&self) -> Result<(), Errno> {
-        if std::mem::take(&mut self.state().is_refused) { Err(Errno::EIO) } else { Ok(()) }
-    }
-
     /// Whether that is known.
     pub fn knows_copied(&self) -> bool {
         self.known_copied().is_some()
@@ -391,7 +375,7 @@ impl OpenFile {
     /// is to be sent (`note_unanswered`), which `send` does, as with what a daemon before this one has sent.
     ///
     /// # Errors
-    /// As they say; the rest stays pending. REFUSED where some of it is nobody's, and pending no more.
+    /// As they say; the rest stays pending.
     pub fn commit(
         &self,
         send: impl Fn(&Change) -> Result<(), Errno>,
@@ -399,18 +383,17 @@ impl OpenFile {
     ) -> Result<(), Errno> {
         // Commits that another thread sent meanwhile, without an answer, come first: the same would be sent twice.
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcome = Ok(());
         loop {
-            outcome = unless_refused(self.send_unanswered(&send))?.and(outcome);
+            self.send_unanswered(&send)?;
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
-                return outcome;
+                return Ok(());
             }
-            outcome = unless_refused(begin(part))?.and(outcome);
+            begin(part)?;
         }
     }
 
-    /// Drops the extents of a commit, which are the tree's now, or nobody's.
+    /// Drops the extents of a commit, which are the tree's now.
     pub fn drop_committed(&self, commit: &Change) {
         if let Operation::Commit { extents, .. } = &commit.operation {
             self.state().drop_committed(extents.len());
@@ -428,16 +411,15 @@ impl OpenFile {
 
     /// By whoever has `commit`.
     fn send_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
-        let mut outcome = Ok(());
         loop {
-            let Some(change) = self.state().unanswered.front().cloned() else { return outcome };
+            let Some(change) = self.state().unanswered.front().cloned() else { return Ok(()) };
             let sent = again(&change);
             if sent == Err(Errno::EIO) {
                 return sent;
             }
             let mut state = self.state();
             state.unanswered.pop_front();
-            outcome = unless_refused(sent)?.and(outcome);
+            sent?;
             let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
             state.drop_committed(extents.len());
         }
@@ -448,13 +430,8 @@ impl OpenFile {
     }
 }
 
-/// The outcome of a commit that is over.
-fn unless_refused(outcome: Result<(), Errno>) -> Result<Result<(), Errno>, Errno> {
-    if outcome == Err(REFUSED) { Ok(outcome) } else { outcome.map(Ok) }
-}
-
 impl State {
-    /// The first `count` written extents are the tree's now, or nobody's.
+    /// The first `count` written extents are the tree's now.
     fn drop_committed(&mut self, count: usize) {
         self.written.drain(..count.min(self.written.len()));
         self.pending = Extents::default();
@@ -505,13 +482,6 @@ mod tests {
     use super::*;
 
     const FILE: FileId = FileId { creator: NodeRank(1), serial: 7 };
-
-    #[test]
-    fn the_refusal_of_an_early_commit_is_told_once() {
-        let open = Files::default().entry(FILE);
-        open.note_refused();
-        assert_eq!((open.tell_refused(), open.tell_refused()), (Err(Errno::EIO), Ok(())));
-    }
 
     /// A thread of the daemon has the file meanwhile, so that it is not forgotten when it is closed.
     #[test]

@@ -11,7 +11,7 @@ pub const O_EXCL: u32 = 0o200;
 pub const O_TRUNC: u32 = 0o1000;
 pub const O_APPEND: u32 = 0o2000;
 
-/// The flags of an open that are in its handle, at its lowest bits; and where its number begins. In between the private mount has its own.
+/// The flags of an open that are in its handle, at its lowest bits; and where its number begins.
 const HANDLE_FLAGS: u32 = 0o7777;
 const HANDLE_NUMBER_AT: u32 = 16;
 
@@ -26,17 +26,13 @@ const FMODE_EXEC: u32 = 0x20;
 /// The user and the group without rights, `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// In the kernel's number of a file on the burst mount: that it is below a prefix of `--private`, as far as the way goes on which the
-/// kernel has come there. Files have numbers below it (`NODES_MAX` nodes with 2^40 files each).
-pub const BELOW_PREFIX: u64 = 1 << 63;
-
 /// The kernel's number of a file: also its inode number. 1 is the root's.
 pub fn node_of(file: FileId) -> u64 {
     (u64::from(file.creator.0) << 40) + file.serial + 1
 }
 
 pub fn file_of(node: u64) -> FileId {
-    let number = (node & !BELOW_PREFIX).wrapping_sub(1);
+    let number = node.wrapping_sub(1);
     FileId { creator: NodeRank((number >> 40) as u32), serial: number & ((1 << 40) - 1) }
 }
 

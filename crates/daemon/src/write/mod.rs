@@ -17,8 +17,6 @@
 //! node owns the tree, if most of those that decide agree (`council`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). When nodes
 //! begin anew, it finds out which bytes a loss of power has taken from their logs (`unverified`, `verifying`).
-//! Files below the prefixes of `--private` (`prefixes`) are written on a mount of their own (`private`), and belong to the node meanwhile
-//! (`holds`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the owner (`joining`). Nodes reach each
 //! other over the job's connections (`network`), and what they ask occupies no thread while it waits (`waiting_requests`, `group_commit`,
@@ -51,7 +49,6 @@ mod parts;
 mod peers;
 mod programs;
 mod recovery;
-mod refused;
 mod remote;
 #[cfg(test)]
 mod remote_tests;

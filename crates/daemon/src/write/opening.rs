@@ -69,7 +69,6 @@ pub fn open(
         daemon,
         deadline: node.options.deadline,
         second_home: second_home(&council, opened.owns.node),
-        private: options.private.clone(),
         budget_bytes: node.options.budget_bytes,
     };
     let partners = match options.copied {

@@ -1,13 +1,13 @@
 //! The parts of the write path, from its beginning to its end.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
 use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
-use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::journal::LeaderEntry;
 use forebay_wire::message::Checked;
 use forebay_wire::write_message::WriteMessage;
@@ -29,12 +29,10 @@ use super::partner::Partner;
 use super::programs::committing::Committing;
 use super::programs::directories::Readings;
 use super::programs::gate::{Gate, Gated};
-use super::programs::holds::Holds;
 use super::programs::joined::Joined;
 use super::programs::kernel::Kernel;
 use super::programs::locks::Locking;
 use super::programs::owed::Owed;
-use super::programs::private::{PrivateKernel, PrivateMount};
 use super::programs::requests::{Line, UnderWay};
 use super::programs::room::Room;
 use super::recovery::OpenedStore;
@@ -90,7 +88,6 @@ pub struct WriteParts {
     deadline: Duration,
     /// How many there were before on this node.
     daemon: u64,
-    pub(super) private: PrivateMount,
     /// The gate that programs' changes go through.
     pub(super) gate: Arc<Gate>,
     /// Of the owner.
@@ -121,8 +118,6 @@ pub struct Beginning {
     pub deadline: Duration,
     /// The node where the tree has its second home, if any.
     pub second_home: Option<NodeRank>,
-    /// Directories of files that belong to one node until they are closed.
-    pub private: Vec<ViewPath>,
     /// Memory that the node may take for the exports and the tree together.
     pub budget_bytes: u64,
 }
@@ -135,7 +130,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, made_at_ms, beliefs, daemon, second_home, private, .. } = beginning;
+        let Beginning { drain, made_at_ms, beliefs, daemon, second_home, .. } = beginning;
         let OpenedStore { local, tree, owner_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
         let cache = PageCache::new(daemon == 0, beliefs);
         let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
@@ -165,7 +160,6 @@ impl WriteParts {
             alarm: Alarm::default(),
             deadline: beginning.deadline,
             daemon,
-            private: PrivateMount::of(private),
             gate: Arc::default(),
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(
@@ -192,19 +186,10 @@ impl WriteParts {
 
     /// The request handler of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        Arc::new(Gated { handler: self.kernel(Line::Burst), gate: Arc::clone(&self.gate), is_gathered: false })
+        Arc::new(Gated { handler: self.kernel(), gate: Arc::clone(&self.gate) })
     }
 
-    /// The request handler of the private mount, which is at `mount`.
-    pub fn private_handler(&self, mount: &Path) -> Arc<impl Handler + use<>> {
-        let _ = self.private.mount.set(mount.to_owned());
-        let kernel = self.kernel(Line::Private);
-        let holds = Holds::new(&self.reader, &self.commits, !self.is_first_daemon());
-        let handler = PrivateKernel { kernel, holds, writes: Arc::clone(&self.private.writes) };
-        Arc::new(Gated { handler, gate: Arc::clone(&self.gate), is_gathered: true })
-    }
-
-    /// Has the kernel send what it has gathered: on the private mount what programs write, on the other what they have changed in maps.
+    /// Has the kernel send what it has gathered: what programs have changed in maps.
     ///
     /// # Errors
     /// EAGAIN if not all has come in time, as far as can be known. Files that are open keep the rest.
@@ -214,24 +199,16 @@ impl WriteParts {
         if self.gate.is_shut() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
-        let flush = |mount: &Path| -> Result<(), Errno> {
-            let flush = || self.local.flush(mount, &|| self.files.to_settle(), FLUSH_PATIENCE);
-            let Err(error) = self.files.while_settled(flush) else { return Ok(()) };
-            tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
-            Err(Errno::EAGAIN)
-        };
-        let Some(private) = self.private.mount.get() else { return flush(&self.mount) };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| flush(&self.mount));
-            flush(private).and(other.join().unwrap_or(Err(Errno::EIO)))
-        })
+        let flush = || self.local.flush(&self.mount, &|| self.files.to_settle(), FLUSH_PATIENCE);
+        let Err(error) = self.files.while_settled(flush) else { return Ok(()) };
+        tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
+        Err(Errno::EAGAIN)
     }
 
-    fn kernel(&self, line: Line) -> Kernel {
+    fn kernel(&self) -> Kernel {
         let locking = Locking::new(&self.commits, !self.is_first_daemon());
         Kernel {
             owed: Owed::new(&self.reader, &self.commits, &locking),
-            prefixes: Arc::clone(&self.private.prefixes),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
@@ -245,7 +222,7 @@ impl WriteParts {
             locking,
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
-            under_way: UnderWay::new(line.session(self.made_at_ms)),
+            under_way: UnderWay::new(Line::Kernel.session(self.made_at_ms)),
             joined: Arc::clone(&self.joined),
         }
     }

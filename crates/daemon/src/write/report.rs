@@ -1,14 +1,14 @@
 //! Reports of the write path: how much is where, and how far a file is on its way.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name};
-use forebay_wire::write::{BURST_ROOT, Caller, HeldLock, Place};
+use forebay_wire::write::{BURST_ROOT, Caller, Place};
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::{LostFile, Way, hold};
+use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
@@ -25,10 +25,6 @@ const NODE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub struct BurstStatus {
     mount: String,
-    /// The mount of files below `--private`, how many writes its kernel has sent to this daemon, and how many bytes of them were refused
-    /// since another node has had the file; `null` without one.
-    #[serde(default)]
-    private: Option<PrivateStatus>,
     /// How long changes of this node's programs are still refused, since a `down` has begun; `null` where they are not.
     #[serde(default)]
     changes_refused_ms: Option<u64>,
@@ -50,15 +46,6 @@ pub struct BurstStatus {
     steps_to_land: usize,
     /// The obstacle to them, if any.
     why: Option<String>,
-}
-
-/// The private mount of a node.
-#[derive(Serialize, Deserialize)]
-struct PrivateStatus {
-    mount: PathBuf,
-    writes: u64,
-    #[serde(default)]
-    refused_bytes: u64,
 }
 
 /// How a job's landing goes.
@@ -101,11 +88,6 @@ impl WriteParts {
         let progress = self.progress();
         BurstStatus {
             mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
-            private: self.private.mount.get().map(|mount| PrivateStatus {
-                mount: mount.clone(),
-                writes: self.private.writes.load(Ordering::Relaxed),
-                refused_bytes: self.commits.refused.bytes(),
-            }),
             changes_refused_ms: self.gate.closed_for().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
@@ -186,14 +168,12 @@ impl WriteParts {
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
         let second = aside.and_then(|_| backing_path(&tree, file));
         let of_others = tree.bytes_of_others(file);
-        // Data that the holder's kernel has gathered is unknown.
-        let held = tree.lock_in_the_way(self.local.rank, file, &hold::any()).filter(hold::is_hold);
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
         let state = match way {
             Way::Lost => "lost",
-            _ if !pending.is_empty() || held.is_some() => "dirty",
+            _ if !pending.is_empty() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
             Way::Draining => "draining",
@@ -208,7 +188,7 @@ impl WriteParts {
         let why = match state {
             "landed" => second.map(|second| aside_in_words(&second.to_string(), of_others)),
             "lost" => Some(lost_in_words(&lost)),
-            _ => self.progress().why.or_else(|| held.map(|held| held_in_words(&held))),
+            _ => self.progress().why,
         };
         let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
         Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
@@ -224,10 +204,6 @@ impl WriteParts {
         }
         Ok(ranges)
     }
-}
-
-fn held_in_words(held: &HeldLock) -> String {
-    format!("node {} has it open for writing below --private, where the kernel gathers writes", held.node)
 }
 
 fn aside_in_words(second: &str, of_others: u64) -> String {

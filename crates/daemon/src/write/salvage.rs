@@ -259,7 +259,6 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         daemon: 0,
         deadline: DEADLINE,
         second_home: None,
-        private: vec![],
         budget_bytes: u64::MAX,
     };
     // No other node decides who owns the tree.

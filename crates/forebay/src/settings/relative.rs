@@ -14,7 +14,7 @@ enum Form {
 const PLAIN: Form = Form::Path(&[]);
 
 /// Settings with paths.
-const WITH_PATHS: [(&str, Form); 18] = [
+const WITH_PATHS: [(&str, Form); 17] = [
     ("directory", PLAIN),
     ("hostfile", Form::Path(&["-"])),
     ("munge", Form::Path(&["auto", "off"])),
@@ -24,7 +24,6 @@ const WITH_PATHS: [(&str, Form); 18] = [
     ("burst-store", Form::Path(&["auto"])),
     ("burst-mount", PLAIN),
     ("partner", Form::Path(&["none", "all"])),
-    ("private", PLAIN),
     ("stage-in", Form::Pair),
     ("stage-out", Form::Pair),
     ("directives", Form::Path(&["auto", "off"])),

@@ -204,9 +204,6 @@ settings! {
         /// Files that a second node copies before fsync returns, so that they survive the loss of a node: all, or those below
         /// DIR; repeatable [default: none]
         Node Many(partner) partner: Vec<Partnering> = "partner" "none|all|DIR";
-        /// Let files below DIR belong to one node until its programs have closed them, so that small writes are gathered in the
-        /// page cache; repeatable. DIR is below the directory of --burst and shown to programs of forebay run
-        Node Many(absolute_path) private: Vec<PathBuf> = "private" "DIR";
         /// Limit the rate of writes to the backing file system [default: no limit]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
         /// Limit the calls of landing on the backing file system [default: no limit]

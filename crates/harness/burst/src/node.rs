@@ -309,7 +309,6 @@ impl Node {
                 ends_at_ms: None,
                 copied: if self.setup.is_copied { Copied::All } else { Copied::Nothing },
                 switches: vec![],
-                private: vec![],
             }),
             data: None,
             kept,

@@ -89,8 +89,6 @@ pub mod init_flag {
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// Only where the reader seems to want them.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// The kernel gathers writes in the page cache, and from then on knows size and times of regular files better than the daemon.
-    pub const WRITEBACK_CACHE: u64 = 1 << 16;
     /// ENOSYS to OPEN ends all OPEN and RELEASE messages.
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     /// Lookups and listings of one directory in parallel.

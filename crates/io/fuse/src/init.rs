@@ -3,9 +3,7 @@
 //! Only flags that the kernel offers and that this crate lives by are taken. A view takes no locks, so that `flock` and
 //! `fcntl` locks stay the kernel's own and are real, within the node; a mount that is written to takes them. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
 //! change files: each read from the page cache looks at size and time first. The daemon of a view says itself when contents change.
-//! The write-back cache, with which the kernel does not believe the daemon about size and times, and writes whole pages of which a
-//! program changed a byte, is taken only for a mount whose files nobody else writes meanwhile. Listings bring no attributes there: names
-//! are given node numbers one by one, which are of certain contents, so that no handle of `name_to_handle_at(2)` finds them later.
+//! The write-back cache is not taken: with it the kernel does not believe the daemon about size and times.
 
 use crate::abi::{self, init_flag};
 use crate::options::{Access, SessionOptions};
@@ -36,13 +34,6 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::AUTO_INVAL_DATA
     | init_flag::POSIX_LOCKS
     | init_flag::FLOCK_LOCKS;
-
-/// Flags that a session that gathers writes does without.
-const UNWANTED_TO_GATHER: u64 = init_flag::AUTO_INVAL_DATA
-    | init_flag::DO_READDIRPLUS
-    | init_flag::READDIRPLUS_AUTO
-    | init_flag::EXPORT_SUPPORT
-    | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// The agreed terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,11 +74,7 @@ impl Negotiated {
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
     let opened = if options.no_open { WANTED_NO_OPEN } else { 0 };
     let by_access = if options.access == Access::ReadWrite { WANTED_TO_WRITE } else { init_flag::EXPLICIT_INVAL_DATA };
-    let wanted = match options.gathers_writes {
-        true => (WANTED | opened | by_access) & !UNWANTED_TO_GATHER | init_flag::WRITEBACK_CACHE,
-        false => WANTED | opened | by_access,
-    };
-    let flags = wanted & offered;
+    let flags = (WANTED | opened | by_access) & offered;
     let page_bytes = rustix::param::page_size();
     let pages = if flags & init_flag::MAX_PAGES != 0 { pages_max(page_bytes) } else { PAGES_FIXED };
     Negotiated {
@@ -133,15 +120,6 @@ mod tests {
         let refused = init_flag::POSIX_LOCKS | init_flag::FLOCK_LOCKS | init_flag::AUTO_INVAL_DATA;
         assert_eq!(negotiated.flags & refused, 0);
         assert!(negotiated.no_open() && negotiated.no_opendir());
-    }
-
-    #[test]
-    fn only_a_session_that_gathers_writes_takes_the_writeback_cache() {
-        let options = SessionOptions { access: Access::ReadWrite, ..SessionOptions::default() };
-        assert_eq!(negotiate(45, u64::MAX, &options).flags & init_flag::WRITEBACK_CACHE, 0);
-        let gathering = SessionOptions { gathers_writes: true, ..options };
-        let flags = negotiate(45, u64::MAX, &gathering).flags;
-        assert_eq!(flags & (init_flag::WRITEBACK_CACHE | UNWANTED_TO_GATHER), init_flag::WRITEBACK_CACHE);
     }
 
     #[test]

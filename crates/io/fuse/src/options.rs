@@ -51,9 +51,6 @@ pub struct SessionOptions {
     /// Whether opening files and directories sends no message. The session then answers OPEN and OPENDIR itself; on a
     /// kernel that cannot do without them it keeps cached pages and listings.
     pub no_open: bool,
-    /// Whether the kernel gathers writes in the page cache. It then believes itself about size and times of regular files, so a
-    /// node number may only be given to a file as long as nobody else changes it.
-    pub gathers_writes: bool,
 }
 
 impl Default for SessionOptions {
@@ -64,7 +61,6 @@ impl Default for SessionOptions {
             read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
             access: Access::ReadOnly,
             no_open: true,
-            gathers_writes: false,
         }
     }
 }

@@ -181,8 +181,6 @@ pub enum Operation<'a> {
     },
     /// Reply: `ok`; ENOSYS ends it for good and means success.
     Fsync {
-        /// The handle from `open`.
-        handle: u64,
         /// Contents only.
         contents_only: bool,
     },
@@ -399,11 +397,8 @@ impl<'a> Arguments<'a> {
             }
             opcode::LISTXATTR => Operation::Listxattr { size: self.take::<abi::GetxattrIn>()?.size },
             opcode::INTERRUPT => Operation::Interrupt { unique: self.take::<abi::InterruptIn>()?.unique },
-            opcode::FSYNC => {
-                let (handle, contents_only) = self.sync()?;
-                Operation::Fsync { handle, contents_only }
-            }
-            opcode::FSYNCDIR => Operation::Fsyncdir { contents_only: self.sync()?.1 },
+            opcode::FSYNC => Operation::Fsync { contents_only: self.is_contents_only()? },
+            opcode::FSYNCDIR => Operation::Fsyncdir { contents_only: self.is_contents_only()? },
             opcode::POLL => Operation::Poll { events: self.take::<abi::PollIn>()?.events },
             opcode::BMAP => {
                 let head: abi::BmapIn = self.take()?;
@@ -416,10 +411,8 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// Of what, and whether of contents only.
-    fn sync(&mut self) -> Result<(u64, bool), &'static str> {
-        let head: abi::FsyncIn = self.take()?;
-        Ok((head.fh, head.fsync_flags & abi::FSYNC_FDATASYNC != 0))
+    fn is_contents_only(&mut self) -> Result<bool, &'static str> {
+        Ok(self.take::<abi::FsyncIn>()?.fsync_flags & abi::FSYNC_FDATASYNC != 0)
     }
 }
 

@@ -214,12 +214,6 @@ impl JobDirectory {
         self.path.join("burst")
     }
 
-    /// The directory of the private mounts.
-    #[must_use]
-    pub fn private(&self) -> PathBuf {
-        self.path.join("private")
-    }
-
     /// The directory of the default views.
     #[must_use]
     pub fn view(&self) -> PathBuf {

@@ -12,7 +12,7 @@ use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
-use super::place::{BurstPlaces, PrivatePlaces};
+use super::place::BurstPlaces;
 use super::plan::{Cover, Plan, below_root};
 
 /// Where the view is seen while parts of it are taken.
@@ -63,8 +63,6 @@ pub struct Burst {
     root: OwnedFd,
     /// Where.
     dirs: Vec<PathBuf>,
-    /// The private mount, and its paths that lie over parts of this one.
-    private: Option<(OwnedFd, Vec<PathBuf>)>,
 }
 
 impl Burst {
@@ -89,16 +87,7 @@ impl Burst {
             })?;
             dirs.push(found);
         }
-        let private = match &places.private {
-            Some(PrivatePlaces { mount, prefixes }) => {
-                let Some(root) = mount.open()? else {
-                    bail!("the private mount {} of node {rank} is not visible here", mount.path.display());
-                };
-                Some((root, prefixes.clone()))
-            }
-            None => None,
-        };
-        Ok(Self { root, dirs, private })
+        Ok(Self { root, dirs })
     }
 
     /// The mounts to attach and their places, in order.
@@ -107,13 +96,6 @@ impl Burst {
         for dir in &self.dirs {
             let tree = open(self.root.as_fd(), Path::new("."), OpenTreeFlags::empty());
             taken.push((dir.clone(), tree.context("cannot take the burst mount")?));
-        }
-        if let Some((root, prefixes)) = &self.private {
-            for (prefix, dir) in prefixes.iter().flat_map(|prefix| self.dirs.iter().map(move |dir| (prefix, dir))) {
-                let tree = open(root.as_fd(), prefix, OpenTreeFlags::empty());
-                let tree = tree.with_context(|| format!("cannot take {} of the private mount", prefix.display()))?;
-                taken.push((dir.join(prefix), tree));
-            }
         }
         Ok(taken)
     }

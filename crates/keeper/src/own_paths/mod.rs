@@ -28,7 +28,7 @@ pub use lend::lend;
 pub(crate) use lock::lock;
 pub(crate) use namespaces::make as make_namespace;
 pub use namespaces::{Namespace, make_user_namespace};
-pub use place::{BurstPlaces, Node, Place, PrivatePlaces, base};
+pub use place::{BurstPlaces, Node, Place, base};
 
 use crate::trusted_path;
 use attach::Trees;
@@ -140,10 +140,7 @@ fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<(
         None => Trees::of_view(node.view.open_or_refuse(node.rank)?),
         Some(lent) => Trees::of_lent(lent, (view, has_place), directory.path(), node.links_lead_into_view)?,
     };
-    let of_burst = node.burst.iter().flat_map(|burst| {
-        let private = burst.private.as_ref().map(|private| &private.mount.path);
-        [&burst.mount.path, &burst.backing].into_iter().chain(private)
-    });
+    let of_burst = node.burst.iter().flat_map(|burst| [&burst.mount.path, &burst.backing]);
     let own_places: Vec<PathBuf> = [directory.path(), view.as_path()]
         .into_iter()
         .chain(of_burst.map(PathBuf::as_path))

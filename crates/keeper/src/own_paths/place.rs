@@ -60,21 +60,9 @@ pub struct BurstPlaces {
     pub dir: PathBuf,
     /// The directory that it lands in, where it is to be seen as well.
     pub backing: PathBuf,
-    /// The private mount that lies over parts of it, if there is one.
-    #[serde(default)]
-    pub private: Option<PrivatePlaces>,
     /// Whether other nodes have it, too.
     #[serde(default)]
     pub is_shared: bool,
-}
-
-/// Directories of files that belong to one node until they are closed, as programs see them.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PrivatePlaces {
-    /// Their mount, which has them where the burst tier has them.
-    pub mount: ViewMount,
-    /// They, below the burst tier's root.
-    pub prefixes: Vec<PathBuf>,
 }
 
 /// A node, as its keeper describes it to programs that want to see its exports at their own paths.

@@ -11,8 +11,6 @@ use forebay_wire::write::{
     WrittenExtent,
 };
 
-use crate::hold;
-
 /// Kinds of steps that have a spelling of their own.
 const KINDS: u8 = 33;
 
@@ -105,7 +103,7 @@ impl<'a> Script<'a> {
             }
             11 => Operation::CloseAll,
             12 | 13 => self.commit(node),
-            14 => self.lock(node),
+            14 => self.lock(),
             28 => Operation::Allocate { file: self.file(), least_bytes: self.large() },
             29 => self.set_extended(),
             _ => {
@@ -151,24 +149,17 @@ impl<'a> Script<'a> {
         WrittenExtent { offset, len, node, position, skip }
     }
 
-    fn lock(&mut self, node: NodeRank) -> Operation {
+    fn lock(&mut self) -> Operation {
         let (file, how) = (self.file(), self.number());
         let owner = u64::from(how & 3);
-        let request = match how >> 5 {
-            0 => hold::request(owner),
-            1 => hold::end_of(owner),
-            2 => hold::refusal(),
-            3 => hold::unless_open(),
-            4 => hold::lapsed_of(node),
-            _ => LockRequest {
-                owner,
-                start: self.large(),
-                end: self.large(),
-                kind: [None, Some(LockKind::Shared), Some(LockKind::Exclusive)][usize::from(how >> 2 & 3).min(2)],
-                pid: 1,
-                is_flock: how & 16 != 0,
-                handle: u64::from(how & 3),
-            },
+        let request = LockRequest {
+            owner,
+            start: self.large(),
+            end: self.large(),
+            kind: [None, Some(LockKind::Shared), Some(LockKind::Exclusive)][usize::from(how >> 2 & 3).min(2)],
+            pid: 1,
+            is_flock: how & 16 != 0,
+            handle: owner,
         };
         Operation::Lock { file, request }
     }

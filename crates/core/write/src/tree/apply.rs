@@ -52,7 +52,10 @@ impl Tree {
             Operation::Open { file } => self.open(change, *file),
             Operation::Close { file, handle } => self.close(change, *file, *handle, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
-            Operation::CloseAll => Ok(self.close_all(change.id.node, released)),
+            Operation::CloseAll => {
+                self.close_all(change.id.node, released);
+                Ok(Done::Nothing)
+            }
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Allocate { file, least_bytes } => self.allocate(change, *file, *least_bytes),
             Operation::SetExtended { file, name, value, rule } => {
@@ -84,7 +87,7 @@ impl Tree {
             LeaderEntry::Lost { nodes } => self.lose(nodes),
             LeaderEntry::Moved { node, to, copies } => self.move_records(*node, *to, copies),
             LeaderEntry::Landed { step, outcome } => self.landed(*step, *outcome, released),
-            LeaderEntry::GiveUp { node } => self.give_up(*node, released),
+            LeaderEntry::GiveUp { node } => self.close_all(*node, released),
             LeaderEntry::LetGo => self.let_go(released),
         }
         Ok(())

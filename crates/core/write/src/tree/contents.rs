@@ -9,7 +9,7 @@ use super::nodes::Contents;
 use super::permissions;
 use super::state::{Refusal, Released, Tree};
 use crate::landing::Step;
-use crate::{hold, limits};
+use crate::limits;
 
 impl Tree {
     /// Notes that a node opens a file. The node checks access itself: it has the flags.
@@ -30,32 +30,15 @@ impl Tree {
     ) -> Result<Done, Refusal> {
         let of = change.id.node;
         let node = self.nodes.of_opener(&file).ok_or(Errno::ESTALE)?;
-        // Otherwise it was open when its node was given up, perhaps more than once.
-        let was_open = node.open_on.contains_key(&of);
         node.close(of);
-        if !node.open_on.contains_key(&of) {
-            self.locks.release_hold(of, file, was_open);
-        }
         self.locks.release_open(of, file, handle);
         self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)
     }
 
-    /// Closes all files of a node, as it says itself.
-    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) -> Done {
-        self.close_files_of(of, released);
-        self.locks.release_node(of);
-        Done::Nothing
-    }
-
-    /// The same since the node is given up.
-    pub(super) fn give_up(&mut self, of: NodeRank, released: &mut Released) {
-        self.close_files_of(of, released);
-        self.locks.give_up_node(of);
-    }
-
-    fn close_files_of(&mut self, of: NodeRank, released: &mut Released) {
+    /// Closes all files of a node: as it says itself, or since it is given up.
+    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) {
         let mut files: Vec<FileId> =
             self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
         files.sort_unstable();
@@ -66,18 +49,12 @@ impl Tree {
             self.publish_if_closed(file);
             self.release_if_unused(file, released);
         }
+        self.locks.release_node(of);
     }
 
     pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
-        let of = change.id.node;
-        if *request == hold::unless_open() {
-            if !self.node(file)?.open_on.contains_key(&of) {
-                self.locks.release_hold(of, file, true);
-            }
-            return Ok(Done::Nothing);
-        }
-        let identity = hold::identity(&self.state(file)?);
-        self.locks.set(of, file, request, identity)?;
+        self.node(file)?;
+        self.locks.set(change.id.node, file, request)?;
         Ok(Done::Nothing)
     }
 
@@ -89,11 +66,6 @@ impl Tree {
         at: CommitAt,
         released: &mut Released,
     ) -> Result<Done, Refusal> {
-        // Late writes of a node that was given up do not replace the writes of others.
-        self.node(file)?;
-        if self.locks.refuses(change.id.node, file) {
-            return Err(hold::REFUSED.into());
-        }
         let node = self.node_mut(file)?;
         let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL.into()) };
@@ -119,9 +91,6 @@ impl Tree {
         }
         if least_bytes > limits::FILE_BYTES_MAX {
             return Err(Errno::EFBIG.into());
-        }
-        if self.locks.refuses(change.id.node, file) {
-            return Err(hold::REFUSED.into());
         }
         let node = self.node_mut(file)?;
         node.attributes.size_bytes = node.attributes.size_bytes.max(least_bytes);

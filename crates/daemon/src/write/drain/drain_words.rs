@@ -39,7 +39,7 @@ pub fn action(owner: &Owner, action: &Action) -> String {
 
 /// The message about data that a node's kernel has not sent.
 pub fn unsent(node: NodeRank) -> String {
-    format!("the kernel of node {node} has not sent all that programs stored in maps or wrote below --private")
+    format!("the kernel of node {node} has not sent all that programs stored in maps")
 }
 
 /// The message about writes that a node has not committed, and why.

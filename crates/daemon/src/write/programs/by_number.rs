@@ -1,12 +1,9 @@
 //! Files that the kernel looks up by their numbers, since a program has no more (`open_by_handle_at(2)`) and it may have forgotten them.
 
-use std::time::Duration;
-
-use forebay_fuse::{Entry, Request};
-use forebay_types::{Errno, FileId};
+use forebay_fuse::Request;
+use forebay_types::Errno;
 use forebay_wire::write::FileState;
 
-use super::prefixes::Ways;
 use crate::write::contents::Reader;
 use crate::write::kernel_words::file_of;
 
@@ -20,16 +17,9 @@ pub fn is_by_number(name: &[u8]) -> bool {
 }
 
 /// The file that has a number, or the directory that it is in. One without a name is found only as long as the kernel knows it itself.
-pub fn find_by_number(reader: &Reader, ways: &Ways, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+pub fn find_by_number(reader: &Reader, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
     let file = file_of(request.node);
-    if name == ITSELF {
-        return Ok(ways.entry(request.node, &named_state(reader, file)?, Duration::ZERO));
-    }
-    let parent = reader.tree.list(file)?.parent;
-    Ok(ways.entry_of_parent(request.node, &named_state(reader, parent)?, Duration::ZERO))
-}
-
-fn named_state(reader: &Reader, file: FileId) -> Result<FileState, Errno> {
-    let state = reader.tree.state(file)?;
+    let found = if name == ITSELF { file } else { reader.tree.list(file)?.parent };
+    let state = reader.tree.state(found)?;
     if state.attributes.nlink > 0 { Ok(state) } else { Err(Errno::ENOENT) }
 }

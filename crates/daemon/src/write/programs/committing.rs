@@ -28,9 +28,9 @@ impl Committing {
     /// # Errors
     /// Why what was written cannot be seen by others, or could not be written.
     pub fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
-        let committed = self.commit(file_of(request.node));
-        let told = if is_writer { self.files.tell_failed(file_of(request.node)) } else { Ok(()) };
-        committed.and(told).and(if is_writer { self.tell_refused(file_of(request.node)) } else { Ok(()) })
+        let file = file_of(request.node);
+        let committed = self.commit(file);
+        committed.and(if is_writer { self.files.tell_failed(file) } else { Ok(()) })
     }
 
     /// `fsync(2)`, which the kernel sends after what it has gathered, and only if it could send all of it.
@@ -39,13 +39,7 @@ impl Committing {
         // The kernel itself has told of data that it could not send before.
         self.files.forget_failed(file);
         self.commit(file)?;
-        self.tell_refused(file)?;
         self.make_durable(Some(file))
-    }
-
-    /// The error of an early commit, which is told once.
-    fn tell_refused(&self, file: FileId) -> Result<(), Errno> {
-        self.files.find(file).map_or(Ok(()), |open| open.tell_refused())
     }
 
     /// A write has failed. If the kernel had gathered it, no program may be told.

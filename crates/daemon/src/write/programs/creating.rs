@@ -2,9 +2,8 @@
 
 use forebay_fuse::Request;
 use forebay_types::{Errno, FileId};
-use forebay_wire::write::{AttributeChanges, Caller, Done, FileState, Operation};
+use forebay_wire::write::{AttributeChanges, Caller, FileState, Operation};
 
-use super::prefixes::Prefixes;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::kernel_words::{O_EXCL, O_TRUNC, file_of, place, wanted};
@@ -32,7 +31,7 @@ pub fn unnamed(request: &Request<'_>, file: FileId, (mode, flags): (u32, u32)) -
 
 /// A file that a creation has found there is opened, unless the caller may not.
 pub fn open_found(
-    (reader, commits, prefixes): (&Reader, &Commits, &Prefixes),
+    (reader, commits): (&Reader, &Commits),
     caller: &Caller,
     found: &FileState,
     flags: u32,
@@ -43,7 +42,6 @@ pub fn open_found(
         close()?;
         return Err(errno);
     }
-    prefixes.refuse_holds(commits, &Done::File(*found), flags)?;
     let opened = match flags & O_TRUNC {
         0 => Ok(()),
         _ => {

@@ -1,9 +1,9 @@
 //! Changes by programs are refused while the job ends (`ending`), so that what a drain says stays true. Names that the tier gives itself are
 //! refused always (`reserved`).
 //!
-//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. Data that the kernel has gathered, on the
-//! private mount and of maps, is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
-//! is for a time only, which begins anew each time that the gate is closed.
+//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. Data that the kernel has gathered of maps
+//! is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it is for a time only, which
+//! begins anew each time that the gate is closed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,8 +121,6 @@ impl Drop for Inside<'_> {
 pub struct Gated<H> {
     pub handler: H,
     pub gate: Arc<Gate>,
-    /// Whether the mount's kernel gathers what programs write: it sends that, and no program does.
-    pub is_gathered: bool,
 }
 
 impl<H: Handler> Handler for Gated<H> {
@@ -132,9 +130,7 @@ impl<H: Handler> Handler for Gated<H> {
         }
         let is_gathered = match &request.operation {
             Op::Change(Asked::GetLock(_) | Asked::SetLock(_) | Asked::SetLockWaiting(_)) => None,
-            // Of a map, where the mount's kernel gathers nothing else.
-            Op::Change(Asked::Write { is_gathered, .. }) => Some(self.is_gathered || *is_gathered),
-            Op::Change(Asked::SetAttributes(_)) => Some(self.is_gathered),
+            Op::Change(Asked::Write { is_gathered, .. }) => Some(*is_gathered),
             Op::Change(_) => Some(false),
             Op::Open { flags } if may_write(*flags) => Some(false),
             _ => None,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
+use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
@@ -20,8 +20,7 @@ use super::extended;
 use super::joined::Joined;
 use super::locks::{Locking, request_of};
 use super::owed::Owed;
-use super::prefixes::{Prefixes, Ways, is_below};
-use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved};
+use super::requests::{Number, UnderWay, admit, answer, caller, unserved};
 use super::room::Room;
 use super::seeking::seek;
 use super::waits::{may_wait, note_late};
@@ -30,14 +29,14 @@ use crate::write::contents::Reader;
 use crate::write::early_commits::EarlyCommits;
 use crate::write::files::{Amount, Files, OpenFile};
 use crate::write::kernel_words::{
-    O_APPEND, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted, without_rights,
+    O_APPEND, file_of, handle, may_map, may_write, mode_of, node_of, open_flags, place, time, wanted, without_rights,
 };
 use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
 use crate::write::tree::fits::SURE_FILE_BYTES;
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
-pub const TTL: Duration = Duration::ZERO;
+const TTL: Duration = Duration::ZERO;
 
 /// Takes the requests of the burst mount's session.
 pub struct Kernel {
@@ -54,7 +53,6 @@ pub struct Kernel {
     pub owed: Arc<Owed>,
     /// No request is served before.
     pub joined: Arc<Joined>,
-    pub prefixes: Arc<Prefixes>,
 }
 
 impl Handler for Kernel {
@@ -65,13 +63,15 @@ impl Handler for Kernel {
         let file = file_of(request.node);
         match &request.operation {
             Op::Lookup { name } => answer_entry(self.look_up(&request, name), reply),
-            Op::Getattr { .. } => self.get_attributes(request.node, reply),
+            Op::Getattr { .. } => self.get_attributes(file, reply),
             Op::Readlink => match self.reader.tree.target(file) {
                 Ok(target) => reply.bytes(&target),
                 Err(errno) => reply.error(errno),
             },
             Op::Open { flags } => self.open(&request, *flags, reply),
-            Op::Release { flock_owner, .. } => drop(self.close(&request, *flock_owner, reply)),
+            Op::Release { flock_owner, .. } => {
+                self.owed.close((&request, self.under_way.begin(&request)), *flock_owner, reply)
+            }
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
                 Ok((parts, state)) => {
                     let pending = self.files.pending(file, 0..0);
@@ -104,7 +104,7 @@ impl Handler for Kernel {
     }
 
     fn may_wait(&self, request: &Request<'_>) -> bool {
-        may_wait((&self.reader, &self.files, &self.prefixes), request)
+        may_wait(&self.reader, &self.files, request)
     }
 
     fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
@@ -147,10 +147,6 @@ impl Kernel {
     }
 
     fn change(&self, request: &Request<'_>, asked: &Asked<'_>, reply: Reply) {
-        match self.ways().map(|ways| ways.refusal(request, asked)) {
-            Ok(None) => {}
-            Ok(Some(errno)) | Err(errno) => return reply.error(errno),
-        }
         match asked {
             Asked::Write { offset, data, flags, ends_lent_rights, is_gathered, .. } => {
                 let written = self.write(request, *offset, data, *flags, *ends_lent_rights);
@@ -165,13 +161,7 @@ impl Kernel {
             Asked::CreateUnnamed { mode, flags } => {
                 self.answer_created(self.create_unnamed(request, (*mode, *flags)), request, *flags, reply);
             }
-            Asked::SetAttributes(new) => {
-                let set = self
-                    .prefixes
-                    .refuse_held(&self.reader, request, new)
-                    .and_then(|()| self.set_attributes(request, new));
-                self.answer_attributes(set, reply);
-            }
+            Asked::SetAttributes(new) => self.answer_attributes(self.set_attributes(request, new), reply),
             Asked::Fallocate { offset, len, mode, .. } => answer(self.allocate(request, *offset, *len, *mode), reply),
             Asked::GetLock(lock) => match self.locking.in_the_way(&self.reader, file_of(request.node), lock) {
                 Ok(lock) => reply.lock(&lock),
@@ -184,7 +174,7 @@ impl Kernel {
             Asked::SetLock(lock) => answer(self.lock(request, lock), reply),
             Asked::SetLockWaiting(lock) => self.lock_waiting(request, lock, reply),
             _ => match self.change_name(request, asked) {
-                Ok(Some(state)) => self.answer_entry(Ok(state), reply),
+                Ok(Some(state)) => reply.entry(&entry(&state)),
                 Ok(None) => reply.ok(),
                 Err(errno) => reply.error(errno),
             },
@@ -192,7 +182,7 @@ impl Kernel {
     }
 
     /// Changes that are about names; what `entry` is to tell of, for those that make one.
-    pub fn change_name(&self, request: &Request<'_>, asked: &Asked<'_>) -> Result<Option<FileState>, Errno> {
+    fn change_name(&self, request: &Request<'_>, asked: &Asked<'_>) -> Result<Option<FileState>, Errno> {
         let operation = match asked {
             Asked::Mknod { name, mode, rdev } => self.creation(request, name, *mode, *rdev, &[])?,
             Asked::Mkdir { name, mode } => self.creation(request, name, mode & 0o7777 | 0o040_000, 0, &[])?,
@@ -237,7 +227,7 @@ impl Kernel {
         })
     }
 
-    pub fn carry_out(&self, request: &Request<'_>, operation: Operation) -> Result<Done, Errno> {
+    fn carry_out(&self, request: &Request<'_>, operation: Operation) -> Result<Done, Errno> {
         let number = self.under_way.begin(request);
         self.carry_out_as(&number, caller(request), operation)
     }
@@ -249,30 +239,20 @@ impl Kernel {
         outcome.map_err(|errno| if errno == Errno::EALREADY { Errno::EIO } else { errno })
     }
 
-    /// Where the prefixes of `--private` are.
-    pub fn ways(&self) -> Result<&Ways, Errno> {
-        self.prefixes.ways(&self.reader, &self.commits)
-    }
-
-    fn look_up(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+    fn look_up(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
         if let Some(file) = self.files.settled(request, name) {
-            return Ok(Ways::default().entry(0, &self.state(file)?, TTL));
+            return self.state(file);
         }
-        if is_by_number(name) {
-            return find_by_number(&self.reader, self.ways()?, request, name);
-        }
-        let ways = self.ways()?;
-        ways.check(request.node, name)?;
-        Ok(ways.entry(request.node, &self.lookup(request, name)?, TTL))
+        if is_by_number(name) { find_by_number(&self.reader, request, name) } else { self.lookup(request, name) }
     }
 
-    pub fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
+    fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
         let state = self.reader.tree.lookup(&caller(request), place(request.node, name)?)?;
         // Writes that were pending before the question may have been committed since; those that are pending now were not.
         if self.files.find(state.file).is_some() { self.state(state.file) } else { Ok(state) }
     }
 
-    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+    fn state(&self, file: FileId) -> Result<FileState, Errno> {
         let pending = self.files.pending(file, 0..0);
         let state = self.reader.tree.state(file)?;
         Ok(FileState { attributes: pending.attributes(&state.attributes), ..state })
@@ -285,11 +265,7 @@ impl Kernel {
     }
 
     /// For as long as the owner tells of changes, the kernel need not ask again.
-    fn get_attributes(&self, node: u64, reply: Reply) {
-        let file = file_of(node);
-        if is_below(node) {
-            return self.answer_unleased(file, reply);
-        }
+    fn get_attributes(&self, file: FileId, reply: Reply) {
         let forgotten = self.cache.forgotten();
         let pending = self.files.pending(file, 0..0);
         match self.reader.tree.leased_state(file) {
@@ -298,21 +274,6 @@ impl Kernel {
                 let lease = if pending.is_empty() { lease } else { TTL };
                 self.cache.tell(&ToTell { forgotten, state, attributes, lease }, reply);
             }
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    /// Below a prefix the kernel asks each time: `cache` knows it by another number there.
-    fn answer_unleased(&self, file: FileId, reply: Reply) {
-        match self.state(file) {
-            Ok(state) => reply.attributes(&state.attributes, TTL),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn answer_entry(&self, state: Result<FileState, Errno>, reply: Reply) {
-        match state {
-            Ok(state) => reply.entry(&Ways::default().entry(0, &state, TTL)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -328,18 +289,13 @@ impl Kernel {
     }
 
     fn open(&self, request: &Request<'_>, flags: u32, reply: Reply) {
-        let (file, is_below) = (file_of(request.node), is_below(request.node));
-        if is_below && may_write(flags) {
-            return reply.error(Errno::EROFS);
-        }
+        let file = file_of(request.node);
         let allowed = self.reader.tree.check_access(&caller(request), file, wanted(flags));
-        let opened = allowed.and_then(|()| self.carry_out(request, Operation::Open { file }));
-        match opened.and_then(|done| self.prefixes.refuse_holds(&self.commits, &done, flags).map(|()| done)) {
+        match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
             Ok(done) => {
                 self.files.open(file, mode_of(&done), may_map(flags));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
-                let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
-                reply.open(handle(request, flags), open_flags(flags, is_current && !is_below) | uncached);
+                reply.open(handle(request, flags), open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
@@ -350,8 +306,7 @@ impl Kernel {
             Ok(state) => {
                 self.files.open(state.file, state.attributes.mode, may_map(flags));
                 let is_current = self.cache.is_current(&state);
-                let (entry, handle) = (Ways::default().entry(0, &state, TTL), handle(request, flags));
-                reply.created(&entry, handle, open_flags(flags, is_current));
+                reply.created(&entry(&state), handle(request, flags), open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
@@ -364,23 +319,18 @@ impl Kernel {
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation)? else { return Err(Errno::EIO) };
         // Another program was faster: its file is opened as it is.
         if state.file != file {
-            open_found((&self.reader, &self.commits, &self.prefixes), &caller, &state, how.1)?;
+            open_found((&self.reader, &self.commits), &caller, &state, how.1)?;
             return self.state(state.file);
         }
         Ok(state)
     }
 
     /// Makes a file without a name, which is open from then on.
-    pub fn create_unnamed(&self, request: &Request<'_>, how: (u32, u32)) -> Result<FileState, Errno> {
+    fn create_unnamed(&self, request: &Request<'_>, how: (u32, u32)) -> Result<FileState, Errno> {
         match self.carry_out(request, unnamed(request, self.reader.local.new_file(), how))? {
             Done::File(state) => Ok(state),
             Done::Nothing => Err(Errno::EIO),
         }
-    }
-
-    /// The last descriptor of an open is gone.
-    pub fn close(&self, request: &Request<'_>, flock_owner: Option<u64>, reply: Reply) -> Result<(), Errno> {
-        self.owed.close((request, self.under_way.begin(request)), flock_owner, reply)
     }
 
     fn write(
@@ -454,7 +404,7 @@ impl Kernel {
         open.append(extent, || self.carry_out_as(&number, writer.unwrap_or_default(), operation)).map(drop)
     }
 
-    pub fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
+    fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = file_of(request.node);
         // A truncation comes after what was written before it.
         self.committing.commit(file)?;
@@ -493,5 +443,18 @@ impl Kernel {
             }
             Done::Nothing => Err(Errno::EIO),
         }
+    }
+}
+
+/// The kernel's entry for a file, by its name.
+pub fn entry(state: &FileState) -> Entry {
+    let node = node_of(state.file);
+    Entry { node, generation: 0, attributes: state.attributes, entry_ttl: TTL, attribute_ttl: TTL }
+}
+
+fn answer_entry(found: Result<FileState, Errno>, reply: Reply) {
+    match found {
+        Ok(state) => reply.entry(&entry(&state)),
+        Err(errno) => reply.error(errno),
     }
 }

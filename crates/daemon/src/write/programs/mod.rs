@@ -1,4 +1,4 @@
-//! Service for programs of this node: the kernel's requests on the burst mount and on the private one.
+//! Service for programs of this node: the kernel's requests on the burst mount.
 
 mod allocating;
 mod by_number;
@@ -7,17 +7,13 @@ mod creating;
 pub mod directories;
 mod extended;
 pub mod gate;
-pub mod holds;
 pub mod joined;
 pub mod kernel;
 pub mod listings;
 pub mod locks;
 pub mod owed;
-pub mod prefixes;
-pub mod private;
 pub mod requests;
 pub mod reserved;
 pub mod room;
 mod seeking;
-pub mod several_names;
 mod waits;

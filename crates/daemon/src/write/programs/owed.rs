@@ -1,9 +1,8 @@
 //! Closes of files that the tree's owner could not be told of.
 //!
 //! A program's close is over before the daemon hears of it, so nobody asks again. If the owner never has it, the file stays open there: it
-//! is not published, and below `--private` no other node gets it. So the owner, or the next one, is told it again, under the same
-//! number, until it has it. The kernel is not answered until then, as long as these are few: what is not answered it sends again to the
-//! node's next daemon.
+//! is not published. So the owner, or the next one, is told it again, under the same number, until it has it. The kernel is not answered
+//! until then, as long as these are few: what is not answered it sends again to the node's next daemon.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +13,7 @@ use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Change, Operation};
 
 use super::locks::Locking;
-use super::requests::{Number, caller};
+use super::requests::{Number, answer, caller};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::Files;
@@ -28,8 +27,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Closes that may be owed: as many as a node's programs may have files open.
 const OWED_MAX: usize = 1 << 16;
 
-/// Of them, how many the kernel waits for. It sends few at a time in the background (`max_background`, 4 of the private mount), and what it
-/// has gathered goes the same way.
+/// Of them, how many the kernel waits for. It has few requests in the background (`max_background`), and sends stores through maps in the
+/// same way.
 const UNANSWERED_MAX: usize = 2;
 
 /// See the module.
@@ -74,15 +73,7 @@ impl Owed {
     }
 
     /// A program has closed a file, as the request with this number says.
-    ///
-    /// # Errors
-    /// The error that the kernel has been answered. A close that is owed is no error.
-    pub fn close(
-        self: &Arc<Self>,
-        (request, number): (&Request<'_>, Number),
-        flock_owner: Option<u64>,
-        reply: Reply,
-    ) -> Result<(), Errno> {
+    pub fn close(self: &Arc<Self>, (request, number): (&Request<'_>, Number), flock_owner: Option<u64>, reply: Reply) {
         let (file, local) = (file_of(request.node), &self.local);
         let handle = match request.operation {
             Op::Release { handle, .. } => handle,
@@ -100,10 +91,7 @@ impl Owed {
         drop(closing);
         match outcome {
             Err(Errno::EIO) => self.owe(close, reply),
-            outcome => {
-                answer(reply, outcome);
-                outcome
-            }
+            outcome => answer(outcome, reply),
         }
     }
 
@@ -127,12 +115,11 @@ impl Owed {
         }
     }
 
-    fn owe(self: &Arc<Self>, close: Close, reply: Reply) -> Result<(), Errno> {
+    fn owe(self: &Arc<Self>, close: Close, reply: Reply) {
         let mut state = self.state();
         if state.closes.len() >= OWED_MAX {
             tracing::error!(file = %close.file, "too many closes are owed to the owner of the burst tree: this file stays open");
-            answer(reply, Err(Errno::EIO));
-            return Err(Errno::EIO);
+            return reply.error(Errno::EIO);
         }
         tracing::warn!(file = %close.file, "the owner of the burst tree is told later that this file is closed");
         let reply = if state.unanswered < UNANSWERED_MAX {
@@ -148,7 +135,6 @@ impl Owed {
             let spawned = std::thread::Builder::new().name("closes".to_owned()).spawn(move || tell_again(&owed));
             state.is_running = spawned.inspect_err(|error| tracing::error!(%error, "nobody tells of closes")).is_ok();
         }
-        Ok(())
     }
 
     /// Tells the owner of the first that is owed. Whether any is left.
@@ -172,7 +158,7 @@ impl Owed {
         if let Some(reply) = reply {
             state.unanswered -= 1;
             drop(state);
-            answer(reply, outcome);
+            answer(outcome, reply);
         }
         true
     }
@@ -190,11 +176,4 @@ fn tell_again(owed: &Weak<Owed>) {
 /// An error only if the owner did not answer.
 fn owed(told: Result<(), Errno>) -> Result<(), Errno> {
     if told == Err(Errno::EIO) { told } else { Ok(()) }
-}
-
-fn answer(reply: Reply, outcome: Result<(), Errno>) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(errno),
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_fuse::{Entry, Operation as Op, Reply, Request};
+use forebay_fuse::{Operation as Op, Reply, Request};
 use forebay_types::{Errno, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 
@@ -16,12 +16,10 @@ const LATE_MAX: u64 = 1 << 15;
 /// Sources of a node's changes, each of which counts for itself (`forebay_write::Results`).
 #[derive(Clone, Copy)]
 pub enum Line {
-    /// The kernel, on the burst mount.
-    Burst,
+    /// The kernel.
+    Kernel,
     /// The daemon.
     Commits,
-    /// The kernel, on the private mount.
-    Private,
 }
 
 impl Line {
@@ -98,14 +96,6 @@ fn groups(pid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     Some(line.split_whitespace().filter_map(|group| group.parse().ok()).take(GROUPS_MAX).collect())
-}
-
-/// Answers a request for what a name is of.
-pub fn answer_entry(entry: Result<Entry, Errno>, reply: Reply) {
-    match entry {
-        Ok(entry) => reply.entry(&entry),
-        Err(errno) => reply.error(errno),
-    }
 }
 
 /// Answers a request that is told nothing but whether it was carried out.

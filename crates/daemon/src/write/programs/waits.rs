@@ -10,7 +10,6 @@ use forebay_fuse::{Change as Asked, Operation as Op, Request};
 use forebay_types::threads::BURST_READERS;
 
 use super::locks::{Closing, Locking};
-use super::prefixes::Prefixes;
 use super::requests::{Number, UnderWay};
 use crate::options::Copied;
 use crate::write::contents::Reader;
@@ -31,7 +30,7 @@ struct Late {
 const ROOM_BYTES_MIN: u64 = BURST_READERS as u64 * WRITE_BYTES_MAX as u64;
 
 /// Whether a request may wait.
-pub fn may_wait((reader, files, prefixes): (&Reader, &Files, &Prefixes), request: &Request<'_>) -> bool {
+pub fn may_wait(reader: &Reader, files: &Files, request: &Request<'_>) -> bool {
     let file = file_of(request.node);
     match &request.operation {
         Op::Opendir { .. } | Op::Releasedir { .. } => false,
@@ -42,7 +41,6 @@ pub fn may_wait((reader, files, prefixes): (&Reader, &Files, &Prefixes), request
             let end = offset.saturating_add(data.len() as u64);
             flags & O_APPEND != 0
                 || end > SURE_FILE_BYTES
-                || prefixes.are_unknown()
                 || write_may_wait(&reader.local, &files.entry(file), *ends_lent_rights)
         }
         _ => true,

@@ -59,7 +59,7 @@ impl Left {
         }
         if self.has_unsent {
             lines.push(format!(
-                "what programs of node {} stored in maps or wrote below --private may not have landed: its kernel did not send it",
+                "what programs of node {} stored in maps may not have landed: its kernel did not send it",
                 self.node
             ));
         }
@@ -107,7 +107,7 @@ mod tests {
                 "/b/y has not landed: 9 bytes at 0+1, 2+1, 4+1, 6+1, ...",
                 "2 more files have not landed",
                 "7 bytes that programs of node 1 wrote, and that were not committed, have not landed",
-                "what programs of node 1 stored in maps or wrote below --private may not have landed: its kernel did not send it",
+                "what programs of node 1 stored in maps may not have landed: its kernel did not send it",
             ]
         );
         assert_eq!(all(&Value::Null).len(), 0, "a job without a burst tier");

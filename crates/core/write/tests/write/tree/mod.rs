@@ -4,7 +4,6 @@ mod by_hand;
 mod drained;
 mod elsewhere;
 mod extended;
-mod holds;
 mod landing;
 mod others;
 mod replay;
