@@ -71,7 +71,8 @@ impl Checked for Note {
         match self {
             Self::Own(_, entry) | Self::Followed(_, entry) => entry.is_within_limits(),
             Self::Sent(change) => change.is_within_limits(),
-            Self::Owns(_) | Self::Tree(_) | Self::Line(_) => true,
+            Self::Owns(owns) => owns.is_within_limits(),
+            Self::Tree(_) | Self::Line(_) => true,
         }
     }
 }

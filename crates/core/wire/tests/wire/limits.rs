@@ -6,7 +6,9 @@ use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{
     BURST_ROOT, Caller, Change, CommitAt, Done, FileState, LockRequest, Operation, Piece, Place, Source, WrittenExtent,
 };
-use forebay_wire::write_message::{Changed, Contents, Question, Told, WriteMessage};
+use forebay_wire::write_message::{
+    Bid, Changed, Contents, EPOCHS_END, Followed, Have, Owns, Question, Renewal, Told, Verdict, WriteMessage,
+};
 use forebay_wire::{Envelope, Request};
 
 const FILE: FileId = FileId { creator: NodeRank(1), serial: 5 };
@@ -168,4 +170,32 @@ fn a_node_speaks_for_itself() {
     for of_others in [create(0), unnamed(2), commit(2)] {
         assert_eq!(check(1, of_others.clone()), Err(Errno::EPERM), "{of_others:?}");
     }
+}
+
+/// A node that took such an epoch for the newest could own the tree never again, and the number after it overflowed.
+#[test]
+fn owners_after_which_there_can_be_none_are_not_taken() {
+    let owns = |epoch| Owns { epoch, node: NodeRank(2) };
+    let is_taken = |epoch| {
+        let renewal = Renewal { owns: owns(epoch), line: 1, number: 1, is_followed: true };
+        let after = Have { line: 1, count: 1 };
+        let heard = [
+            is_heard(WriteMessage::Renew(renewal)),
+            is_heard(WriteMessage::Vote(Bid { owns: owns(epoch), line: 1, is_trial: true })),
+            is_heard(WriteMessage::HandOver { owns: owns(epoch), after }),
+            decode::<Owns>(&encode(&owns(epoch))).is_ok(),
+            decode::<Result<(), Owns>>(&encode(&Err::<(), _>(owns(epoch)))).is_ok(),
+            decode::<Verdict>(&encode(&Verdict::Newer(owns(epoch)))).is_ok(),
+        ];
+        assert!(heard.iter().all(|is_heard| *is_heard == heard[0]), "{heard:?}");
+        heard[0]
+    };
+    assert!(is_taken(0) && is_taken(EPOCHS_END - 1) && !is_taken(EPOCHS_END) && !is_taken(u64::MAX));
+    assert_eq!(owns(7).next(NodeRank(3)), Some(Owns { epoch: 8, node: NodeRank(3) }));
+    assert_eq!((owns(EPOCHS_END - 1).next(NodeRank(3)), owns(u64::MAX).next(NodeRank(3))), (None, None));
+    let follows = |count| {
+        let have = Have { line: 1, count };
+        decode::<Followed>(&encode(&Followed::Changes { have, changes: vec![] })).is_ok()
+    };
+    assert!(follows(5) && !follows(u64::MAX), "the count after it overflowed");
 }
