@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use forebay_types::Errno;
+use forebay_types::{Errno, NodeRank};
 use serde::{Deserialize, Serialize};
 
+use crate::journal::{JournalEntry, LeaderEntry};
 use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::{Checked, decode, encode};
 use crate::write::{Change, Copy, Operation, WrittenExtent, is_in_file};
@@ -18,9 +19,10 @@ use crate::{Envelope, Message};
 pub type Exercise = fn(&[u8]) -> bool;
 
 /// All messages, by their names.
-pub const WRITE_KINDS: [(&str, Exercise); 15] = [
+pub const WRITE_KINDS: [(&str, Exercise); 16] = [
     ("request", request),
     ("change", change),
+    ("entry", entry),
     ("changed", comes_back::<Changed>),
     ("told", told),
     ("handed", handed),
@@ -79,6 +81,16 @@ fn change(bytes: &[u8]) -> bool {
     })
 }
 
+fn entry(bytes: &[u8]) -> bool {
+    let Some(entry) = decoded::<JournalEntry>(bytes) else { return false };
+    match &entry {
+        JournalEntry::Request(change) => assert_change(change),
+        JournalEntry::Leader(LeaderEntry::Drained { drained, .. }) => drained.extents.iter().for_each(assert_extent),
+        JournalEntry::Leader(_) => {}
+    }
+    true
+}
+
 fn told(bytes: &[u8]) -> bool {
     let Some(told) = decoded::<Result<Told, Errno>>(bytes) else { return false };
     if let Ok(Told::Contents(contents)) = told {
@@ -113,7 +125,7 @@ fn uncommitted(bytes: &[u8]) -> bool {
 
 fn assert_change(change: &Change) {
     let node = change.id.node;
-    assert!(!change.operation.is_owners() || !change.may_come_from(node));
+    assert_eq!(change.check_sender(NodeRank(node.0 ^ 1)), Err(Errno::EPERM), "a node speaks for itself alone");
     match &change.operation {
         Operation::Commit { extents, .. } => extents.iter().for_each(assert_extent),
         Operation::Lock { request, .. } => assert!(request.start <= request.end),

@@ -6,6 +6,7 @@
 pub mod exercise;
 pub mod frame;
 pub mod job;
+pub mod journal;
 pub mod listing;
 mod lock;
 pub mod log_record;

@@ -18,6 +18,20 @@ pub struct Owns {
     pub node: NodeRank,
 }
 
+/// Above the epochs of all owners: with one a second, nine million years pass before a tree gets there.
+pub const EPOCHS_END: u64 = 1 << 48;
+
+/// Above the counts of all histories: 146 years pass before one with a change a nanosecond gets there.
+const COUNTS_END: u64 = 1 << 62;
+
+impl Owns {
+    /// The owner after this one, on `node`; `None` where there can be none.
+    #[must_use]
+    pub fn next(self, node: NodeRank) -> Option<Self> {
+        Some(Self { epoch: self.epoch.checked_add(1)?, node }).filter(Self::is_within_limits)
+    }
+}
+
 /// The owner's message to the council.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Renewal {
@@ -95,31 +109,41 @@ pub enum Followed {
 
 impl Checked for Owns {
     fn is_within_limits(&self) -> bool {
-        true
+        self.epoch < EPOCHS_END
+    }
+}
+
+impl Checked for Have {
+    fn is_within_limits(&self) -> bool {
+        self.count < COUNTS_END
     }
 }
 
 impl Checked for Result<(), Owns> {
     fn is_within_limits(&self) -> bool {
-        true
+        self.as_ref().err().is_none_or(Owns::is_within_limits)
     }
 }
 
 impl Checked for Verdict {
     fn is_within_limits(&self) -> bool {
-        true
+        !matches!(self, Self::Newer(owns) if !owns.is_within_limits())
     }
 }
 
 impl Checked for Handed {
     fn is_within_limits(&self) -> bool {
-        self.0.len() <= UNCONFIRMED_MAX && self.0.iter().all(|(_, change)| change.is_within_limits())
+        let is_one = |(have, change): &(Have, Change)| have.is_within_limits() && change.is_within_limits();
+        self.0.len() <= UNCONFIRMED_MAX && self.0.iter().all(is_one)
     }
 }
 
 impl Checked for Followed {
     fn is_within_limits(&self) -> bool {
-        // The owner's, which sends what it has.
-        true
+        // For the rest, the owner sends what it has.
+        match self {
+            Self::Changes { have, .. } | Self::Parts { have, .. } => have.is_within_limits(),
+            Self::NotNow => true,
+        }
     }
 }

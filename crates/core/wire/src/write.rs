@@ -6,10 +6,7 @@
 
 use std::ops::Range;
 
-use forebay_types::{
-    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, LogPosition, Name, NodeRank, OperationId, Rights,
-    Timestamp,
-};
+use forebay_types::{Attributes, ExtendedRule, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 pub use crate::lock::{HeldLock, LockKind, LockRequest};
@@ -17,23 +14,11 @@ pub use crate::lock::{HeldLock, LockKind, LockRequest};
 /// The root of a burst tree.
 pub const BURST_ROOT: FileId = FileId { creator: NodeRank(0), serial: 0 };
 
-/// The session of an operation that is never sent again: what it came to need not be kept.
-pub const NEVER_AGAIN: u64 = 0;
-
 /// Groups of a caller (`NGROUPS_MAX` of Linux is 65,536; nobody has as many).
 pub const GROUPS_MAX: usize = 1024;
 
 /// Extents of one commit; a node that has more commits several times.
 pub const COMMIT_EXTENTS_MAX: usize = 1 << 11;
-
-/// Records that get another place in one operation.
-pub const MOVED_MAX: usize = 1 << 12;
-
-/// Stripes that one operation says of that they are verified.
-pub const VERIFIED_MAX: usize = 1 << 10;
-
-/// Entries of one adoption; a larger directory is adopted in several.
-pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
 
 /// Files that one node can create or adopt: an inode number has the serial in its lower bits.
 pub const FILE_SERIALS: u64 = 1 << 40;
@@ -73,7 +58,7 @@ pub struct Place {
     pub name: Name,
 }
 
-/// The changes of a tree.
+/// The changes of a tree that nodes ask for, for programs or for themselves. `LeaderEntry` has those that its owner makes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// `mkdir`, `mknod`, `symlink`, `open` with `O_CREAT`.
@@ -149,11 +134,8 @@ pub enum Operation {
         /// Which open, as the asking node numbers them; 0 for one that has set no locks.
         handle: u64,
     },
-    /// A node has nothing open any more: its mount is a new one, or it is gone.
-    CloseAll {
-        /// The node.
-        node: NodeRank,
-    },
+    /// The asking node has nothing open any more: its mount is a new one.
+    CloseAll,
     /// A node's writes, seen by all others from now on.
     Commit {
         /// The file.
@@ -170,112 +152,6 @@ pub enum Operation {
         file: FileId,
         /// The lock.
         request: LockRequest,
-    },
-    /// Files that a directory has only on the backing file system, as they were met there, are forgotten: its entries are to be
-    /// adopted again.
-    Unlist {
-        /// The directory.
-        directory: FileId,
-    },
-    /// Entries of a directory of the backing file system, which the tree does not know.
-    Adopt {
-        /// The directory.
-        directory: FileId,
-        /// Its next entries, `ADOPTED_ENTRIES_MAX` at most.
-        entries: Vec<AdoptedEntry>,
-        /// Whether it has no more.
-        is_last: bool,
-    },
-    /// The present contents of a file land although nodes have it open: the tree drains.
-    Publish {
-        /// The file.
-        file: FileId,
-    },
-    /// The backing file system has followed a step of the tree's history.
-    Landed {
-        /// Its number.
-        step: u64,
-        /// The outcome.
-        outcome: StepOutcome,
-    },
-    /// A file is about to have a draft on the backing file system.
-    Drafting {
-        /// The file.
-        file: FileId,
-        /// The draft's directory.
-        directory: FileId,
-    },
-    /// A file is about to appear on the backing file system, as this.
-    Publishing {
-        /// The file.
-        file: FileId,
-        /// The file that is to get its places.
-        backed: Backed,
-    },
-    /// A place of the backing file system is taken by another file: the tree's file there gets another name.
-    SetAside {
-        /// The place.
-        place: Place,
-        /// The name there.
-        name: Name,
-    },
-    /// The file at a place of the backing file system was removed or replaced from outside.
-    Gone {
-        /// The place.
-        place: Place,
-    },
-    /// A part of what a file has lies on the backing file system too, before it is published: in its draft, or in the file itself
-    /// where that is there already. Its nodes have it open, and their stores fill.
-    Drained {
-        /// The file.
-        file: FileId,
-        /// The part.
-        drained: Drained,
-    },
-    /// These nodes do not answer, and all others do: what only they have does not land, and nothing waits for it.
-    Lost {
-        /// Their ranks.
-        nodes: Vec<NodeRank>,
-    },
-    /// A node is gone: its records are where its partner has copied them.
-    Moved {
-        /// The node.
-        node: NodeRank,
-        /// Its partner.
-        to: NodeRank,
-        /// Which, `MOVED_MAX` at most.
-        copies: Vec<Copy>,
-    },
-    /// A file that is there on the backing file system is about to be changed there: until it is known as what it was left, nobody
-    /// can tell who has changed it.
-    Changing {
-        /// The file.
-        file: FileId,
-    },
-    /// Others have changed a file in place that is there on the backing file system: it is theirs from now on, and what the tree has
-    /// appears anew.
-    Forked {
-        /// The file.
-        file: FileId,
-        /// Its draft, which has what was only in the changed file; `None` where nothing was.
-        draft: Option<Backed>,
-        /// How much that is, bytes.
-        bytes: u64,
-        /// Its mode and owner from then on.
-        rights: Rights,
-    },
-    /// Stripes of a file are in its draft on the backing file system, durable and verified, before it is published.
-    Verified {
-        /// The file.
-        file: FileId,
-        /// Which contents.
-        version: u64,
-        /// The draft.
-        draft: Backed,
-        /// How long its stripes are, bytes.
-        stripe_bytes: u64,
-        /// Which, from the file's beginning, `VERIFIED_MAX` at most; none when its sending begins.
-        stripes: Vec<u64>,
     },
     /// A file is changed without a byte of it, and is at least so long afterwards: nothing is cut that others have written meanwhile.
     Allocate {
@@ -295,52 +171,6 @@ pub enum Operation {
         /// The condition.
         rule: ExtendedRule,
     },
-    /// Extended attributes that a file has on the backing file system, which the tree does not know.
-    AdoptExtended {
-        /// The file.
-        file: FileId,
-        /// All of them.
-        found: ExtendedAttributes,
-    },
-}
-
-/// The outcome of a step on the backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum StepOutcome {
-    /// It was carried out.
-    Done,
-    /// The same, and these contents are there now.
-    Contents(LandedContents),
-    /// It was skipped: newer contents are to come, or its file is gone.
-    LeftOut,
-    /// It was carried out, and this file is there now.
-    Made(Backed),
-}
-
-/// Contents that are on the backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct LandedContents {
-    /// Which they are.
-    pub version: u64,
-    /// The file there.
-    pub backed: Backed,
-    /// The blocks that it takes there, as `stat` counts them.
-    pub blocks: u64,
-}
-
-/// The part of a file that lies on the backing file system before it is published.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Drained {
-    /// The contents that were looked at.
-    pub version: u64,
-    /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
-    pub size_bytes: u64,
-    /// The file that has them.
-    pub backed: Backed,
-    /// The ranges of it that logs had, `COMMIT_EXTENTS_MAX` at most.
-    pub extents: Vec<WrittenExtent>,
-    /// Whether logs keep these.
-    pub is_kept: bool,
 }
 
 /// From where the offsets of a commit count.
@@ -376,21 +206,6 @@ pub struct Copy {
     pub to: LogPosition,
     /// Bytes of its contents.
     pub len: u32,
-}
-
-/// An entry of a directory of the backing file system.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct AdoptedEntry {
-    /// Its name.
-    pub name: Name,
-    /// Its identity in the burst tree.
-    pub file: FileId,
-    /// Its attributes there, as `lstat` says.
-    pub attributes: Attributes,
-    /// When it was made there; the epoch where the file system does not say.
-    pub born: Timestamp,
-    /// Of a symbolic link, else empty.
-    pub target: Vec<u8>,
 }
 
 /// The rule for a file at the new name of a rename.
@@ -497,4 +312,13 @@ impl Piece {
 /// Whether a file can have `len` bytes at `offset`: the kernel counts them so (`loff_t`).
 pub(crate) fn is_in_file(offset: u64, len: u64) -> bool {
     offset.checked_add(len).is_some_and(|end| i64::try_from(end).is_ok())
+}
+
+/// Whether a node can give a file this identity: it fits into an inode number.
+pub(crate) fn is_identity(file: FileId) -> bool {
+    (file.creator.0 as usize) < limits::NODES_MAX && file.serial < FILE_SERIALS
+}
+
+pub(crate) fn are_extents(extents: &[WrittenExtent]) -> bool {
+    extents.len() <= COMMIT_EXTENTS_MAX && extents.iter().all(WrittenExtent::is_within_limits)
 }

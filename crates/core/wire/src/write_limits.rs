@@ -1,12 +1,12 @@
 //! Bounds of a message about a burst tree, and its permitted senders: checked on arrival, before any of its numbers are added.
 
-use forebay_types::{Errno, ExtendedAttributes, FileId, NodeRank, limits};
+use forebay_types::{Errno, ExtendedAttributes, NodeRank, limits};
 
 use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::Checked;
 use crate::write::{
-    ADOPTED_ENTRIES_MAX, COMMIT_EXTENTS_MAX, Change, Done, FILE_SERIALS, FileState, GROUPS_MAX, LockRequest, MOVED_MAX,
-    Operation, Piece, Source, VERIFIED_MAX, WrittenExtent, is_in_file,
+    Change, Done, FileState, GROUPS_MAX, LockRequest, Operation, Piece, Source, WrittenExtent, are_extents,
+    is_identity, is_in_file,
 };
 use crate::write_message::{Changed, Question, Told};
 
@@ -22,72 +22,18 @@ impl Operation {
                 name.len() <= limits::NAME_BYTES_MAX
                     && value.as_ref().is_none_or(|value| value.len() <= ExtendedAttributes::BYTES_MAX)
             }
-            Self::AdoptExtended { found, .. } => found.is_within_limits(),
             Self::Allocate { least_bytes, .. } => is_in_file(0, *least_bytes),
             Self::Lock { request, .. } => request.is_within_limits(),
-            Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
-            Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
-            Self::Drained { drained, .. } => are_extents(&drained.extents) && is_in_file(drained.size_bytes, 0),
-            Self::Verified { stripes, stripe_bytes, .. } => {
-                let ends = |stripe: &u64| stripe.checked_add(1)?.checked_mul(*stripe_bytes);
-                *stripe_bytes > 0
-                    && stripes.len() <= VERIFIED_MAX
-                    && stripes.iter().all(|stripe| ends(stripe).is_some_and(|end| is_in_file(end, 0)))
-            }
-            Self::Adopt { entries, .. } => {
-                entries.len() <= ADOPTED_ENTRIES_MAX
-                    && entries.iter().all(|entry| {
-                        is_identity(entry.file)
-                            && entry.target.len() <= limits::TARGET_BYTES_MAX
-                            && is_in_file(0, entry.attributes.size_bytes)
-                    })
-            }
-            _ => true,
-        }
-    }
-}
-
-impl Operation {
-    /// Whether only the owner of the tree decides on it, by what it has found on the backing file system or of nodes.
-    #[must_use]
-    pub fn is_owners(&self) -> bool {
-        match self {
-            Self::Adopt { .. }
-            | Self::AdoptExtended { .. }
-            | Self::Unlist { .. }
-            | Self::Publish { .. }
-            | Self::Landed { .. }
-            | Self::Drafting { .. }
-            | Self::Publishing { .. }
-            | Self::SetAside { .. }
-            | Self::Gone { .. }
-            | Self::Drained { .. }
-            | Self::Lost { .. }
-            | Self::Moved { .. }
-            | Self::Changing { .. }
-            | Self::Forked { .. }
-            | Self::Verified { .. } => true,
-            Self::Create { .. }
-            | Self::CreateUnnamed { .. }
-            | Self::Link { .. }
+            Self::Link { .. }
             | Self::Unlink { .. }
             | Self::RemoveDirectory { .. }
             | Self::Rename { .. }
             | Self::SetAttributes { .. }
-            | Self::SetExtended { .. }
-            | Self::Allocate { .. }
             | Self::Open { .. }
             | Self::Close { .. }
-            | Self::CloseAll { .. }
-            | Self::Commit { .. }
-            | Self::Lock { .. } => false,
+            | Self::CloseAll => true,
         }
     }
-}
-
-/// Whether a node can give a file this identity: it fits into an inode number.
-fn is_identity(file: FileId) -> bool {
-    (file.creator.0 as usize) < limits::NODES_MAX && file.serial < FILE_SERIALS
 }
 
 impl FileState {
@@ -113,10 +59,6 @@ impl WrittenExtent {
     }
 }
 
-fn are_extents(extents: &[WrittenExtent]) -> bool {
-    extents.len() <= COMMIT_EXTENTS_MAX && extents.iter().all(WrittenExtent::is_within_limits)
-}
-
 impl Piece {
     /// Whether a file can have it, and a record what it is.
     #[must_use]
@@ -129,15 +71,28 @@ impl Piece {
 }
 
 impl Change {
-    /// Whether a node may ask for it, or hand it over as one of its own: what only the owner decides on comes from the owner itself.
-    #[must_use]
-    pub fn may_come_from(&self, node: NodeRank) -> bool {
+    /// Checks that `sender`, which has sent it or hands it over, speaks for itself: under its own name, about files and records of its own
+    /// count.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn check_sender(&self, sender: NodeRank) -> Result<(), Errno> {
         let is_its_own = match &self.operation {
-            Operation::CloseAll { node: of } => *of == node,
-            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => file.creator == node,
-            _ => true,
+            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => file.creator == sender,
+            Operation::Commit { extents, .. } => extents.iter().all(|extent| extent.node == sender),
+            Operation::Link { .. }
+            | Operation::Unlink { .. }
+            | Operation::RemoveDirectory { .. }
+            | Operation::Rename { .. }
+            | Operation::SetAttributes { .. }
+            | Operation::SetExtended { .. }
+            | Operation::Allocate { .. }
+            | Operation::Open { .. }
+            | Operation::Close { .. }
+            | Operation::CloseAll
+            | Operation::Lock { .. } => true,
         };
-        self.id.node == node && is_its_own && !self.operation.is_owners()
+        if self.id.node == sender && is_its_own { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// Whether what travels keeps to the limits.

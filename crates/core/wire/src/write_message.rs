@@ -10,7 +10,7 @@ use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRa
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
-pub use crate::ownership::{Bid, Followed, Handed, Have, Owns, Renewal, UNCONFIRMED_MAX, Verdict};
+pub use crate::ownership::{Bid, EPOCHS_END, Followed, Handed, Have, Owns, Renewal, UNCONFIRMED_MAX, Verdict};
 use crate::stripe::is_stripe;
 pub use crate::stripe::{STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX};
 use crate::write::{
@@ -365,7 +365,10 @@ impl WriteMessage {
             Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
             Self::Unlinked { offset, len, .. } => is_in_file(*offset, *len),
-            Self::Stripe(stripe) => is_stripe(&stripe.extents),
+            Self::Stripe(stripe) => stripe.owns.is_within_limits() && is_stripe(&stripe.extents),
+            Self::Renew(renewal) => renewal.owns.is_within_limits(),
+            Self::Vote(bid) => bid.owns.is_within_limits(),
+            Self::HandOver { owns, after } => owns.is_within_limits() && after.is_within_limits(),
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,
         };

@@ -1,15 +1,16 @@
 //! For fuzzing and for its corpus: the state of a tree after nodes have requested arbitrary changes.
 //!
-//! Bytes are a script of changes. Most are spelled in a few bytes each, with files, names and numbers from small sets, so that
-//! they meet. Others are messages as they travel. Changes that a node may not request are skipped, as the owner does.
+//! Bytes are a script of steps of its history. Most are spelled in a few bytes each, with files, names and numbers from small sets, so that
+//! they meet. Others are messages as they travel. Requests of a node that speaks for another are skipped, as the owner does.
 
 mod script;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{Attributes, FileId, LogPosition};
+use forebay_wire::journal::{JournalEntry, LeaderEntry, StepOutcome};
 use forebay_wire::message::{Checked, decode, encode};
-use forebay_wire::write::{BURST_ROOT, Change, Done, NEVER_AGAIN, Operation, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Done};
 use serde::Deserialize;
 
 use crate::tree::{Ahead, Refusal, Released, Tree};
@@ -40,21 +41,20 @@ pub fn apply(bytes: &[u8]) -> usize {
     let mut tree = empty(is_backed);
     let (mut released, mut outcomes) = (Released::default(), vec![]);
     while outcomes.len() < CHANGES_MAX
-        && let Some(mut change) = script.change()
+        && let Some(mut entry) = script.entry()
     {
-        aim(&mut change, &tree);
-        if !change.is_within_limits() || !(change.operation.is_owners() || change.may_come_from(change.id.node)) {
+        aim(&mut entry, &tree);
+        let is_refused =
+            matches!(&entry, JournalEntry::Request(change) if change.check_sender(change.id.node).is_err());
+        if !entry.is_within_limits() || is_refused {
             continue;
         }
         let before = tree.clone();
-        let outcome = tree.apply(&change, &mut released);
-        assert!(
-            outcome.is_ok() || tree.is_same_but_for_results(&before),
-            "what is refused changes nothing: {change:?}"
-        );
+        let outcome = tree.apply(&entry, &mut released);
+        assert!(outcome.is_ok() || tree.is_same_but_for_results(&before), "what is refused changes nothing: {entry:?}");
         assert!(!matches!(outcome, Err(Refusal::Unlisted(_) | Refusal::Unread(_))) || tree == before);
         tree.assert_sound();
-        outcomes.push((change, outcome));
+        outcomes.push((entry, outcome));
     }
     ask(&tree);
     assert_eq!(again(&outcomes, is_backed), (tree.clone(), released));
@@ -76,16 +76,17 @@ fn empty(is_backed: bool) -> Tree {
 }
 
 /// The owner's word about a step is mostly about the one whose turn it is, and about the contents that are there.
-fn aim(change: &mut Change, tree: &Tree) {
-    match &mut change.operation {
-        Operation::Landed { step, outcome } if *step < 8 => {
+fn aim(entry: &mut JournalEntry, tree: &Tree) {
+    let JournalEntry::Leader(entry) = entry else { return };
+    match entry {
+        LeaderEntry::Landed { step, outcome } if *step < 8 => {
             let turn = tree.clone().next_landing();
             *step = turn.map_or(*step, |turn| turn.step);
             if let StepOutcome::Contents(contents) = outcome {
                 contents.version = contents.version.min(4);
             }
         }
-        Operation::Drained { file, drained } if drained.version < 8 => {
+        LeaderEntry::Drained { file, drained } if drained.version < 8 => {
             drained.version = tree.state(*file).map_or(0, |state| state.version);
             drained.extents = tree.written().take(drained.extents.len()).collect();
         }
@@ -94,14 +95,15 @@ fn aim(change: &mut Change, tree: &Tree) {
 }
 
 /// The tree and what it released, made by the same changes as they travel, every second one twice.
-fn again(outcomes: &[(Change, Result<Done, Refusal>)], is_backed: bool) -> (Tree, Released) {
+fn again(outcomes: &[(JournalEntry, Result<Done, Refusal>)], is_backed: bool) -> (Tree, Released) {
     let (mut tree, mut released) = (empty(is_backed), Released::default());
-    for (index, (change, outcome)) in outcomes.iter().enumerate() {
-        let Ok(travelled) = decode::<Change>(&encode(change)) else { panic!("{change:?} does not travel") };
-        assert_eq!(&travelled, change);
-        assert_eq!(tree.apply(&travelled, &mut released), *outcome, "{change:?}");
-        if index % 2 == 1 && change.id.session != NEVER_AGAIN && change.oldest <= change.id.serial {
-            assert_eq!(tree.apply(&travelled, &mut released), *outcome, "{change:?} again");
+    for (index, (entry, outcome)) in outcomes.iter().enumerate() {
+        let Ok(travelled) = decode::<JournalEntry>(&encode(entry)) else { panic!("{entry:?} does not travel") };
+        assert_eq!(&travelled, entry);
+        assert_eq!(tree.apply(&travelled, &mut released), *outcome, "{entry:?}");
+        let comes_again = matches!(entry, JournalEntry::Request(change) if change.oldest <= change.id.serial);
+        if index % 2 == 1 && comes_again {
+            assert_eq!(tree.apply(&travelled, &mut released), *outcome, "{entry:?} again");
         }
     }
     (tree, released)
@@ -134,8 +136,8 @@ fn follow(mut tree: Tree) {
         let turns = tree.next_landings(4, 1 << 20);
         let Some(turn) = turns.first() else { break };
         let outcome = if turn.is_over { StepOutcome::LeftOut } else { StepOutcome::Done };
-        let operation = Operation::Landed { step: turn.step, outcome };
-        let _ = tree.apply(&Script::owners(operation), &mut Released::default());
+        let landed = LeaderEntry::Landed { step: turn.step, outcome };
+        let _ = tree.apply(&landed, &mut Released::default());
         tree.assert_sound();
     }
     assert_eq!(tree.steps_to_land(), 0, "the backing file system never gets to the end");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Errno, NodeRank, OperationId};
-use forebay_wire::write::{Change, Done, NEVER_AGAIN};
+use forebay_wire::write::{Change, Done};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -37,9 +37,6 @@ impl Results {
     /// answer is EALREADY: its result is forgotten.
     #[must_use]
     pub fn of(&self, id: OperationId) -> Option<Result<Done, Errno>> {
-        if id.session == NEVER_AGAIN {
-            return None;
-        }
         let node = self.of.get(&(id.node, id.session % LINES))?;
         match id.session.cmp(&node.session) {
             std::cmp::Ordering::Less => Some(Err(Errno::EALREADY)),
@@ -51,9 +48,6 @@ impl Results {
 
     /// Notes what `change` came to, and forgets what its node does not ask for any more.
     pub fn note(&mut self, change: &Change, result: Result<Done, Errno>) {
-        if change.id.session == NEVER_AGAIN {
-            return;
-        }
         let node = self.of.entry((change.id.node, change.id.session % LINES)).or_default();
         if change.id.session > node.session {
             *node = OfLine { session: change.id.session, ..OfLine::default() };

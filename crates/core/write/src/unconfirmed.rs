@@ -64,7 +64,7 @@ mod tests {
 
     fn change(serial: u64) -> Change {
         let id = OperationId { node: NodeRank(2), session: 1, serial };
-        let operation = Operation::CloseAll { node: NodeRank(2) };
+        let operation = Operation::CloseAll;
         Change { id, oldest: 0, caller: Caller::default(), now: forebay_types::Timestamp::default(), operation }
     }
 

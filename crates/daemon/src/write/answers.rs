@@ -106,8 +106,10 @@ impl WriteParts {
     fn answer_of_ownership(&self, from: NodeRank, message: WriteMessage) -> Answered {
         let is_second_home = || second_home(self.nodes.council(), self.local.rank) == Some(from);
         match message {
-            WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
-            WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
+            WriteMessage::Renew(renewal) if may_own(from, renewal.owns, self.nodes.council()) => {
+                told(&self.council.renew(renewal))
+            }
+            WriteMessage::Vote(bid) if may_own(from, bid.owns, self.nodes.council()) => told(&self.council.vote(bid)),
             WriteMessage::WhoOwns => told(&self.nodes.owns()),
             WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
                 self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
@@ -143,8 +145,8 @@ impl WriteParts {
     /// Carries a change of node `from` out, as far as nothing is waited for.
     fn begin_change(self: Arc<Self>, from: NodeRank, change: Change) -> Result<Waiting<'static, Answered>, Answered> {
         let (owner, admitted) = self.admit(from)?;
-        if !change.may_come_from(from) {
-            return Err(told(&Changed { outcome: Err(Errno::EPERM), have: None, safe: None }));
+        if let Err(errno) = change.check_sender(from) {
+            return Err(told(&Changed { outcome: Err(errno), have: None, safe: None }));
         }
         let is_lost = owner.is_lost(from);
         let begun = if is_lost { Err(Needs::Task) } else { owner.apply_knowing(&change, false) };
@@ -259,7 +261,7 @@ async fn end_change(
     Ok(Ok(applied.outcome()))
 }
 
-/// Whether a node may say that it owns the tree from now on: it says so of itself, and is one of those among which owners are chosen.
+/// Whether a node may own the tree, and ask as its owner: it speaks for itself, and is one of those among which owners are chosen.
 fn may_own(from: NodeRank, owns: Owns, council: &[NodeRank]) -> bool {
     owns.node == from && council.contains(&from)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_types::{Errno, OperationId};
-use forebay_wire::write::{Caller, Change, CommitAt, NEVER_AGAIN, Operation, WrittenExtent};
+use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
 use forebay_write::Refusal;
 
 use super::files::{Files, OpenFile};
@@ -137,15 +137,16 @@ impl Commits {
         // The file's time is that of its last write, whoever has it committed and when.
         let now = open.written_at().unwrap_or_else(|| self.local.now());
         let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
-        let change = |id, oldest| Change { id, oldest, caller, now, operation };
-        if let Some(owner) = self.tree.here() {
-            let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-            return self.commit_here(owner, open, &change(id, 0));
-        }
         let (serial, oldest) = self.begin();
-        let change = change(OperationId { node: self.local.rank, session: self.session, serial }, oldest);
+        let id = OperationId { node: self.local.rank, session: self.session, serial };
+        let change = Change { id, oldest, caller, now, operation };
+        if let Some(owner) = self.tree.here() {
+            let outcome = self.commit_here(owner, open, &change);
+            self.end(serial);
+            return outcome;
+        }
         let _noting = self.files.noting();
-        if let Err(error) = self.local.log.append_note(&Note::own(0, &change)) {
+        if let Err(error) = self.local.log.append_note(&Note::sent(&change)) {
             self.end(serial);
             return Err(error.errno());
         }

@@ -92,6 +92,7 @@ mod tests {
     use std::fs;
 
     use forebay_types::{Name, OperationId, Timestamp};
+    use forebay_wire::journal::LeaderEntry;
     use forebay_wire::write::{BURST_ROOT, Caller, Change, CommitAt, Operation, Place, WrittenExtent};
     use forebay_wire::write_message::Owns;
 
@@ -118,7 +119,7 @@ mod tests {
             assert!(is_one.1 || !name.starts_with("note-"), "{name}");
             most = most.max(recover(&bytes));
         }
-        assert_eq!(most, 8, "records of the longest log");
+        assert_eq!(most, 10, "records of the longest log");
     }
 
     /// Cut short or with a bit changed at any place, nothing panics.
@@ -150,8 +151,8 @@ mod tests {
             let records: Vec<u8> = notes.iter().flat_map(record).collect();
             [&[rank][..], &written, &records].concat()
         };
-        put("log-of-owner", log(0, &notes[..6]));
-        put("log-of-other", log(1, &notes[..5]));
+        put("log-of-owner", log(0, &notes[..8]));
+        put("log-of-other", log(1, &notes[5..9]));
         put("checkpoint-empty", encode(&Checkpoint::default()));
         let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
         let mut found = Found::new(NodeRank(0), Tree::new(root, false, 7));
@@ -193,6 +194,8 @@ mod tests {
         let changes: Vec<Change> = (1..).zip(operations).map(change).collect();
         let own = (1..).zip(&changes).map(|(count, change)| Note::own(count, change));
         let more = [
+            Note::own(5, &LeaderEntry::Lost { nodes: vec![NodeRank(1)] }),
+            Note::sent(&changes[1]),
             Note::tree(STORE_TREE),
             Note::owns(Owns { epoch: 0, node: NodeRank(0) }),
             Note::followed(1, &changes[0]),

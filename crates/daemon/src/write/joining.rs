@@ -130,6 +130,6 @@ impl WriteParts {
     /// On a new mount nothing is open. Uncommitted writes of an earlier job's programs are committed for them.
     fn begin_anew(&self) -> Result<(), Errno> {
         self.commits.commit_all()?;
-        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
+        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll)
     }
 }

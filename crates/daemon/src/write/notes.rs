@@ -1,5 +1,6 @@
 //! Notes of a node in its log, beside the bytes of files.
 
+use forebay_wire::journal::{EntryRef, JournalEntry};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::Change;
 use forebay_wire::write_message::Owns;
@@ -17,10 +18,12 @@ pub struct StoreTree {
 /// A note.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
 pub enum Note {
-    /// A change that this node has carried out as the owner, with how many it makes; or has sent to the owner, with 0.
-    Own(u64, Change),
-    /// One that the owner has carried out, whose tree has its second home here; with how many it makes.
-    Followed(u64, Change),
+    /// A step of the history of the tree that this node owns, with how many it makes.
+    Own(u64, JournalEntry),
+    /// A change that this node is about to send to the owner.
+    Sent(Change),
+    /// A step of the history of a tree that has its second home here, with how many it makes.
+    Followed(u64, JournalEntry),
     /// The tree's owner from here on.
     Owns(Owns),
     /// The tree that this store is about from here on, and the mount.
@@ -32,8 +35,9 @@ pub enum Note {
 /// The same as `Note`, not copied.
 #[derive(Serialize)]
 enum Written<'a> {
-    Own(u64, &'a Change),
-    Followed(u64, &'a Change),
+    Own(u64, EntryRef<'a>),
+    Sent(&'a Change),
+    Followed(u64, EntryRef<'a>),
     Owns(Owns),
     Tree(StoreTree),
     Line(u64),
@@ -41,13 +45,18 @@ enum Written<'a> {
 
 impl Note {
     /// The bytes of `Own`.
-    pub fn own(count: u64, change: &Change) -> Vec<u8> {
-        encode(&Written::Own(count, change))
+    pub fn own<'a>(count: u64, entry: impl Into<EntryRef<'a>>) -> Vec<u8> {
+        encode(&Written::Own(count, entry.into()))
+    }
+
+    /// The bytes of `Sent`.
+    pub fn sent(change: &Change) -> Vec<u8> {
+        encode(&Written::Sent(change))
     }
 
     /// The bytes of `Followed`.
-    pub fn followed(count: u64, change: &Change) -> Vec<u8> {
-        encode(&Written::Followed(count, change))
+    pub fn followed<'a>(count: u64, entry: impl Into<EntryRef<'a>>) -> Vec<u8> {
+        encode(&Written::Followed(count, entry.into()))
     }
 
     /// The bytes of `Owns`.
@@ -69,8 +78,10 @@ impl Note {
 impl Checked for Note {
     fn is_within_limits(&self) -> bool {
         match self {
-            Self::Own(_, change) | Self::Followed(_, change) => change.is_within_limits(),
-            Self::Owns(_) | Self::Tree(_) | Self::Line(_) => true,
+            Self::Own(_, entry) | Self::Followed(_, entry) => entry.is_within_limits(),
+            Self::Sent(change) => change.is_within_limits(),
+            Self::Owns(owns) => owns.is_within_limits(),
+            Self::Tree(_) | Self::Line(_) => true,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use forebay_fuse::{Handler, Notifier};
 use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
 use forebay_types::{Errno, NodeRank};
+use forebay_wire::journal::LeaderEntry;
 use forebay_wire::message::Checked;
-use forebay_wire::write::Operation;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -400,13 +400,13 @@ impl WriteParts {
         // Until they answer.
         lost.iter().for_each(|node| owner.unverified.note(*node));
         if !owner.tree().lost_nodes().iter().eq(&lost)
-            && let Err(errno) = owner.carry_out_own(Operation::Lost { nodes: lost })
+            && let Err(errno) = owner.note(&LeaderEntry::Lost { nodes: lost })
         {
             why = why.or(Some(format!("nodes that do not answer cannot be written down: {errno}")));
         }
         let open = owner.tree().open_and_changed();
         for file in open {
-            if let Err(errno) = owner.carry_out_own(Operation::Publish { file }) {
+            if let Err(errno) = owner.note(&LeaderEntry::Publish { file }) {
                 why = why.or(Some(format!("file {file} cannot be published: {errno}")));
             }
         }

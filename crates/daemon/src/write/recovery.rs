@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
+use forebay_wire::journal::{JournalEntry, LeaderEntry};
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
 use forebay_wire::write_message::Owns;
@@ -210,8 +211,9 @@ impl Found {
             }
             RecoveredRecord::Note(bytes) => {
                 match decode::<Note>(&bytes).context("a note of the store cannot be read")? {
-                    Note::Own(count, change) => self.take_change(count, change)?,
-                    Note::Followed(count, change) => self.follow(count, &change),
+                    Note::Own(count, entry) => self.take_own(count, &entry)?,
+                    Note::Sent(change) => self.take_sent(change),
+                    Note::Followed(count, entry) => self.follow(count, &entry),
                     Note::Owns(owns) => self.take_owns(owns)?,
                     Note::Line(line) => self.take_line(line),
                     Note::Tree(tree) => {
@@ -257,10 +259,10 @@ impl Found {
     }
 
     /// A mirror that lacks a change is dropped: its next owner would not notice.
-    fn follow(&mut self, count: u64, change: &Change) {
+    fn follow(&mut self, count: u64, entry: &JournalEntry) {
         let Some(mirror) = &mut self.mirror else { return };
         if count == mirror.have.count + 1 {
-            mirror.follow(change);
+            mirror.follow(entry);
         } else {
             tracing::error!(
                 count,
@@ -271,28 +273,42 @@ impl Found {
         }
     }
 
-    fn take_change(&mut self, count: u64, change: Change) -> anyhow::Result<()> {
-        match &change.operation {
-            Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } => self.given(*file),
-            Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
-            _ => {}
+    fn take_own(&mut self, count: u64, entry: &JournalEntry) -> anyhow::Result<()> {
+        match entry {
+            JournalEntry::Request(change) => self.given_by(change),
+            JournalEntry::Leader(LeaderEntry::Adopt { entries, .. }) => {
+                entries.iter().for_each(|entry| self.given(entry.file));
+            }
+            JournalEntry::Leader(_) => {}
         }
-        self.commit(&change);
-        let Some(tree) = &mut self.tree else {
-            self.sent.retain(|sent| sent.id.session == change.id.session && sent.id.serial >= change.oldest);
-            self.sent.push(change);
-            return Ok(());
-        };
+        // One that was noted after another node had come to own the tree never happened: its bytes are pending.
+        let Some(tree) = &mut self.tree else { return Ok(()) };
         let known = self.lineage.have().count;
         ensure!(
             count == known + 1,
             "the device has lost part of the store: after change {known} of the tree comes {count}"
         );
         // It was carried out before: it has the same outcome again.
-        let _ = tree.apply(&change, &mut Released::default());
+        let _ = tree.apply(entry, &mut Released::default());
         self.lineage.note();
-        self.recent.note(encode(&change));
+        self.recent.note(encode(entry));
+        if let JournalEntry::Request(change) = entry {
+            self.commit(change);
+        }
         Ok(())
+    }
+
+    fn take_sent(&mut self, change: Change) {
+        self.given_by(&change);
+        self.commit(&change);
+        self.sent.retain(|sent| sent.id.session == change.id.session && sent.id.serial >= change.oldest);
+        self.sent.push(change);
+    }
+
+    fn given_by(&mut self, change: &Change) {
+        if let Operation::Create { file, .. } | Operation::CreateUnnamed { file, .. } = &change.operation {
+            self.given(*file);
+        }
     }
 
     /// Extents that a commit names are not pending.

@@ -209,7 +209,7 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
             newest.node
         )
     })?;
-    Ok(Owns { epoch: newest.epoch + 1, node: *second })
+    newest.next(*second).with_context(|| format!("job {job}: its stores name an owner after which there can be none"))
 }
 
 /// Takes those out that are not of the run which lands: the one whose owner is here; of several, or of none, the one of most stores. Where

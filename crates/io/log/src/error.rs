@@ -78,7 +78,10 @@ pub enum StoreError {
         mode: u32,
     },
     /// Another program wrote it.
-    #[error("store {} has version {found} of its layout; this program reads version {known}: use the program that wrote it", .path.display())]
+    #[error(
+        "store {} has version {found} of its layout; this program reads version {known}: what it holds lands by `forebay salvage` \
+         of the forebay that wrote it", .path.display()
+    )]
     Version {
         /// The store.
         path: PathBuf,

@@ -4,10 +4,11 @@ use forebay_types::{Attributes, Errno, FileId, LogPosition, Name, NodeRank, Oper
 use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{
-    BURST_ROOT, Caller, Change, CommitAt, Done, FileState, LockRequest, Operation, Piece, Place, Source, StepOutcome,
-    WrittenExtent,
+    BURST_ROOT, Caller, Change, CommitAt, Done, FileState, LockRequest, Operation, Piece, Place, Source, WrittenExtent,
 };
-use forebay_wire::write_message::{Changed, Contents, Question, Told, WriteMessage};
+use forebay_wire::write_message::{
+    Bid, Changed, Contents, EPOCHS_END, Followed, Have, Owns, Question, Renewal, Told, Verdict, WriteMessage,
+};
 use forebay_wire::{Envelope, Request};
 
 const FILE: FileId = FileId { creator: NodeRank(1), serial: 5 };
@@ -105,8 +106,6 @@ fn identities_that_no_inode_number_can_have_are_not_taken() {
     };
     assert!(is_told(1, 1, 0) && is_told(0, 0, i64::MAX as u64));
     assert!(!is_told(1 << 20, 1, 0) && !is_told(1, 1 << 40, 0) && !is_told(1, 1, 1 << 63));
-    assert!(change(1, create(1, 5)).may_come_from(NodeRank(1)));
-    assert!(!change(1, create(0, 5)).may_come_from(NodeRank(1)), "another node counts these");
 }
 
 /// The rest of a lock without such a range would be in two parts that overlap.
@@ -139,23 +138,64 @@ fn an_owner_tells_of_pieces_that_there_can_be() {
     assert!(!told(vec![piece(9, 4, Source::Log(extent(9, 4, u32::MAX)))]));
 }
 
-/// `Landed`, `Moved`, `Lost`, `Adopt` and their like change what the tree believes of the backing file system and of other nodes.
+/// Names, identities and records are those of the node that sends them; what only the owner decides on is of another type (`LeaderEntry`).
 #[test]
-fn what_the_owner_decides_on_comes_from_no_other_node() {
-    let from = |node, operation| change(1, operation).may_come_from(NodeRank(node));
-    assert!(from(1, Operation::Open { file: FILE }) && !from(2, Operation::Open { file: FILE }));
-    assert!(from(1, Operation::CloseAll { node: NodeRank(1) }) && !from(1, Operation::CloseAll { node: NodeRank(0) }));
-    let owners = [
-        Operation::Landed { step: 0, outcome: StepOutcome::Done },
-        Operation::Moved { node: NodeRank(0), to: NodeRank(1), copies: vec![] },
-        Operation::Lost { nodes: vec![NodeRank(0)] },
-        Operation::Adopt { directory: BURST_ROOT, entries: vec![], is_last: true },
-        Operation::Unlist { directory: BURST_ROOT },
-        Operation::Publish { file: FILE },
-        Operation::Drafting { file: FILE, directory: BURST_ROOT },
-        Operation::Changing { file: FILE },
-    ];
-    for operation in owners {
-        assert!(operation.is_owners() && !from(1, operation.clone()), "{operation:?}");
+fn a_node_speaks_for_itself() {
+    let check = |sender, operation| change(1, operation).check_sender(NodeRank(sender));
+    let create = |creator| Operation::Create {
+        place: Place { directory: BURST_ROOT, name: Name::new(b"a").unwrap() },
+        file: FileId { creator: NodeRank(creator), serial: 5 },
+        mode: 0o100_644,
+        rdev: 0,
+        target: vec![],
+        is_opened: false,
+        is_exclusive: false,
+    };
+    let unnamed = |creator| Operation::CreateUnnamed {
+        directory: BURST_ROOT,
+        file: FileId { creator: NodeRank(creator), serial: 5 },
+        mode: 0o600,
+        may_be_named: true,
+    };
+    let commit = |node| Operation::Commit {
+        file: FILE,
+        extents: vec![extent(0, 1, 0), WrittenExtent { node: NodeRank(node), ..extent(1, 1, 0) }],
+        at: CommitAt::Start,
+    };
+    let own = [Operation::Open { file: FILE }, Operation::CloseAll, create(1), unnamed(1), commit(1)];
+    for operation in own {
+        assert_eq!(check(1, operation.clone()), Ok(()), "{operation:?}");
+        assert_eq!(check(2, operation.clone()), Err(Errno::EPERM), "by another's name: {operation:?}");
     }
+    for of_others in [create(0), unnamed(2), commit(2)] {
+        assert_eq!(check(1, of_others.clone()), Err(Errno::EPERM), "{of_others:?}");
+    }
+}
+
+/// A node that took such an epoch for the newest could own the tree never again, and the number after it overflowed.
+#[test]
+fn owners_after_which_there_can_be_none_are_not_taken() {
+    let owns = |epoch| Owns { epoch, node: NodeRank(2) };
+    let is_taken = |epoch| {
+        let renewal = Renewal { owns: owns(epoch), line: 1, number: 1, is_followed: true };
+        let after = Have { line: 1, count: 1 };
+        let heard = [
+            is_heard(WriteMessage::Renew(renewal)),
+            is_heard(WriteMessage::Vote(Bid { owns: owns(epoch), line: 1, is_trial: true })),
+            is_heard(WriteMessage::HandOver { owns: owns(epoch), after }),
+            decode::<Owns>(&encode(&owns(epoch))).is_ok(),
+            decode::<Result<(), Owns>>(&encode(&Err::<(), _>(owns(epoch)))).is_ok(),
+            decode::<Verdict>(&encode(&Verdict::Newer(owns(epoch)))).is_ok(),
+        ];
+        assert!(heard.iter().all(|is_heard| *is_heard == heard[0]), "{heard:?}");
+        heard[0]
+    };
+    assert!(is_taken(0) && is_taken(EPOCHS_END - 1) && !is_taken(EPOCHS_END) && !is_taken(u64::MAX));
+    assert_eq!(owns(7).next(NodeRank(3)), Some(Owns { epoch: 8, node: NodeRank(3) }));
+    assert_eq!((owns(EPOCHS_END - 1).next(NodeRank(3)), owns(u64::MAX).next(NodeRank(3))), (None, None));
+    let follows = |count| {
+        let have = Have { line: 1, count };
+        decode::<Followed>(&encode(&Followed::Changes { have, changes: vec![] })).is_ok()
+    };
+    assert!(follows(5) && !follows(u64::MAX), "the count after it overflowed");
 }

@@ -9,11 +9,11 @@ use forebay_types::{
     OperationId, Rights, Timestamp, ViewPath,
 };
 use forebay_wire::exercise::WRITE_KINDS;
+use forebay_wire::journal::{AdoptedEntry, Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, Change, CommitAt, Copy, Done, Drained, FileState, HeldLock,
-    LandedContents, LockKind, LockRequest, Operation, Piece, Place, RenameRule, Source, StepOutcome, TimeChange,
-    WrittenExtent,
+    AttributeChanges, BURST_ROOT, Caller, Change, CommitAt, Copy, Done, FileState, HeldLock, LockKind, LockRequest,
+    Operation, Piece, Place, RenameRule, Source, TimeChange, WrittenExtent,
 };
 use forebay_wire::write_message::{
     Bid, Changed, Contents, Entries, Followed, Handed, Have, LogPart, Owns, Question, Renewal, Seek, Stripe, ToCopy,
@@ -85,6 +85,10 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     }
     for (index, operation) in operations().into_iter().enumerate() {
         seeds.push((format!("change-{index:02}"), encode(&change(operation))));
+    }
+    seeds.push(("entry-request".to_owned(), encode(&JournalEntry::from(change(Operation::Open { file: FILE })))));
+    for (index, entry) in leader_entries().into_iter().enumerate() {
+        seeds.push((format!("entry-{index:02}"), encode(&JournalEntry::from(entry))));
     }
     for (index, told) in answers().into_iter().enumerate() {
         seeds.push((format!("told-{index:02}"), encode(&told)));
@@ -194,15 +198,6 @@ fn messages() -> Vec<WriteMessage> {
 fn operations() -> Vec<Operation> {
     let attributes =
         AttributeChanges { size_bytes: Some(10), mtime: Some(TimeChange::Now), ..AttributeChanges::default() };
-    let adopted = AdoptedEntry {
-        name: place("old").name,
-        file: FILE,
-        attributes: state().attributes,
-        born: Timestamp::default(),
-        target: vec![],
-    };
-    let drained = Drained { version: 3, size_bytes: 9000, backed: backed(), extents: vec![EXTENT], is_kept: true };
-    let contents = StepOutcome::Contents(LandedContents { version: 3, backed: backed(), blocks: 8 });
     vec![
         Operation::Create {
             place: place("link"),
@@ -220,27 +215,50 @@ fn operations() -> Vec<Operation> {
         Operation::SetAttributes { file: FILE, changes: attributes },
         Operation::Open { file: FILE },
         Operation::Close { file: FILE, handle: 3 },
-        Operation::CloseAll { node: NodeRank(1) },
+        Operation::CloseAll,
         Operation::Commit { file: FILE, extents: vec![EXTENT, EXTENT], at: CommitAt::End },
         Operation::Lock { file: FILE, request: LOCK },
-        Operation::Adopt { directory: BURST_ROOT, entries: vec![adopted], is_last: true },
-        Operation::Publish { file: FILE },
-        Operation::Landed { step: 4, outcome: contents },
-        Operation::Drafting { file: FILE, directory: BURST_ROOT },
-        Operation::Publishing { file: FILE, backed: backed() },
-        Operation::SetAside { place: place("a"), name: place("a.1").name },
-        Operation::Gone { place: place("a") },
-        Operation::Drained { file: FILE, drained },
-        Operation::Lost { nodes: vec![NodeRank(2)] },
-        Operation::Moved { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },
-        Operation::Changing { file: FILE },
-        Operation::Forked {
+    ]
+}
+
+fn leader_entries() -> Vec<LeaderEntry> {
+    let adopted = AdoptedEntry {
+        name: place("old").name,
+        file: FILE,
+        attributes: state().attributes,
+        born: Timestamp::default(),
+        target: vec![],
+    };
+    let drained = Drained { version: 3, size_bytes: 9000, backed: backed(), extents: vec![EXTENT], is_kept: true };
+    let contents = StepOutcome::Contents(LandedContents { version: 3, backed: backed(), blocks: 8 });
+    vec![
+        LeaderEntry::Adopt { directory: BURST_ROOT, entries: vec![adopted], is_last: true },
+        LeaderEntry::Publish { file: FILE },
+        LeaderEntry::Landed { step: 4, outcome: contents },
+        LeaderEntry::Drafting { file: FILE, directory: BURST_ROOT },
+        LeaderEntry::Publishing { file: FILE, backed: backed() },
+        LeaderEntry::SetAside { place: place("a"), name: place("a.1").name },
+        LeaderEntry::Gone { place: place("a") },
+        LeaderEntry::Drained { file: FILE, drained },
+        LeaderEntry::Lost { nodes: vec![NodeRank(2)] },
+        LeaderEntry::Moved { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },
+        LeaderEntry::Changing { file: FILE },
+        LeaderEntry::Forked {
             file: FILE,
             draft: Some(backed()),
             bytes: 5,
             rights: Rights { mode: 0o640, uid: 3, gid: 4 },
         },
-        Operation::Verified { file: FILE, version: 3, draft: backed(), stripe_bytes: 1 << 20, stripes: vec![0, 1, 2] },
+        LeaderEntry::Verified {
+            file: FILE,
+            version: 3,
+            draft: backed(),
+            stripe_bytes: 1 << 20,
+            stripes: vec![0, 1, 2],
+        },
+        LeaderEntry::GiveUp { node: NodeRank(2) },
+        LeaderEntry::LetGo,
+        LeaderEntry::Unlist { directory: BURST_ROOT },
     ]
 }
 

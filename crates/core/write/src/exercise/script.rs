@@ -4,14 +4,15 @@ use forebay_types::{
     Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, Generation, Kind, LogPosition, Name, NodeRank,
     OperationId, Rights, Timestamp,
 };
+use forebay_wire::journal::{AdoptedEntry, Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::message::decode;
 use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, Caller, Change, CommitAt, Copy, Drained, LandedContents, LockKind, LockRequest,
-    NEVER_AGAIN, Operation, Place, RenameRule, StepOutcome, TimeChange, WrittenExtent,
+    AttributeChanges, Caller, Change, CommitAt, Copy, LockKind, LockRequest, Operation, Place, RenameRule, TimeChange,
+    WrittenExtent,
 };
 
-/// Kinds of operations that have a spelling of their own.
-const KINDS: u8 = 31;
+/// Kinds of steps that have a spelling of their own.
+const KINDS: u8 = 33;
 
 /// Numbers at which something may go wrong.
 const NUMBERS: [u64; 12] = [
@@ -41,12 +42,6 @@ impl<'a> Script<'a> {
         Self { bytes, serial: 0 }
     }
 
-    /// A change that the owner decides on.
-    pub fn owners(operation: Operation) -> Change {
-        let id = OperationId { node: NodeRank(0), session: NEVER_AGAIN, serial: 0 };
-        Change { id, oldest: 0, caller: Caller::default(), now: Timestamp::default(), operation }
-    }
-
     /// The next byte; 0 behind the end.
     pub fn number(&mut self) -> u8 {
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
@@ -54,32 +49,32 @@ impl<'a> Script<'a> {
         *first
     }
 
-    /// The next change.
-    pub fn change(&mut self) -> Option<Change> {
+    /// The next step.
+    pub fn entry(&mut self) -> Option<JournalEntry> {
         loop {
             if self.bytes.is_empty() {
                 return None;
             }
             let kind = self.number();
             if kind < 0xf0 {
-                return Some(self.spelled(kind % KINDS));
+                let (kind, who) = (kind % KINDS, self.number());
+                return Some(match kind {
+                    0..=14 | 27..=29 => self.request(kind, who).into(),
+                    _ => self.of_owner(kind).into(),
+                });
             }
             let len = usize::from(self.number()).min(self.bytes.len());
             let (message, rest) = self.bytes.split_at(len);
             self.bytes = rest;
-            if let Ok(change) = decode::<Change>(message) {
-                return Some(change);
+            if let Ok(entry) = decode::<JournalEntry>(message) {
+                return Some(entry);
             }
         }
     }
 
-    fn spelled(&mut self, kind: u8) -> Change {
-        let who = self.number();
+    fn request(&mut self, kind: u8, who: u8) -> Change {
         let node = NodeRank(u32::from(who & 3));
-        let session = match (who >> 2) & 3 {
-            0 => NEVER_AGAIN,
-            line => u64::from(line),
-        };
+        let session = u64::from(who >> 2 & 3);
         // Most are new ones; some come again.
         self.serial += u64::from(who >> 4 != 15);
         let caller = match who >> 6 {
@@ -106,10 +101,15 @@ impl<'a> Script<'a> {
                 let file = self.file();
                 Operation::Close { file, handle: file.serial & 3 }
             }
-            11 => Operation::CloseAll { node },
+            11 => Operation::CloseAll,
             12 | 13 => self.commit(node),
             14 => self.lock(),
-            _ => self.of_owner(kind),
+            28 => Operation::Allocate { file: self.file(), least_bytes: self.large() },
+            29 => self.set_extended(),
+            _ => {
+                let (directory, file, how) = (self.file(), self.file(), self.number());
+                Operation::CreateUnnamed { directory, file, mode: 0o100_644, may_be_named: how & 1 == 0 }
+            }
         }
     }
 
@@ -164,39 +164,35 @@ impl<'a> Script<'a> {
         Operation::Lock { file, request }
     }
 
-    fn of_owner(&mut self, kind: u8) -> Operation {
+    fn of_owner(&mut self, kind: u8) -> LeaderEntry {
         match kind {
             15 => self.adopt(),
-            16 => Operation::Publish { file: self.file() },
-            17 | 18 => Operation::Landed { step: self.large(), outcome: self.outcome() },
-            19 => Operation::Drafting { file: self.file(), directory: self.file() },
-            20 if self.number() & 1 == 0 => Operation::Publishing { file: self.file(), backed: self.backed() },
-            20 => Operation::Changing { file: self.file() },
-            21 if self.number() & 1 == 0 => Operation::SetAside { place: self.place(), name: self.place().name },
-            21 => Operation::Gone { place: self.place() },
+            16 => LeaderEntry::Publish { file: self.file() },
+            17 | 18 => LeaderEntry::Landed { step: self.large(), outcome: self.outcome() },
+            19 => LeaderEntry::Drafting { file: self.file(), directory: self.file() },
+            20 if self.number() & 1 == 0 => LeaderEntry::Publishing { file: self.file(), backed: self.backed() },
+            20 => LeaderEntry::Changing { file: self.file() },
+            21 if self.number() & 1 == 0 => LeaderEntry::SetAside { place: self.place(), name: self.place().name },
+            21 => LeaderEntry::Gone { place: self.place() },
             22 => self.drained(),
             23 => {
                 let nodes = self.number();
-                Operation::Lost { nodes: (0..4).filter(|node| nodes >> node & 1 == 1).map(NodeRank).collect() }
+                LeaderEntry::Lost { nodes: (0..4).filter(|node| nodes >> node & 1 == 1).map(NodeRank).collect() }
             }
             24 => self.moved(),
-            26 => Operation::Unlist { directory: self.file() },
-            28 => Operation::Allocate { file: self.file(), least_bytes: self.large() },
-            29 => self.set_extended(),
+            26 => LeaderEntry::Unlist { directory: self.file() },
             30 => {
                 let (file, found) = (self.file(), self.extended());
-                Operation::AdoptExtended { file, found }
+                LeaderEntry::AdoptExtended { file, found }
             }
-            27 => {
-                let (directory, file, how) = (self.file(), self.file(), self.number());
-                Operation::CreateUnnamed { directory, file, mode: 0o100_644, may_be_named: how & 1 == 0 }
-            }
+            31 => LeaderEntry::GiveUp { node: NodeRank(u32::from(self.number() & 3)) },
+            32 => LeaderEntry::LetGo,
             _ if self.number() & 1 == 0 => {
                 let draft = (self.number() & 1 == 1).then(|| self.backed());
                 let rights = Rights { mode: 0o640, uid: 7, gid: 8 };
-                Operation::Forked { file: self.file(), draft, bytes: self.large(), rights }
+                LeaderEntry::Forked { file: self.file(), draft, bytes: self.large(), rights }
             }
-            _ => Operation::Verified {
+            _ => LeaderEntry::Verified {
                 file: self.file(),
                 version: self.large(),
                 draft: self.backed(),
@@ -206,7 +202,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn adopt(&mut self) -> Operation {
+    fn adopt(&mut self) -> LeaderEntry {
         let (directory, how) = (self.file(), self.number());
         let entries = (0..how & 3).map(|_| {
             let mode = [0o100_644, 0o040_755, 0o120_777, 0o644][usize::from(self.number() & 3)];
@@ -214,7 +210,7 @@ impl<'a> Script<'a> {
             let (name, file) = (self.place().name, self.file());
             AdoptedEntry { name, file, attributes, born: Timestamp::default(), target: vec![] }
         });
-        Operation::Adopt { directory, entries: entries.collect(), is_last: how & 4 == 0 }
+        LeaderEntry::Adopt { directory, entries: entries.collect(), is_last: how & 4 == 0 }
     }
 
     fn set_extended(&mut self) -> Operation {
@@ -241,19 +237,19 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn drained(&mut self) -> Operation {
+    fn drained(&mut self) -> LeaderEntry {
         let (file, how) = (self.file(), self.number());
         let extents = (0..how & 3).map(|_| self.extent(NodeRank(u32::from(how >> 2 & 3)))).collect();
         let (version, size_bytes) = (self.large(), self.large());
         let drained = Drained { version, size_bytes, backed: self.backed(), extents, is_kept: how & 16 != 0 };
-        Operation::Drained { file, drained }
+        LeaderEntry::Drained { file, drained }
     }
 
-    fn moved(&mut self) -> Operation {
+    fn moved(&mut self) -> LeaderEntry {
         let (how, node) = (self.number(), NodeRank(u32::from(self.number() & 3)));
         let to = if how & 8 == 0 { NodeRank(u32::from(how >> 4 & 3)) } else { crate::gone_from(node) };
         let copies = (0..how & 7).map(|_| Copy { from: self.position(), to: self.position(), len: 1 }).collect();
-        Operation::Moved { node, to, copies }
+        LeaderEntry::Moved { node, to, copies }
     }
 
     fn outcome(&mut self) -> StepOutcome {

@@ -2,7 +2,8 @@
 //! is only there, as it was met, can be forgotten and adopted again.
 
 use forebay_types::{Attributes, Backed, FileId, Kind};
-use forebay_wire::write::{AdoptedEntry, BURST_ROOT, Done, Place};
+use forebay_wire::journal::AdoptedEntry;
+use forebay_wire::write::{BURST_ROOT, Place};
 
 use super::nodes::{Contents, Directory, Node, inode_number};
 use super::state::{Refusal, Tree};
@@ -11,20 +12,15 @@ use crate::limits::LINKS_MAX;
 
 impl Tree {
     /// Takes entries of a directory in. One that has all its entries already keeps them: another node was faster.
-    pub(super) fn adopt(
-        &mut self,
-        directory: FileId,
-        entries: &[AdoptedEntry],
-        is_last: bool,
-    ) -> Result<Done, Refusal> {
+    pub(super) fn adopt(&mut self, directory: FileId, entries: &[AdoptedEntry], is_last: bool) -> Result<(), Refusal> {
         match self.directory(directory) {
-            Ok(_) => return Ok(Done::Nothing),
+            Ok(_) => return Ok(()),
             Err(Refusal::Unlisted(_)) => {}
             Err(refused) => return Err(refused),
         }
         let known = &mut self.node_mut(directory)?.contents;
         let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {
-            return Ok(Done::Nothing);
+            return Ok(());
         };
         // The owner may have done with steps that a follower has not: these decide which files are there.
         let _ = self.landing.turn();
@@ -46,17 +42,17 @@ impl Tree {
         let node = self.node_mut(directory)?;
         node.attributes.nlink += directories;
         node.contents = Contents::Directory(known);
-        Ok(Done::Nothing)
+        Ok(())
     }
 
     /// Files that a directory has only there, as they were met, are forgotten. Directories stay: programs may be in them.
-    pub(super) fn unlist(&mut self, directory: FileId) -> Result<Done, Refusal> {
+    pub(super) fn unlist(&mut self, directory: FileId) -> Result<(), Refusal> {
         self.directory(directory)?;
         // The owner may have skipped steps without effect, which a follower has not: both are as far now.
         let _ = self.landing.turn();
         let forgotten: Vec<(Place, FileId)> = self.forgettable(directory)?.collect();
         if forgotten.is_empty() {
-            return Ok(Done::Nothing);
+            return Ok(());
         }
         for (place, file) in &forgotten {
             self.nodes.remove(file);
@@ -65,7 +61,7 @@ impl Tree {
         let entries = self.directory_mut(directory)?;
         forgotten.iter().for_each(|(place, _)| entries.remove(&place.name));
         entries.unlist();
-        Ok(Done::Nothing)
+        Ok(())
     }
 
     /// Whether unlisting a directory would make any room.

@@ -1,22 +1,34 @@
-//! Carrying operations out.
+//! Carrying out the steps of a tree's history.
 
+use forebay_wire::journal::{EntryRef, LeaderEntry};
 use forebay_wire::write::{Change, Done, Operation};
 
 use super::nodes::SentStripes;
 use super::state::{Refusal, Released, Tree};
 
 impl Tree {
-    /// Carries `change` out, once however often it comes. Released extents and files are added to `released`.
+    /// Takes the next step of the history. Released extents and files are added to `released`.
+    ///
+    /// # Errors
+    /// As `request` and `note`.
+    pub fn apply<'a>(&mut self, entry: impl Into<EntryRef<'a>>, released: &mut Released) -> Result<Done, Refusal> {
+        let outcome = match entry.into() {
+            EntryRef::Request(change) => self.request(change, released),
+            EntryRef::Leader(entry) => self.note(entry, released).map(|()| Done::Nothing),
+        };
+        self.nodes.settle(outcome.is_err());
+        outcome
+    }
+
+    /// Carries out what a node asks for, once however often it comes.
     ///
     /// # Errors
     /// The program's error, or that a directory is to be adopted first.
-    pub fn apply(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
+    fn request(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
         if let Some(result) = self.results.of(change.id) {
             return result.map_err(Refusal::Errno);
         }
-        let outcome = self.carry_out(change, released);
-        self.nodes.settle(outcome.is_err());
-        let result = match outcome {
+        let result = match self.carry_out(change, released) {
             Ok(done) => Ok(done),
             Err(Refusal::Errno(errno)) => Err(errno),
             // Not an answer: it comes again, and is carried out then.
@@ -40,29 +52,44 @@ impl Tree {
             Operation::Open { file } => self.open(change, *file),
             Operation::Close { file, handle } => self.close(change, *file, *handle, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
-            Operation::CloseAll { node } => Ok(self.close_all(*node, released)),
+            Operation::CloseAll => {
+                self.close_all(change.id.node, released);
+                Ok(Done::Nothing)
+            }
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Allocate { file, least_bytes } => self.allocate(change, *file, *least_bytes),
             Operation::SetExtended { file, name, value, rule } => {
                 self.set_extended(change, *file, (name, value.as_deref()), *rule)
             }
-            Operation::AdoptExtended { file, found } => self.adopt_extended(*file, found),
-            Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
-            Operation::Unlist { directory } => self.unlist(*directory),
-            Operation::Publish { file } => self.publish_now(*file),
-            Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
-            Operation::Drafting { file, directory } => Ok(self.drafting(*file, *directory)),
-            Operation::Publishing { file, backed } => Ok(self.publishing(*file, *backed)),
-            Operation::Changing { file } => Ok(self.changing(*file)),
-            Operation::Verified { file, version, draft, stripe_bytes, stripes } => {
-                Ok(self.verified(*file, SentStripes::new(*version, *draft, *stripe_bytes), stripes))
-            }
-            Operation::Forked { file, draft, bytes, rights } => Ok(self.forked(*file, *draft, *bytes, *rights)),
-            Operation::SetAside { place, name } => Ok(self.set_aside(place, name)),
-            Operation::Gone { place } => Ok(self.gone(place)),
-            Operation::Lost { nodes } => Ok(self.lose(nodes)),
-            Operation::Moved { node, to, copies } => Ok(self.move_records(*node, *to, copies)),
-            Operation::Landed { step, outcome } => Ok(self.landed(*step, *outcome, released)),
         }
+    }
+
+    /// Takes in what the owner has found out.
+    ///
+    /// # Errors
+    /// That it is about nothing which the tree knows; the tree is unchanged.
+    fn note(&mut self, entry: &LeaderEntry, released: &mut Released) -> Result<(), Refusal> {
+        match entry {
+            LeaderEntry::AdoptExtended { file, found } => return self.adopt_extended(*file, found),
+            LeaderEntry::Adopt { directory, entries, is_last } => return self.adopt(*directory, entries, *is_last),
+            LeaderEntry::Unlist { directory } => return self.unlist(*directory),
+            LeaderEntry::Publish { file } => return self.publish_now(*file),
+            LeaderEntry::Drained { file, drained } => self.drained(*file, drained, released),
+            LeaderEntry::Drafting { file, directory } => self.drafting(*file, *directory),
+            LeaderEntry::Publishing { file, backed } => self.landing.set_backed(*file, *backed),
+            LeaderEntry::Changing { file } => self.landing.change(*file),
+            LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes } => {
+                self.verified(*file, SentStripes::new(*version, *draft, *stripe_bytes), stripes);
+            }
+            LeaderEntry::Forked { file, draft, bytes, rights } => self.forked(*file, *draft, *bytes, *rights),
+            LeaderEntry::SetAside { place, name } => self.landing.set_aside(place, name),
+            LeaderEntry::Gone { place } => self.gone(place),
+            LeaderEntry::Lost { nodes } => self.lose(nodes),
+            LeaderEntry::Moved { node, to, copies } => self.move_records(*node, *to, copies),
+            LeaderEntry::Landed { step, outcome } => self.landed(*step, *outcome, released),
+            LeaderEntry::GiveUp { node } => self.close_all(*node, released),
+            LeaderEntry::LetGo => self.let_go(released),
+        }
+        Ok(())
     }
 }

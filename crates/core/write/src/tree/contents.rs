@@ -38,7 +38,7 @@ impl Tree {
     }
 
     /// Closes all files of a node: as it says itself, or since it is given up.
-    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) -> Done {
+    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) {
         let mut files: Vec<FileId> =
             self.nodes.active().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
         files.sort_unstable();
@@ -50,7 +50,6 @@ impl Tree {
             self.release_if_unused(file, released);
         }
         self.locks.release_node(of);
-        Done::Nothing
     }
 
     pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
@@ -113,14 +112,14 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {
+    pub(super) fn publish_now(&mut self, file: FileId) -> Result<(), Refusal> {
         let is_lost = self.is_lost(file);
         let node = self.node_mut(file)?;
         if !is_lost && std::mem::take(&mut node.is_dirty) {
             let version = node.version;
             self.landing.push(Step::Publish { file, version });
         }
-        Ok(Done::Nothing)
+        Ok(())
     }
 
     /// Lets contents that have changed land, unless a program has the file open and may go on.
@@ -133,18 +132,17 @@ impl Tree {
     }
 
     /// These nodes do not answer; what was held back for others is not any more.
-    pub(super) fn lose(&mut self, nodes: &[NodeRank]) -> Done {
+    pub(super) fn lose(&mut self, nodes: &[NodeRank]) {
         self.lost = nodes.iter().copied().collect();
         for file in self.open_and_changed() {
             if !self.is_lost(file) {
                 self.publish_if_closed(file);
             }
         }
-        Done::Nothing
     }
 
     /// Records of a node have other places: `to` has copies of them, since the node is gone, or they are gone themselves.
-    pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) -> Done {
+    pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) {
         let places: BTreeMap<LogPosition, LogPosition> = copies.iter().map(|copy| (copy.from, copy.to)).collect();
         let active: Vec<FileId> = self.nodes.active().map(|(file, _)| *file).collect();
         for file in active {
@@ -157,7 +155,6 @@ impl Tree {
                 self.publish_if_closed(file);
             }
         }
-        Done::Nothing
     }
 }
 

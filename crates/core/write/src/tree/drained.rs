@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, LogPosition, NodeRank};
-use forebay_wire::write::{COMMIT_EXTENTS_MAX, Done, Drained, WrittenExtent};
+use forebay_wire::journal::Drained;
+use forebay_wire::write::{COMMIT_EXTENTS_MAX, WrittenExtent};
 
 use super::nodes::{Contents, Node, inode_number};
 use super::state::{Released, Tree};
@@ -115,7 +116,7 @@ impl Tree {
         u128::from(self.number) << 64 | u128::from(inode_number(file))
     }
 
-    pub(super) fn drafting(&mut self, file: FileId, directory: FileId) -> Done {
+    pub(super) fn drafting(&mut self, file: FileId, directory: FileId) {
         self.landing.drafted(file, directory);
         match self.nodes.get_mut(&file).map(|node| &mut node.contents) {
             Some(Contents::File(extents)) => extents.forget_sent(),
@@ -123,10 +124,9 @@ impl Tree {
             // It has gone meanwhile.
             None => self.landing.push(Step::Discard { file }),
         }
-        Done::Nothing
     }
 
-    pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
+    pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) {
         // It may have gone meanwhile.
         if let Some(node) = self.nodes.get_mut(&file) {
             self.landing.set_backed(file, drained.backed);
@@ -142,6 +142,5 @@ impl Tree {
                 }
             }
         }
-        Done::Nothing
     }
 }

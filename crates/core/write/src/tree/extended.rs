@@ -92,17 +92,17 @@ impl Tree {
     }
 
     /// Takes those in that a file has on the backing file system, unless they are known already.
-    pub(super) fn adopt_extended(&mut self, file: FileId, found: &ExtendedAttributes) -> Result<Done, Refusal> {
+    pub(super) fn adopt_extended(&mut self, file: FileId, found: &ExtendedAttributes) -> Result<(), Refusal> {
         let fits = self.nodes.extended_bytes() + found.bytes() as u64 <= EXTENDED_BYTES_MAX;
         if self.node(file)?.extended.is_some() {
-            return Ok(Done::Nothing);
+            return Ok(());
         }
         if !fits {
             return Err(Errno::ENOSPC.into());
         }
         self.node_mut(file)?.extended =
             Some(Box::new(OwnExtended { attributes: found.clone(), ..OwnExtended::default() }));
-        Ok(Done::Nothing)
+        Ok(())
     }
 
     /// A file is on the backing file system with all attributes that it had when the turn came to a step.

@@ -1,14 +1,15 @@
 //! How far the backing file system has followed.
 
 use forebay_types::{Backed, FileId, Kind, Name, Rights};
-use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
+use forebay_wire::journal::{LandedContents, StepOutcome};
+use forebay_wire::write::Place;
 
 use super::nodes::{Contents, Node};
 use super::state::{Released, Tree};
 use crate::extents::Extents;
 use crate::landing::{Action, Recognised, Step};
 
-/// The next step on the backing file system. `Operation::Landed` notes its end.
+/// The next step on the backing file system. `LeaderEntry::Landed` notes its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// The number of the step.
@@ -176,17 +177,7 @@ impl Tree {
         self.landing.aside().map(|(place, name)| (place.clone(), name.clone())).collect()
     }
 
-    pub(super) fn publishing(&mut self, file: FileId, backed: Backed) -> Done {
-        self.landing.set_backed(file, backed);
-        Done::Nothing
-    }
-
-    pub(super) fn changing(&mut self, file: FileId) -> Done {
-        self.landing.change(file);
-        Done::Nothing
-    }
-
-    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64, rights: Rights) -> Done {
+    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64, rights: Rights) {
         self.landing.fork(file, draft);
         if let Some(node) = self.nodes.get_mut(&file) {
             node.bytes_of_others = bytes;
@@ -194,15 +185,9 @@ impl Tree {
             // It appears anew, with these.
             node.rights_step = node.rights_step.or(Some(0));
         }
-        Done::Nothing
     }
 
-    pub(super) fn set_aside(&mut self, place: &Place, name: &Name) -> Done {
-        self.landing.set_aside(place, name);
-        Done::Nothing
-    }
-
-    pub(super) fn gone(&mut self, place: &Place) -> Done {
+    pub(super) fn gone(&mut self, place: &Place) {
         if let Some(file) = self.landing.gone(place)
             && let Some(node) = self.nodes.get_mut(&file)
         {
@@ -211,7 +196,6 @@ impl Tree {
             node.is_base_gone =
                 is_to_land && matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
         }
-        Done::Nothing
     }
 
     /// Files that have drafts in the directory at a place.
@@ -233,18 +217,22 @@ impl Tree {
     }
 
     /// Notes a step's end, whatever has happened in the tree since it was begun.
-    pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) -> Done {
+    pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) {
         // Those before it without anything to be done are over with this.
         if let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) {
             self.follow(step, &action, outcome, released);
         }
+        self.let_go(released);
+    }
+
+    /// Releases the files whose last steps are over.
+    pub(super) fn let_go(&mut self, released: &mut Released) {
         for file in self.landing.let_go() {
             self.release_if_unused(file, released);
         }
-        Done::Nothing
     }
 
-    /// Whether `landed` would release a file, whichever step it is about.
+    /// Whether `let_go` would release a file.
     #[must_use]
     pub fn has_files_to_let_go(&self) -> bool {
         self.landing.has_files_to_let_go()

@@ -4,7 +4,7 @@
 //! A file with such bytes is held back: its name shows on the backing file system what it showed there before, or nothing, and
 //! what comes after it does not wait. When its nodes answer again, or all of those bytes are overwritten, it lands.
 //!
-//! A record that is gone from its log has moved (`Operation::Moved`) to a node that there is not: `gone_from` its node.
+//! A record that is gone from its log has moved (`LeaderEntry::Moved`) to a node that there is not: `gone_from` its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,6 @@
 //! Logs keep all of them until the file has landed. This note only saves sending them again, by this owner of the tree or the next.
 
 use forebay_types::FileId;
-use forebay_wire::write::Done;
 
 use super::nodes::{Contents, Node, SentStripes};
 use super::questions::Way;
@@ -30,7 +29,7 @@ impl Tree {
         node.sent.as_ref().filter(|sent| sent.version == node.version)
     }
 
-    pub(super) fn verified(&mut self, file: FileId, of: SentStripes, stripes: &[u64]) -> Done {
+    pub(super) fn verified(&mut self, file: FileId, of: SentStripes, stripes: &[u64]) {
         // It may have gone meanwhile.
         if let Some(node) = self.nodes.get_mut(&file) {
             let sent = match node.sent.take() {
@@ -39,6 +38,5 @@ impl Tree {
             };
             node.sent.insert(sent).verified.extend(stripes);
         }
-        Done::Nothing
     }
 }

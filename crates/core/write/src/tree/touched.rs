@@ -1,16 +1,24 @@
-//! Files whose leased state an operation invalidates.
+//! Files whose leased state an entry of the history invalidates.
 
 use forebay_types::FileId;
+use forebay_wire::journal::{EntryRef, LeaderEntry};
 use forebay_wire::write::{Operation, Place};
 
 use super::nodes::Contents;
 use super::state::Tree;
 
 impl Tree {
-    /// The files and directories that are not what they were once `operation` is carried out, those that it makes left out. To
-    /// be asked before it is.
+    /// The files and directories that are not what they were once `entry` is applied, those that it makes left out. To be asked
+    /// before it is.
     #[must_use]
-    pub fn touched_by(&self, operation: &Operation) -> Vec<FileId> {
+    pub fn touched_by<'a>(&self, entry: impl Into<EntryRef<'a>>) -> Vec<FileId> {
+        match entry.into() {
+            EntryRef::Request(change) => self.touched_by_request(&change.operation),
+            EntryRef::Leader(entry) => self.touched_by_leader(entry),
+        }
+    }
+
+    fn touched_by_request(&self, operation: &Operation) -> Vec<FileId> {
         match operation {
             Operation::Create { place, .. } => vec![place.directory],
             Operation::Link { file, place } => vec![*file, place.directory],
@@ -19,31 +27,38 @@ impl Tree {
             Operation::SetAttributes { file, .. }
             | Operation::Commit { file, .. }
             | Operation::Allocate { file, .. }
-            | Operation::SetExtended { file, .. }
+            | Operation::SetExtended { file, .. } => vec![*file],
+            Operation::Open { .. }
+            | Operation::CreateUnnamed { .. }
+            | Operation::Close { .. }
+            | Operation::CloseAll
+            | Operation::Lock { .. } => vec![],
+        }
+    }
+
+    fn touched_by_leader(&self, entry: &LeaderEntry) -> Vec<FileId> {
+        match entry {
             // It gets other rights.
-            | Operation::Forked { file, .. } => vec![*file],
-            Operation::Adopt { directory, entries, .. } => {
+            LeaderEntry::Forked { file, .. } => vec![*file],
+            LeaderEntry::Adopt { directory, entries, .. } => {
                 let linked = entries.iter().filter_map(|entry| self.linked_by(entry));
                 std::iter::once(*directory).chain(linked).collect()
             }
-            Operation::Unlist { directory } => self.within(*directory),
-            Operation::Open { .. }
-            | Operation::CreateUnnamed { .. }
-            | Operation::AdoptExtended { .. }
-            | Operation::Close { .. }
-            | Operation::CloseAll { .. }
-            | Operation::Lock { .. }
-            | Operation::Publish { .. }
-            | Operation::Lost { .. }
-            | Operation::Moved { .. }
-            | Operation::Drafting { .. }
-            | Operation::Publishing { .. }
-            | Operation::Changing { .. }
-            | Operation::Verified { .. }
-            | Operation::SetAside { .. }
-            | Operation::Gone { .. }
-            | Operation::Landed { .. }
-            | Operation::Drained { .. } => vec![],
+            LeaderEntry::Unlist { directory } => self.within(*directory),
+            LeaderEntry::AdoptExtended { .. }
+            | LeaderEntry::Publish { .. }
+            | LeaderEntry::GiveUp { .. }
+            | LeaderEntry::LetGo
+            | LeaderEntry::Lost { .. }
+            | LeaderEntry::Moved { .. }
+            | LeaderEntry::Drafting { .. }
+            | LeaderEntry::Publishing { .. }
+            | LeaderEntry::Changing { .. }
+            | LeaderEntry::Verified { .. }
+            | LeaderEntry::SetAside { .. }
+            | LeaderEntry::Gone { .. }
+            | LeaderEntry::Landed { .. }
+            | LeaderEntry::Drained { .. } => vec![],
         }
     }
 

@@ -256,7 +256,7 @@ impl World {
         let id = OperationId { node: NodeRank(node), session: 1, serial: number as u64 };
         let now = Timestamp { seconds: number as i64, nanos: 0 };
         let change = Change { id, oldest: 0, caller: ROOT, now, operation };
-        let (mut tree, touched) = (self.tree().clone(), self.tree().touched_by(&change.operation));
+        let (mut tree, touched) = (self.tree().clone(), self.tree().touched_by(&change));
         let done = tree.apply(&change, &mut Released::default()).map_err(|refusal| match refusal {
             Refusal::Errno(errno) => errno,
             Refusal::Unlisted(_) | Refusal::Unread(_) => Errno::EIO,

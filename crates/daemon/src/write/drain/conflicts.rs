@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use forebay_store::Held;
 use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
-use forebay_wire::write::{Operation, Place};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::Place;
 use forebay_write::{Action, Recognised};
 
 use super::drafts::note_draft;
@@ -208,7 +209,7 @@ impl Conflicts<'_> {
         if let Some(attributes) = attributes {
             rights::give_all(self.owner, &made, &attributes, &path).await?;
         }
-        self.owner.note_landing(Operation::Publishing { file: directory, backed: made.backed() }).await?;
+        self.owner.note_landing(LeaderEntry::Publishing { file: directory, backed: made.backed() }).await?;
         Ok(true)
     }
 
@@ -312,7 +313,7 @@ impl Conflicts<'_> {
             [] => None,
             base => Some(self.copy_base(file, place.directory, theirs, base).await?),
         };
-        self.owner.note_landing(Operation::Forked { file, draft, bytes, rights }).await
+        self.owner.note_landing(LeaderEntry::Forked { file, draft, bytes, rights }).await
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.
@@ -323,7 +324,7 @@ impl Conflicts<'_> {
         }
         let kept = match self.owner.look_there(file, |there| there.all()) {
             Ok(found) if found.is_empty() => Ok(()),
-            Ok(found) => self.owner.note_landing(Operation::AdoptExtended { file, found }).await,
+            Ok(found) => self.owner.note_landing(LeaderEntry::AdoptExtended { file, found }).await,
             Err(errno) => Err(errno),
         };
         match kept {
@@ -391,7 +392,7 @@ impl Conflicts<'_> {
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.owner.note_landing(Operation::Gone { place: place.clone() }).await
+        self.owner.note_landing(LeaderEntry::Gone { place: place.clone() }).await
     }
 
     /// The tree's entry at a place gets another name there.
@@ -407,7 +408,7 @@ impl Conflicts<'_> {
             let at = second.clone();
             if found(self.owner.local.land(move |place| place.attributes(&at)).await)?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
-                return self.owner.note_landing(Operation::SetAside { place: place.clone(), name }).await;
+                return self.owner.note_landing(LeaderEntry::SetAside { place: place.clone(), name }).await;
             }
         }
         Err(Errno::EEXIST)

@@ -2,7 +2,8 @@
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, ViewPath};
-use forebay_wire::write::{Operation, Place};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::Place;
 use forebay_write::{Action, Recognised};
 
 use crate::write::tree::owner::Owner;
@@ -14,7 +15,7 @@ use crate::write::tree::paths::draft_path;
 /// The error that kept that from being recorded.
 pub async fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = owner.tree().draft(file).is_some();
-    if has_draft { Ok(()) } else { owner.note_landing(Operation::Drafting { file, directory }).await }
+    if has_draft { Ok(()) } else { owner.note_landing(LeaderEntry::Drafting { file, directory }).await }
 }
 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
@@ -63,7 +64,7 @@ async fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Er
     }
     let has_draft = owner.tree().draft(file).is_some();
     if !has_draft {
-        owner.note_landing(Operation::Drafting { file, directory: at.directory }).await?;
+        owner.note_landing(LeaderEntry::Drafting { file, directory: at.directory }).await?;
         owner.make_durable_to_land().await?;
     }
     let draft = draft_path(&owner.tree(), file);
@@ -106,7 +107,7 @@ pub async fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<
     };
     match (errno, draft) {
         (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
-            owner.note_landing(Operation::Drafting { file, directory }).await?;
+            owner.note_landing(LeaderEntry::Drafting { file, directory }).await?;
             Err(Errno::EAGAIN)
         }
         _ => Err(errno),
@@ -121,7 +122,7 @@ pub async fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<
 pub async fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
     let directory = owner.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
-        owner.note_landing(Operation::Drafting { file, directory }).await?;
+        owner.note_landing(LeaderEntry::Drafting { file, directory }).await?;
     }
     let path = path.clone();
     owner.local.land(move |place| place.remove(&path, false)).await
@@ -144,7 +145,7 @@ pub async fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
     };
     if is_there
         && let Ok(held) = owner.hold(file, path).await
-        && let Err(errno) = owner.note_landing(Operation::Publishing { file, backed: held.backed() }).await
+        && let Err(errno) = owner.note_landing(LeaderEntry::Publishing { file, backed: held.backed() }).await
     {
         tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
     }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_types::{Backed, Errno, FileId, ViewPath};
-use forebay_wire::write::{Drained, Operation, Source};
+use forebay_wire::journal::{Drained, LeaderEntry};
+use forebay_wire::write::Source;
 use forebay_write::{Ages, Ahead, Drain};
 
 use super::conflicts::Conflicts;
@@ -123,7 +124,7 @@ impl EarlyWriter {
         // A draft may be a name of a file of others, too.
         let may_be_changed = *is_there || self.owner.tree().has_names_elsewhere(*file);
         if may_be_changed {
-            self.owner.note_landing(Operation::Changing { file: *file }).await?;
+            self.owner.note_landing(LeaderEntry::Changing { file: *file }).await?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
         let written = match self.owner.make_durable_to_land().await {
@@ -141,7 +142,7 @@ impl EarlyWriter {
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
-        self.owner.note_landing(Operation::Drained { file: *file, drained }).await
+        self.owner.note_landing(LeaderEntry::Drained { file: *file, drained }).await
     }
 
     /// Writes to a new draft, or to what is there. An error says whether what is there may have been changed.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_types::{Backed, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{LandedContents, Operation, Place, StepOutcome};
+use forebay_wire::journal::{LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::Place;
 use forebay_write::{Action, Recognised};
 
 use super::conflicts::Conflicts;
@@ -57,7 +58,7 @@ impl InPlace {
             }
             return Ok(StepOutcome::Done);
         }
-        self.owner.note_landing(Operation::Changing { file }).await?;
+        self.owner.note_landing(LeaderEntry::Changing { file }).await?;
         self.owner.make_durable_to_land().await?;
         rights::give(&self.owner, &held, (&attributes, is_own), path).await?;
         let at = path.clone();
@@ -80,7 +81,7 @@ impl InPlace {
         let mut snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
         snapshot.leave_out_sent(&self.owner, file);
         // It may get its name without this being noted.
-        self.owner.note_landing(Operation::Changing { file }).await?;
+        self.owner.note_landing(LeaderEntry::Changing { file }).await?;
         self.owner.make_durable_to_land().await?;
         if let Err(errno) = self.write_and_name(action, file, &snapshot, first).await {
             return drafts::begin_anew(&self.owner, file, errno).await;
@@ -119,7 +120,7 @@ impl InPlace {
     /// As `publish_sent`.
     pub async fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
-        self.owner.note_landing(Operation::Changing { file }).await?;
+        self.owner.note_landing(LeaderEntry::Changing { file }).await?;
         self.owner.make_durable_to_land().await?;
         if let Err(errno) = self.write_at(file, &snapshot, path, false).await {
             drafts::note_as_left(&self.owner, file, path).await;

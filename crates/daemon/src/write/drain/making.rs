@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::StepOutcome;
+use forebay_wire::journal::StepOutcome;
 
 use super::rights;
 use crate::write::tree::owner::Owner;

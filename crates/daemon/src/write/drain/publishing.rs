@@ -8,7 +8,8 @@ use std::sync::Arc;
 use forebay_store::{Draft, LandingPlace};
 use forebay_types::{Attributes, Backed, Errno, FileId, ViewPath};
 use forebay_upload::Upload;
-use forebay_wire::write::{LandedContents, Operation, WrittenExtent};
+use forebay_wire::journal::{LandedContents, LeaderEntry};
+use forebay_wire::write::WrittenExtent;
 use forebay_write::{Action, OwnExtended};
 
 use super::conflicts::{Conflicts, Occupant};
@@ -77,7 +78,7 @@ impl Publisher {
         }
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
-            self.owner.note_landing(Operation::Publishing { file: *file, backed: *backed }).await?;
+            self.owner.note_landing(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
         }
         self.owner.make_durable_to_land().await?;
         let numbers: Vec<u128> = {

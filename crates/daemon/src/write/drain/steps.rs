@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, ViewPath};
-use forebay_wire::write::{BURST_ROOT, Operation, Place, StepOutcome};
+use forebay_wire::journal::{LeaderEntry, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Place};
 use forebay_write::{Action, Turn};
 
 use super::conflicts::Conflicts;
@@ -156,7 +157,7 @@ impl Steps {
     }
 
     async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
-        let landed = Operation::Landed { step, outcome };
+        let landed = LeaderEntry::Landed { step, outcome };
         self.owner.note_landing(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
         self.maker.note_step();
         self.meter.step();

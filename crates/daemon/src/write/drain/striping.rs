@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use forebay_store::Draft;
 use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
-use forebay_wire::write::{Operation, WrittenExtent};
+use forebay_wire::journal::LeaderEntry;
+use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
@@ -187,7 +188,7 @@ impl Striping<'_> {
         let (draft, backed, block_bytes) = begin.await?;
         let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
-        let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
+        let begun = LeaderEntry::Verified { file, version, draft: backed, stripe_bytes, stripes };
         self.owner.note_landing(begun).await?;
         Ok((draft, backed, stripe_bytes, BTreeSet::new()))
     }
@@ -275,7 +276,7 @@ impl Sending<'_> {
 
     async fn note(&self, stripe: u64) -> Result<(), Errno> {
         let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
-        let verified = Operation::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
+        let verified = LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
         self.with.owner.note_landing(verified).await
     }
 

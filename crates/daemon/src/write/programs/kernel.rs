@@ -20,7 +20,7 @@ use super::extended;
 use super::joined::Joined;
 use super::locks::{Locking, request_of};
 use super::owed::Owed;
-use super::requests::{Number, UnderWay, admit, answer, answer_entry, caller, unserved, waits_to_join};
+use super::requests::{Number, UnderWay, admit, answer, caller, unserved, waits_to_join};
 use super::room::Room;
 use super::seeking::seek;
 use super::waits::{is_own_write, may_wait, note_late};

@@ -209,7 +209,7 @@ impl Council {
         let owns = match known.node == self.local.rank {
             // Asked before.
             true => known,
-            false => Owns { epoch: known.epoch + 1, node: self.local.rank },
+            false => known.next(self.local.rank)?,
         };
         let wins = |is_trial| {
             let bid = Bid { owns, line, is_trial };

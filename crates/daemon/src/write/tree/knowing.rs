@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use forebay_store::LandedEntry;
-use forebay_types::{Errno, FileId, OperationId, Timestamp};
-use forebay_wire::write::{ADOPTED_ENTRIES_MAX, AdoptedEntry, Caller, Change, Done, NEVER_AGAIN, Operation};
+use forebay_types::{Errno, FileId};
+use forebay_wire::journal::{ADOPTED_ENTRIES_MAX, AdoptedEntry, LeaderEntry};
+use forebay_wire::write::{Change, Done, Operation};
 use forebay_wire::write_message::Have;
 use forebay_write::Refusal;
 
@@ -65,48 +66,25 @@ impl Owner {
         Ok(outcome)
     }
 
-    /// A change by landing. It blocks the thread of landing for the node's own disk alone, and where this node has to wait until it may change
+    /// A finding of landing. It blocks the thread of landing for the node's own disk alone, and where this node has to wait until it may change
     /// the tree: nothing lands meanwhile.
     ///
     /// # Errors
     /// As `carry_out`.
-    pub async fn note_landing(&self, operation: Operation) -> Result<(), Errno> {
+    pub async fn note_landing(&self, entry: LeaderEntry) -> Result<(), Errno> {
         self.hold_tree()?;
-        let change = self.own_change(&Caller::default(), operation, self.local.now());
-        let applied = match self.apply_knowing(&change, false) {
-            Ok(applied) => applied,
-            Err(needs) => self.apply_after(&change, needs).await?,
-        };
+        let applied = self.apply(&entry).map_err(about_nothing)?;
         self.tell_of(&applied).await
     }
 
-    /// A change of the daemon's own.
+    /// Makes what this node has found out part of the tree. May block.
     ///
     /// # Errors
     /// As `carry_out`.
-    pub fn carry_out_own(&self, operation: Operation) -> Result<Done, Errno> {
-        self.carry_out_own_for(&Caller::default(), operation)
-    }
-
-    /// The same with the rights of `caller`.
-    ///
-    /// # Errors
-    /// As `carry_out`.
-    pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
-        self.carry_out_own_at(caller, operation, self.local.now())
-    }
-
-    /// The same as of a time.
-    ///
-    /// # Errors
-    /// As `carry_out`.
-    pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
-        self.carry_out(&self.own_change(caller, operation, now))
-    }
-
-    pub(super) fn own_change(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Change {
-        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        Change { id, oldest: 0, caller: caller.clone(), now, operation }
+    pub fn note(&self, entry: &LeaderEntry) -> Result<(), Errno> {
+        self.hold_tree()?;
+        let applied = self.apply(entry).map_err(about_nothing)?;
+        self.wait_to_tell_of(applied)
     }
 
     /// As `apply`, once it is known whether the change could land (`is_tried`).
@@ -186,7 +164,7 @@ impl Owner {
                     // A refusal leaves nothing to keep.
                     found.with(name, value.as_deref(), *rule)?;
                 }
-                self.carry_out_by_task(on, Operation::AdoptExtended { file, found }).await
+                self.note_by_task(on, LeaderEntry::AdoptExtended { file, found }).await
             }
             Needs::Trial => {
                 let change = change.cloned().ok_or(Errno::EIO)?;
@@ -196,27 +174,21 @@ impl Owner {
         }
     }
 
-    /// A change of the daemon's own, by a task.
+    /// As `note`, by a task.
     ///
     /// # Errors
     /// As `meet`.
-    pub(super) async fn carry_out_by_task(&self, on: On, operation: Operation) -> Result<(), Errno> {
-        let apply = move |owner: &Self| match on {
-            On::Pool if !owner.council.is_held() => Err(Needs::Nothing(Errno::EAGAIN)),
-            On::Pool => owner.apply_own(operation),
-            On::ThisThread => owner.hold_tree().map_err(Needs::from).and_then(|()| owner.apply_own(operation)),
+    pub(super) async fn note_by_task(&self, on: On, entry: LeaderEntry) -> Result<(), Errno> {
+        let apply = move |owner: &Self| {
+            match on {
+                On::Pool if !owner.council.is_held() => return Err(Errno::EAGAIN),
+                On::Pool => {}
+                On::ThisThread => owner.hold_tree()?,
+            }
+            owner.apply(&entry).map_err(about_nothing)
         };
-        match self.call(on, apply).await? {
-            Ok(applied) => self.tell_of(&applied).await,
-            Err(Needs::Nothing(errno)) => Err(errno),
-            // It is about nothing that the tree does not know.
-            Err(_) => Err(Errno::EIO),
-        }
-    }
-
-    fn apply_own(&self, operation: Operation) -> Result<Applied, Needs> {
-        let change = self.own_change(&Caller::default(), operation, self.local.now());
-        Ok(self.apply(&change)?)
+        let applied = self.call(on, apply).await??;
+        self.tell_of(&applied).await
     }
 
     /// Makes the entries that a directory has on the backing file system part of the tree.
@@ -225,7 +197,7 @@ impl Owner {
         let count = parts.len();
         for (index, entries) in parts.into_iter().enumerate() {
             let is_last = index + 1 == count;
-            self.carry_out_by_task(on, Operation::Adopt { directory, entries, is_last }).await?;
+            self.note_by_task(on, LeaderEntry::Adopt { directory, entries, is_last }).await?;
         }
         self.forgetting.listed(directory);
         self.make_room(on).await?;
@@ -253,7 +225,7 @@ impl Owner {
     async fn make_room(&self, on: On) -> Result<(), Errno> {
         let mut tries = TRIES;
         while let (Some(directory), left) = self.call(on, move |owner| owner.next_to_unlist(tries)).await? {
-            self.carry_out_by_task(on, Operation::Unlist { directory }).await?;
+            self.note_by_task(on, LeaderEntry::Unlist { directory }).await?;
             tries = left;
         }
         Ok(())
@@ -316,6 +288,14 @@ impl Owner {
             called
         };
         self.call(on, call).await
+    }
+}
+
+/// A finding of the owner needs nothing that the tree does not know.
+fn about_nothing(refusal: Refusal) -> Errno {
+    match refusal {
+        Refusal::Errno(errno) => errno,
+        Refusal::Unlisted(_) | Refusal::Unread(_) => Errno::EIO,
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much memory a tree may take, and what is forgotten when it takes more.
 //!
 //! A tree knows every file of the directories that anybody has looked into. Files that are only on the backing file system, as they were
-//! met, can be met again: where there are too many, the directories that were used least lately are unlisted (`Operation::Unlist`).
+//! met, can be met again: where there are too many, the directories that were used least lately are unlisted (`LeaderEntry::Unlist`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
+use forebay_wire::journal::EntryRef;
 use forebay_wire::write::{Change, Done, Operation, Place};
 use forebay_wire::write_message::{Changed, Followed, Have};
 use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
@@ -167,33 +168,39 @@ impl Owner {
         self.council.hold()
     }
 
-    /// Carries a change out and writes it down. Waits for no other node; `tell_of` is to follow.
+    /// Takes a step of the tree's history and writes it down. Waits for no other node; `tell_of` is to follow.
     ///
     /// # Errors
     /// The error that the program gets, or the refusal of a tree that needs to know more first.
-    pub fn apply(&self, change: &Change) -> Result<Applied, Refusal> {
-        let mut released = Released::default();
+    pub fn apply<'a>(&self, entry: impl Into<EntryRef<'a>>) -> Result<Applied, Refusal> {
+        let (entry, mut released) = (entry.into(), Released::default());
+        let node = match entry {
+            EntryRef::Request(change) => change.id.node,
+            EntryRef::Leader(_) => self.local.rank,
+        };
         let applied = {
             let mut tree = self.tree();
             if self.has_failed() {
                 return Err(Errno::EIO.into());
             }
-            let touched = tree.touched_by(&change.operation);
-            let done = tree.apply(change, &mut released)?;
-            if let Err(error) = self.local.log.append_note(&Note::own(self.safe.next_count(), change)) {
+            let touched = tree.touched_by(entry);
+            let done = tree.apply(entry, &mut released)?;
+            if let Err(error) = self.local.log.append_note(&Note::own(self.safe.next_count(), entry)) {
                 tracing::error!(%error, "a change cannot be recorded: no further changes are accepted");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            let have = self.safe.note(change);
+            let have = self.safe.note(entry);
             let (mut leases, now) = (self.leases(), self.nodes.now());
-            leases.note(now, change.id.node, &change.operation, &done);
-            let to_tell = leases.to_tell(now, change.id.node, &touched);
-            Applied { node: change.id.node, done, have, to_tell, touched }
+            if let EntryRef::Request(change) = entry {
+                leases.note(now, node, &change.operation, &done);
+            }
+            let to_tell = leases.to_tell(now, node, &touched);
+            Applied { node, done, have, to_tell, touched }
         };
         self.release(&released, applied.have);
-        if matches!(change.operation, Operation::CloseAll { node } if node == change.id.node) {
-            self.unverified.note(change.id.node);
+        if matches!(entry, EntryRef::Request(Change { operation: Operation::CloseAll, .. })) {
+            self.unverified.note(node);
         }
         self.changed.notify_one();
         self.safe.wake();

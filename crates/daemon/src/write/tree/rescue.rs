@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition, NodeRank};
-use forebay_wire::write::{Copy, MOVED_MAX, Operation};
+use forebay_wire::journal::{LeaderEntry, MOVED_MAX};
+use forebay_wire::write::Copy;
 use forebay_wire::write_message::WriteMessage;
 
 use super::calling::On;
@@ -60,7 +61,7 @@ impl Owner {
             self.local.copies().drop_at(|to| moved.contains(&to));
         }
         for copies in copies.chunks(MOVED_MAX) {
-            self.carry_out_by_task(on, Operation::Moved { node, to: partner, copies: copies.to_vec() }).await?;
+            self.note_by_task(on, LeaderEntry::Moved { node, to: partner, copies: copies.to_vec() }).await?;
         }
         if !copies.is_empty() {
             tracing::info!(%node, %partner, records = copies.len(), "records that a node does not have are where they were copied");

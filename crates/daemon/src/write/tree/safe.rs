@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, LogPosition};
+use forebay_wire::journal::EntryRef;
 use forebay_wire::message::encode;
-use forebay_wire::write::{Change, WrittenExtent};
+use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
 use forebay_write::timing::FOLLOWED_AFTER;
 use forebay_write::{History, Lineage, Recent, Sent, Tree};
@@ -90,14 +91,14 @@ impl Safe {
         }
     }
 
-    /// A change was carried out. With what history, if anybody follows it. The tree is had.
-    pub fn note(&self, change: &Change) -> Option<Have> {
+    /// A step was taken. With what history, if anybody follows it. The tree is had.
+    pub fn note(&self, entry: EntryRef<'_>) -> Option<Have> {
         let mut history = self.all_history();
         if !self.has_second {
             history.count();
             return None;
         }
-        history.note(encode(change));
+        history.note(encode(&entry));
         Some(history.have())
     }
 

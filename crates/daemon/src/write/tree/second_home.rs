@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use forebay_types::NodeRank;
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
-use forebay_types::{NodeRank, OperationId};
+use forebay_wire::journal::{JournalEntry, LeaderEntry};
 use forebay_wire::message::{Checked, decode};
-use forebay_wire::write::{Caller, Change, NEVER_AGAIN, Operation};
+use forebay_wire::write::Change;
 use forebay_wire::write_message::{Followed, Handed, Have, Owns, WriteMessage};
 use forebay_write::timing::{BELIEVED_HELD, FOLLOW_AGAIN_AFTER, FOLLOWED_WITHIN, HANDED_WITHIN, TENURE};
 use forebay_write::{Released, Tree};
@@ -52,9 +53,9 @@ impl Checked for Travelling {
 
 impl Mirror {
     /// One more change.
-    pub fn follow(&mut self, change: &Change) {
+    pub fn follow(&mut self, entry: &JournalEntry) {
         // It was carried out before: it has the same outcome again.
-        let _ = self.tree.apply(change, &mut Released::default());
+        let _ = self.tree.apply(entry, &mut Released::default());
         self.have.count += 1;
     }
 }
@@ -135,11 +136,11 @@ impl SecondHome {
         }
         handed.sort_by_key(|(have, _)| *have);
         tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
-        let last = handed.last().map_or(have, |(have, _)| *have);
-        handed.extend(before.into_iter().flat_map(|before| self.without(before)).map(|change| (last, change)));
-        for (_, change) in handed {
-            if let Err(failed) = self.add(&change) {
-                tracing::error!(failed, operation = ?change.operation, "a change is lost with the node that owned the burst tree");
+        let handed = handed.into_iter().map(|(_, change)| JournalEntry::Request(change));
+        let without = before.into_iter().flat_map(|before| self.without(before)).map(JournalEntry::Leader);
+        for entry in handed.chain(without) {
+            if let Err(failed) = self.add(&entry) {
+                tracing::error!(failed, ?entry, "a change is lost with the node that owned the burst tree");
             }
         }
         council.leave(owns);
@@ -153,8 +154,8 @@ impl SecondHome {
                 Some(Handed(changes)) if changes.is_empty() => break,
                 Some(Handed(changes)) => {
                     after = changes.last().map_or(after, |(last, _)| *last);
-                    // Of its own, and nothing that only an owner decides on.
-                    all.extend(changes.into_iter().filter(|(_, change)| change.may_come_from(node)));
+                    // Those that it has not asked for itself are none of its own.
+                    all.extend(changes.into_iter().filter(|(_, change)| change.check_sender(node).is_ok()));
                 }
                 None => std::thread::sleep(FOLLOW_AGAIN_AFTER),
             }
@@ -164,23 +165,20 @@ impl SecondHome {
 
     /// The tree goes on without a node: nothing waits for bytes that it alone has, what its programs have open is closed, and their locks are
     /// free.
-    fn without(&self, node: NodeRank) -> Vec<Change> {
+    fn without(&self, node: NodeRank) -> [LeaderEntry; 2] {
         let mut lost = self.mirror().as_ref().map_or_else(BTreeSet::new, |mirror| mirror.tree.lost_nodes().clone());
         lost.insert(node);
         // It was, perhaps.
         lost.remove(&self.local.rank);
-        let operations = [Operation::Lost { nodes: lost.into_iter().collect() }, Operation::CloseAll { node }];
-        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        let change = |operation| Change { id, oldest: 0, caller: Caller::default(), now: self.local.now(), operation };
-        operations.map(change).into()
+        [LeaderEntry::Lost { nodes: lost.into_iter().collect() }, LeaderEntry::GiveUp { node }]
     }
 
     /// One more change, which the owner before has carried out and not told.
-    fn add(&self, change: &Change) -> Result<(), String> {
+    fn add(&self, entry: &JournalEntry) -> Result<(), String> {
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
-        known.tree.apply(change, &mut Released::default()).map_err(|refusal| format!("{refusal:?}"))?;
-        self.local.log.append_note(&Note::followed(known.have.count + 1, change)).map_err(|error| error.to_string())?;
+        known.tree.apply(entry, &mut Released::default()).map_err(|refusal| format!("{refusal:?}"))?;
+        self.local.log.append_note(&Note::followed(known.have.count + 1, entry)).map_err(|error| error.to_string())?;
         known.have.count += 1;
         Ok(())
     }
@@ -244,15 +242,12 @@ impl SecondHome {
         Ok(())
     }
 
-    fn take(&self, change: &[u8]) -> Result<(), String> {
-        let change: Change = decode(change).map_err(|error| format!("a change cannot be decoded: {error}"))?;
+    fn take(&self, entry: &[u8]) -> Result<(), String> {
+        let entry: JournalEntry = decode(entry).map_err(|error| format!("a change cannot be decoded: {error}"))?;
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
-        self.local
-            .log
-            .append_note(&Note::followed(known.have.count + 1, &change))
-            .map_err(|error| error.to_string())?;
-        known.follow(&change);
+        self.local.log.append_note(&Note::followed(known.have.count + 1, &entry)).map_err(|error| error.to_string())?;
+        known.follow(&entry);
         Ok(())
     }
 }

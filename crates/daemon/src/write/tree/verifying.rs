@@ -7,7 +7,7 @@
 //! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
 //! came from another node, which may have known more of it.
 //!
-//! A node that does not answer at all (`Operation::Lost`) is asked in the same way until it does.
+//! A node that does not answer at all (`LeaderEntry::Lost`) is asked in the same way until it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use std::time::Duration;
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank};
 use forebay_wire::Outcome;
-use forebay_wire::write::{Copy, MOVED_MAX, Operation, Source};
+use forebay_wire::journal::{LeaderEntry, MOVED_MAX};
+use forebay_wire::write::{Copy, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 use forebay_write::gone_from;
 
@@ -104,7 +105,7 @@ impl Owner {
         self.verify_log(node)?;
         let nodes = self.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect();
         tracing::info!(%node, "a node answers again");
-        self.carry_out_own(Operation::Lost { nodes }).map(drop)
+        self.note(&LeaderEntry::Lost { nodes })
     }
 
     fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
@@ -132,7 +133,7 @@ impl Owner {
         let gone: Vec<Copy> =
             left.intersection(&missing).map(|position| Copy { from: *position, to: *position, len: 0 }).collect();
         for copies in gone.chunks(MOVED_MAX) {
-            self.carry_out_own(Operation::Moved { node, to: gone_from(node), copies: copies.to_vec() })?;
+            self.note(&LeaderEntry::Moved { node, to: gone_from(node), copies: copies.to_vec() })?;
         }
         if !gone.is_empty() {
             tracing::error!(%node, records = gone.len(), "the loss of its power has taken what a node wrote and did not sync");

@@ -136,7 +136,9 @@ fn another_version_and_a_spoiled_head_are_told_apart() {
     let checksum = crc32c::crc32c(&newer[..body]).to_le_bytes();
     newer[body..].copy_from_slice(&checksum);
     fs::write(path.join("head"), newer).unwrap();
-    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 8"));
+    let refused = refusal(&path);
+    assert!(refused.contains("has version 9 of its layout; this program reads version 8"), "{refused}");
+    assert!(refused.contains("`forebay salvage` of the forebay that wrote it"), "{refused}");
     fs::write(path.join("head"), &head[..20]).unwrap();
     assert!(refusal(&path).contains("head: "));
     fs::remove_file(path.join("head")).unwrap();

@@ -2,10 +2,10 @@
 
 use crate::tree::support::{Asked, ROOT, create, file, id, in_root, refused, within};
 use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp, ViewPath};
+use forebay_wire::journal::{AdoptedEntry, LeaderEntry};
 use forebay_wire::write::Source;
 use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Copy, Operation, RenameRule, TimeChange,
-    WrittenExtent,
+    AttributeChanges, BURST_ROOT, Caller, CommitAt, Copy, Operation, RenameRule, TimeChange, WrittenExtent,
 };
 use forebay_write::{Refusal, Released, Way, gone_from};
 
@@ -58,7 +58,7 @@ fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
     written(&mut asked, 1, "gone", 1);
     asked.ask(&ROOT, rename("gone", "moved", RenameRule::Replace)).unwrap();
     written(&mut asked, 2, "here", 0);
-    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(1)] }).unwrap();
+    asked.note(LeaderEntry::Lost { nodes: vec![NodeRank(1)] }).unwrap();
     let left = |asked: &Asked| asked.tree.files_not_landed();
     let named = |name: &str| (name.as_bytes().to_vec(), vec![(0, 10)]);
     assert_eq!(left(&asked), [named("here"), named("moved")]);
@@ -68,9 +68,9 @@ fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
     let lost = asked.tree.lost_files();
     assert_eq!((lost.len(), &lost[0].path[..], &lost[0].ranges[..]), (1, &b"moved"[..], &[(0, 10)][..]));
     // No operation publishes it short.
-    asked.ask(&ROOT, Operation::Publish { file: id(1) }).unwrap();
+    asked.note(LeaderEntry::Publish { file: id(1) }).unwrap();
     assert_eq!(asked.land_all(), []);
-    asked.ask(&ROOT, Operation::Lost { nodes: vec![] }).unwrap();
+    asked.note(LeaderEntry::Lost { nodes: vec![] }).unwrap();
     assert_eq!((asked.land_all(), left(&asked)), (vec![id(1)], vec![]));
     assert_eq!((asked.tree.way(id(1)), asked.tree.is_needed()), (Ok(Way::Landed), false));
 }
@@ -86,7 +86,7 @@ fn a_lost_file_that_is_written_again_lands() {
         at: CommitAt::Start,
     };
     asked.ask_of(NodeRank(1), &ROOT, commit(1, 1)).unwrap();
-    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(1)] }).unwrap();
+    asked.note(LeaderEntry::Lost { nodes: vec![NodeRank(1)] }).unwrap();
     assert_eq!(asked.land_all(), []);
     asked.ask(&ROOT, commit(0, 2)).unwrap();
     assert_eq!((asked.land_all(), asked.tree.lost_files()), (vec![id(1)], vec![]));
@@ -109,7 +109,7 @@ fn a_file_of_which_records_are_gone_waits_until_they_are_written_again() {
     }
     let gone = extent(1, 10, 10, 2).position;
     let copies = vec![Copy { from: gone, to: gone, len: 10 }];
-    asked.ask(&ROOT, Operation::Moved { node: NodeRank(1), to: gone_from(NodeRank(1)), copies }).unwrap();
+    asked.note(LeaderEntry::Moved { node: NodeRank(1), to: gone_from(NodeRank(1)), copies }).unwrap();
     assert_eq!((asked.land_all(), asked.tree.way(id(1))), (vec![id(2)], Ok(Way::Lost)));
     let lost = asked.tree.lost_of(id(1));
     assert_eq!((lost.nodes, lost.is_gone, lost.ranges), ([NodeRank(1)].into(), true, vec![(10, 10)]));
@@ -141,11 +141,11 @@ fn an_operation_that_comes_again_is_carried_out_once() {
     asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     asked.make(&ROOT, in_root("a"), 2, FILE).unwrap();
-    let (before, unlink) = (asked.tree.clone(), asked.changes[1].clone());
+    let (before, unlink) = (asked.tree.clone(), asked.entries[1].clone());
     assert!(asked.tree.apply(&unlink, &mut Released::default()).is_ok(), "the result is told again");
     assert_eq!(asked.tree, before, "the new file of that name stays");
     // Once its node has said that it will not ask again, the result is gone, and EALREADY says that nobody knows.
-    let mut newer = asked.changes[2].clone();
+    let mut newer = asked.last_request();
     (newer.id.serial, newer.oldest) = (9, 9);
     let _ = asked.tree.apply(&newer, &mut Released::default());
     assert_eq!(refused(asked.tree.apply(&unlink, &mut Released::default())), Errno::EALREADY);
@@ -272,11 +272,11 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
         target: vec![],
     };
     let first = vec![entry("data", 2, attributes)];
-    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries: first, is_last: false }).unwrap();
+    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries: first, is_last: false }).unwrap();
     assert_eq!(asked.ask(&ROOT, create(in_root("data"), 1, FILE)).map(|_| ()), unlisted);
     let sub = Attributes { mode: DIRECTORY, nlink: 9, ..Attributes::default() };
     let rest = vec![entry("sub", 3, sub)];
-    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries: rest, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries: rest, is_last: true }).unwrap();
     assert_eq!(refused(asked.ask(&ROOT, create(in_root("data"), 1, FILE))), Errno::EEXIST);
     assert_eq!(asked.tree.state(BURST_ROOT).unwrap().attributes.nlink, 3);
     assert_eq!(asked.tree.list(id(3), None, 10), Err(Refusal::Unlisted(id(3))));

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, LogPosition, NodeRank};
-use forebay_wire::write::{AttributeChanges, CommitAt, Drained, Operation, Source, StepOutcome, WrittenExtent};
+use forebay_wire::journal::{Drained, LeaderEntry, StepOutcome};
+use forebay_wire::write::{AttributeChanges, CommitAt, Operation, Source, WrittenExtent};
 use forebay_write::{Ahead, Drain, Tree, Turn};
 use proptest::prelude::*;
 
@@ -92,7 +93,7 @@ proptest! {
         asked.make(&ROOT, in_root("file"), 1, 0o100_644).unwrap();
         let Turn { step, .. } = asked.tree.next_landing().unwrap();
         asked.ask(&ROOT, Operation::Open { file: FILE }).unwrap();
-        asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
+        asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
         let (mut sent, mut written) = (None::<(Drain, bool)>, 0);
         for (number, event) in events.into_iter().enumerate() {
             match event {
@@ -122,7 +123,7 @@ proptest! {
                 Event::Note => {
                     if let Some((Drain { file, version, size_bytes, extents, .. }, is_kept)) = sent.take() {
                         let drained = Drained { version, size_bytes, backed: backed(0), extents, is_kept };
-                        asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
+                        asked.note(LeaderEntry::Drained { file, drained }).unwrap();
                     }
                 }
             }

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, FileId, LogPosition, NodeRank, Timestamp};
-use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, BURST_ROOT, CommitAt, LandedContents, Operation, Place, RenameRule, StepOutcome,
-    WrittenExtent,
-};
+use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::{AttributeChanges, BURST_ROOT, CommitAt, Operation, Place, RenameRule, WrittenExtent};
 use forebay_write::{Action, Tree, Turn};
 use proptest::prelude::*;
 
@@ -34,12 +32,12 @@ fn adopted() -> Asked {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
     let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
     let entries = vec![entry("a", FILE, 1, 0o100_644), entry("d", DIRECTORY, 8, 0o040_755)];
-    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
     asked
 }
 
-fn meet() -> Operation {
-    Operation::Adopt { directory: DIRECTORY, entries: vec![entry("b", MET_LATE, 1, 0o100_644)], is_last: true }
+fn meet() -> LeaderEntry {
+    LeaderEntry::Adopt { directory: DIRECTORY, entries: vec![entry("b", MET_LATE, 1, 0o100_644)], is_last: true }
 }
 
 fn write(offset: u64) -> Operation {
@@ -66,7 +64,7 @@ fn land(asked: &mut Asked) -> Option<Action> {
         }
         _ => StepOutcome::Done,
     };
-    asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome }).unwrap();
     Some(action)
 }
 
@@ -103,7 +101,7 @@ fn what_was_written_lands_before_the_last_known_name_goes() {
 #[test]
 fn a_file_without_other_names_goes_with_its_last_one() {
     let mut asked = adopted();
-    asked.ask(&ROOT, meet()).unwrap();
+    asked.note(meet()).unwrap();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: hidden() }).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
@@ -140,7 +138,7 @@ fn what_is_written_to_an_open_file_lands_after_its_last_known_name_has_gone() {
     asked.ask(&ROOT, unlink("a")).unwrap();
     assert!(matches!(land(&mut asked), Some(Action::Update { version: 2, .. })));
     assert_eq!(asked.tree.unlinked_at(&in_root("a")), Some(FILE));
-    asked.ask(&ROOT, Operation::Drafting { file: FILE, directory: BURST_ROOT }).unwrap();
+    asked.note(LeaderEntry::Drafting { file: FILE, directory: BURST_ROOT }).unwrap();
     assert_eq!(land(&mut asked), Some(remove("a")));
     asked.ask(&ROOT, write(5)).unwrap();
     assert_eq!(land(&mut asked), None);
@@ -158,7 +156,7 @@ fn a_name_that_is_met_meanwhile_is_of_the_same_file() {
     let mut asked = adopted();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
-    asked.ask(&ROOT, meet()).unwrap();
+    asked.note(meet()).unwrap();
     let met = asked.lookup(&hidden()).unwrap();
     assert_eq!((met.file, met.attributes.nlink, asked.tree.directory_of(FILE)), (FILE, 1, Some(DIRECTORY)));
     asked.land_all();
@@ -172,10 +170,10 @@ fn a_file_that_others_take_away_meanwhile_is_let_go() {
     let mut asked = adopted();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
-    asked.ask(&ROOT, Operation::Gone { place: in_root("a") }).unwrap();
+    asked.note(LeaderEntry::Gone { place: in_root("a") }).unwrap();
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
     assert_eq!((asked.tree.next_landing(), asked.tree.state(FILE).is_err()), (None, true));
     assert_eq!(asked.released.extents.len(), 1);
 }
@@ -183,6 +181,7 @@ fn a_file_that_others_take_away_meanwhile_is_let_go() {
 #[derive(Clone, Debug)]
 enum Event {
     Ask(Operation),
+    Note(LeaderEntry),
     Follow(usize),
 }
 
@@ -194,14 +193,14 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (0..30_u64).prop_map(|offset| Event::Ask(write(offset))),
         1 => Just(Event::Ask(Operation::Open { file: FILE })),
         1 => Just(Event::Ask(Operation::Close { file: FILE, handle: 0 })),
-        1 => Just(Event::Ask(Operation::Publish { file: FILE })),
+        1 => Just(Event::Note(LeaderEntry::Publish { file: FILE })),
         1 => (0..0o777_u32).prop_map(move |to| Event::Ask(Operation::SetAttributes { file: FILE, changes: mode(to) })),
         1 => (0..20_u64).prop_map(move |to| Event::Ask(Operation::SetAttributes { file: FILE, changes: size(to) })),
         2 => name().prop_map(|name| Event::Ask(unlink(name))),
         2 => (name(), name()).prop_map(|(from, to)| Event::Ask(rename(from, to))),
         1 => name().prop_map(|to| Event::Ask(Operation::Link { file: FILE, place: in_root(to) })),
         2 => (name(), 10..40_u64).prop_map(|(name, serial)| Event::Ask(create(in_root(name), serial, 0o100_644))),
-        1 => Just(Event::Ask(meet())),
+        1 => Just(Event::Note(meet())),
         3 => (1..4_usize).prop_map(Event::Follow),
     ]
 }
@@ -215,14 +214,14 @@ proptest! {
         backing.places.extend([(in_root("a"), (FILE, 1)), (hidden(), (FILE, 1)), (in_root("d"), (DIRECTORY, 0))]);
         let (mut version, mut is_open, mut is_met) = (1, false, false);
         let mut made = BTreeMap::new();
-        let end = [Event::Ask(Operation::CloseAll { node: NodeRank(0) }), Event::Follow(usize::MAX)];
+        let end = [Event::Ask(Operation::CloseAll), Event::Follow(usize::MAX)];
         for event in events.into_iter().chain(end) {
             match event {
                 Event::Follow(steps) => {
                     let mut under_way = None;
                     follow(&mut asked, &mut backing, &mut under_way, steps);
                     if let Some((step, outcome)) = under_way {
-                        asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+                        asked.note(LeaderEntry::Landed { step, outcome }).unwrap();
                     }
                 }
                 Event::Ask(Operation::Create { file, .. }) if made.insert(file, ()).is_some() => continue,
@@ -230,9 +229,10 @@ proptest! {
                 Event::Ask(Operation::Commit { .. } | Operation::SetAttributes { .. } | Operation::Open { .. })
                     if !is_open && asked.tree.state(FILE).is_ok_and(|state| state.attributes.nlink == 0) => continue,
                 Event::Ask(Operation::Close { .. }) if !is_open => continue,
-                Event::Ask(operation) => {
-                    let meets = matches!(operation, Operation::Adopt { .. });
-                    let _ = asked.ask(&ROOT, operation);
+                Event::Ask(operation) => drop(asked.ask(&ROOT, operation)),
+                Event::Note(entry) => {
+                    let meets = matches!(entry, LeaderEntry::Adopt { .. });
+                    let _ = asked.note(entry);
                     if meets && !is_met && asked.tree.state(MET_LATE).is_ok() {
                         backing.places.insert(hidden(), (MET_LATE, 1));
                     }
@@ -244,7 +244,7 @@ proptest! {
         }
         if !is_met {
             prop_assert_eq!(backing.places[&hidden()], (FILE, version));
-            asked.ask(&ROOT, meet()).unwrap();
+            asked.note(meet()).unwrap();
             if asked.tree.state(MET_LATE).is_ok() {
                 backing.places.insert(hidden(), (MET_LATE, 1));
             }
@@ -252,8 +252,8 @@ proptest! {
         prop_assert_eq!(&backing.places, &names(&asked.tree));
         prop_assert_eq!(backing.drafts, BTreeMap::new());
         prop_assert!(asked.tree.state(FILE).map_or(true, |state| state.attributes.nlink > 0), "it is let go");
-        for change in asked.changes.iter().skip(1) {
-            let _ = follower.apply(change, &mut forebay_write::Released::default());
+        for entry in asked.entries.iter().skip(1) {
+            let _ = follower.apply(entry, &mut forebay_write::Released::default());
         }
         let _ = (follower.next_landing(), asked.tree.next_landing());
         prop_assert_eq!(follower, asked.tree);

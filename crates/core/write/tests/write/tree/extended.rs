@@ -1,7 +1,8 @@
 //! Extended attributes in the tree.
 
 use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, OperationId};
-use forebay_wire::write::{BURST_ROOT, Caller, Change, Operation, StepOutcome};
+use forebay_wire::journal::{LeaderEntry, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Operation};
 use forebay_write::{Action, Refusal};
 
 use super::support::{Asked, ROOT, empty, id, in_root, refused};
@@ -20,7 +21,7 @@ fn alice() -> Caller {
 
 fn adopt(asked: &mut Asked, serial: u64) {
     let found = ExtendedAttributes::default();
-    asked.ask(&ROOT, Operation::AdoptExtended { file: id(serial), found }).unwrap();
+    asked.note(LeaderEntry::AdoptExtended { file: id(serial), found }).unwrap();
 }
 
 fn value<'a>(asked: &'a Asked, serial: u64, name: &[u8]) -> Option<&'a [u8]> {
@@ -34,7 +35,7 @@ fn they_are_read_where_the_file_lies_before_one_is_changed() {
     assert_eq!(asked.tree.extended(id(1)), Ok(None));
     assert_eq!(asked.ask(&ROOT, set(id(1), A, Some(b"1"))), Err(Refusal::Unread(id(1))));
     let there = ExtendedAttributes::default().with(b"user.old", Some(b"0"), ExtendedRule::New).unwrap();
-    asked.ask(&ROOT, Operation::AdoptExtended { file: id(1), found: there }).unwrap();
+    asked.note(LeaderEntry::AdoptExtended { file: id(1), found: there }).unwrap();
     asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
     assert_eq!((value(&asked, 1, A), value(&asked, 1, b"user.old")), (Some(&b"1"[..]), Some(&b"0"[..])));
     // A second reading that was slower changes nothing.
@@ -68,7 +69,7 @@ fn they_are_kept_until_the_last_of_them_has_landed() {
     let set_one = |asked: &mut Asked, bytes: &[u8]| asked.ask(&ROOT, set(id(1), A, Some(bytes))).map(drop).unwrap();
     let landed = |asked: &mut Asked, outcome: StepOutcome| {
         let step = asked.tree.next_landing().expect("something is to land").step;
-        asked.ask(&ROOT, Operation::Landed { step, outcome }).map(drop).unwrap();
+        asked.note(LeaderEntry::Landed { step, outcome }).map(drop).unwrap();
     };
     set_one(&mut asked, b"1");
     assert!(asked.tree.next_landing().is_some(), "the first is about to land");
@@ -91,7 +92,7 @@ fn a_change_that_comes_again_sets_nothing_again() {
     let operation =
         Operation::SetExtended { file: id(1), name: A.to_vec(), value: Some(b"1".to_vec()), rule: ExtendedRule::New };
     asked.ask(&ROOT, operation).unwrap();
-    let change = asked.changes.last().cloned().expect("it was asked");
+    let change = asked.last_request();
     asked.land_all();
     assert_eq!(asked.tree.extended_by(&change), Ok(None));
     asked.tree.apply(&change, &mut asked.released).unwrap();

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileId, Kind, NodeRank, OperationId, Rights, Timestamp};
-use forebay_wire::write::{BURST_ROOT, Change, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
+use forebay_types::{FileId, Kind, NodeRank, Rights};
+use forebay_wire::journal::{Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Operation, Place, RenameRule};
 use forebay_write::{Action, Ahead, Drain, Released, Tree, Turn};
 use proptest::prelude::*;
 
@@ -94,7 +95,7 @@ pub type UnderWay = Option<(u64, StepOutcome)>;
 
 fn note(asked: &mut Asked, under_way: &mut UnderWay) {
     if let Some((step, outcome)) = under_way.take() {
-        asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+        asked.note(LeaderEntry::Landed { step, outcome }).unwrap();
     }
 }
 
@@ -105,7 +106,7 @@ pub fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay
         let Some(Turn { step, action, is_over }) = asked.tree.next_landing() else {
             if asked.tree.has_files_to_let_go() {
                 let step = asked.tree.steps_end();
-                asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
+                asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
                 continue;
             }
             return;
@@ -153,7 +154,7 @@ fn keep_unlinked(asked: &mut Asked, backing: &mut Backing, action: &Action) {
         let file = asked.tree.unlinked_at(place).filter(|file| asked.tree.has_names_elsewhere(*file));
         if let Some(file) = file.filter(|file| asked.tree.draft(*file).is_none()) {
             let directory = place.directory;
-            asked.ask(&ROOT, Operation::Drafting { file, directory }).unwrap();
+            asked.note(LeaderEntry::Drafting { file, directory }).unwrap();
             backing.drafts.insert(file, directory);
         }
     }
@@ -164,7 +165,7 @@ fn draft(asked: &mut Asked, backing: &mut Backing, file: FileId) {
     if asked.tree.draft(file).is_none() {
         let directory = asked.tree.directory_for_draft(file);
         assert!(directory == BURST_ROOT || backing.places.values().any(|(file, _)| *file == directory));
-        asked.ask(&ROOT, Operation::Drafting { file, directory }).unwrap();
+        asked.note(LeaderEntry::Drafting { file, directory }).unwrap();
         backing.drafts.insert(file, directory);
     }
 }
@@ -186,7 +187,7 @@ fn fork(asked: &mut Asked, backing: &mut Backing) {
         draft(asked, backing, file);
     }
     let forked = (!base.is_empty()).then(|| backed(1));
-    asked.ask(&ROOT, Operation::Forked { file, draft: forked, bytes: 1, rights: Rights::default() }).unwrap();
+    asked.note(LeaderEntry::Forked { file, draft: forked, bytes: 1, rights: Rights::default() }).unwrap();
     backing.places.retain(|_, (there, _)| *there != file);
     assert_eq!((asked.tree.backing_place(file), asked.tree.backed(file)), (None, forked));
 }
@@ -199,7 +200,7 @@ fn drain(asked: &mut Asked, backing: &mut Backing) {
     }
     let Drain { file, version, size_bytes, extents, .. } = drain;
     let drained = Drained { version, size_bytes, backed: backed(0), extents, is_kept: false };
-    asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
+    asked.note(LeaderEntry::Drained { file, drained }).unwrap();
 }
 
 /// All names of the tree, with what the backing file system should have there.
@@ -239,7 +240,7 @@ proptest! {
             begin(&mut asked, &mut backing);
         }
         for node in 0..8 {
-            let _ = asked.ask(&ROOT, Operation::CloseAll { node: NodeRank(node) });
+            let _ = asked.ask_of(NodeRank(node), &ROOT, Operation::CloseAll);
         }
         follow(&mut asked, &mut backing, &mut under_way, usize::MAX);
         prop_assert_eq!(backing.places, names(&asked.tree));
@@ -288,14 +289,14 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     let at = forebay_wire::write::CommitAt::Start;
     asked.ask(&ROOT, Operation::Commit { file: id(1), extents: vec![extent], at }).unwrap();
     assert!(asked.tree.next_landing().is_some_and(|turn| turn.is_over), "newer contents are to come");
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
     assert_eq!(asked.tree.next_landing(), None);
     assert_eq!(asked.released.extents, []);
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let Turn { step, action, is_over } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Publish { .. }) && !is_over);
     let contents = LandedContents { version: asked.tree.state(id(1)).unwrap().version, backed: backed(0), blocks: 1 };
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
     assert_eq!(asked.released.extents, [extent], "what has landed may go");
 }
 
@@ -305,13 +306,13 @@ fn what_appeared_and_was_not_noted_goes_with_its_name() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("a"), 1, 0o100_644).unwrap();
     let there = backed(77);
-    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: there }).unwrap();
+    asked.note(LeaderEntry::Publishing { file: id(1), backed: there }).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     let turn = asked.tree.next_landing().unwrap();
     assert!(matches!(turn.action, Action::Publish { .. }) && turn.is_over);
     let mut left_out = asked.tree.clone();
     assert_eq!(asked.tree.backed(id(1)), Some(there));
-    asked.ask(&ROOT, Operation::Landed { step: turn.step, outcome: StepOutcome::Done }).unwrap();
+    asked.note(LeaderEntry::Landed { step: turn.step, outcome: StepOutcome::Done }).unwrap();
     let Turn { action, is_over, .. } = asked.tree.next_landing().unwrap();
     assert_eq!((action, is_over), (Action::Remove { place: in_root("a"), is_directory: false }, false));
     assert_eq!(asked.tree.backed_at(&in_root("a")), Some(there), "only this is removed");
@@ -335,18 +336,16 @@ fn what_appeared_and_was_not_noted_lands_again_when_its_node_is_back() {
     asked.ask_of(NodeRank(3), &ROOT, Operation::Commit { file, extents: vec![extent], at }).unwrap();
     asked.ask_of(NodeRank(3), &ROOT, Operation::Close { file, handle: 0 }).unwrap();
     let there = backed(77);
-    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: there }).unwrap();
-    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(3)] }).unwrap();
+    asked.note(LeaderEntry::Publishing { file: id(1), backed: there }).unwrap();
+    asked.note(LeaderEntry::Lost { nodes: vec![NodeRank(3)] }).unwrap();
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
-    asked.ask(&ROOT, Operation::Lost { nodes: vec![] }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    asked.note(LeaderEntry::Lost { nodes: vec![] }).unwrap();
     let Turn { action, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Update { .. }) && !is_over, "{action:?}");
 }
 
-fn landed(step: u64) -> Change {
-    let operation = Operation::Landed { step, outcome: StepOutcome::LeftOut };
-    let id = OperationId { node: NodeRank(0), session: 2, serial: 0 };
-    Change { id, oldest: 0, caller: ROOT, now: Timestamp::default(), operation }
+fn landed(step: u64) -> JournalEntry {
+    LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }.into()
 }

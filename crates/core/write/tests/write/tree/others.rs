@@ -1,10 +1,8 @@
 //! Changes by others on the backing file system are told from the tier's own.
 
 use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Rights, Timestamp};
-use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, BURST_ROOT, CommitAt, LandedContents, Operation, RenameRule, StepOutcome,
-    WrittenExtent,
-};
+use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::{AttributeChanges, BURST_ROOT, CommitAt, Operation, RenameRule, WrittenExtent};
 use forebay_write::{Action, Recognised, Tree, Turn};
 
 use crate::tree::support::{Asked, ROOT, backed, id, in_root, within};
@@ -35,7 +33,7 @@ fn adopted(names: &[&str]) -> Asked {
         target: vec![],
     };
     let entries = names.iter().enumerate().map(entry).collect();
-    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
     asked
 }
 
@@ -49,7 +47,7 @@ fn landed(asked: &mut Asked, backed: Backed) {
     let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
     let (Action::Update { version, .. } | Action::Publish { version, .. }) = action else { panic!("{action:?}") };
     let outcome = StepOutcome::Contents(LandedContents { version, backed, blocks: 1 });
-    asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome }).unwrap();
 }
 
 #[test]
@@ -60,7 +58,7 @@ fn what_the_tier_is_changing_is_its_own_until_it_is_known_again() {
     assert_eq!(recognise(&asked, &changed(2)), Recognised::Changed);
     assert_eq!(recognise(&asked, &backed(8)), Recognised::Another);
     write(&mut asked, id(1), 0, 5);
-    asked.ask(&ROOT, Operation::Changing { file: id(1) }).unwrap();
+    asked.note(LeaderEntry::Changing { file: id(1) }).unwrap();
     // Its daemon may have died.
     assert_eq!(recognise(&asked, &changed(2)), Recognised::AsLeft);
     assert_eq!(recognise(&asked, &backed(8)), Recognised::Another, "which file it is, it knows all the time");
@@ -102,19 +100,19 @@ fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
         target: vec![],
     };
     let entries = vec![entry("a", 1, 7, FILE), entry("d", 2, 8, 0o040_755), entry("e", 3, 9, 0o040_755)];
-    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
-    let meet = |directory: u64, serial: u64| Operation::Adopt {
+    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    let meet = |directory: u64, serial: u64| LeaderEntry::Adopt {
         directory: id(directory),
         entries: vec![entry("b", serial, 7, FILE)],
         is_last: true,
     };
     assert_eq!(asked.tree.touched_by(&meet(2, 4)), [id(2), id(1)], "its number of names changes");
-    asked.ask(&ROOT, meet(2, 4)).unwrap();
+    asked.note(meet(2, 4)).unwrap();
     let of = |asked: &Asked, directory: u64| asked.lookup(&within(id(directory), "b")).map(|state| state.file);
     assert_eq!(of(&asked, 2), Some(id(1)));
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: within(id(2), "b") }).unwrap();
-    asked.ask(&ROOT, meet(3, 5)).unwrap();
+    asked.note(meet(3, 5)).unwrap();
     assert_eq!(of(&asked, 3), Some(id(5)));
 }
 
@@ -125,14 +123,14 @@ fn what_others_have_changed_is_left_to_them_and_appears_anew() {
     asked.ask(&ROOT, Operation::Link { file: id(1), place: in_root("linked") }).unwrap();
     assert!(matches!(asked.tree.next_landing().unwrap().action, Action::Update { .. }));
     assert_eq!(asked.tree.base_of(id(1)), [(0, 8)]);
-    asked.ask(&ROOT, Operation::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
-    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: Some(backed(9)), bytes: 8, rights: RIGHTS }).unwrap();
+    asked.note(LeaderEntry::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
+    asked.note(LeaderEntry::Forked { file: id(1), draft: Some(backed(9)), bytes: 8, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.file_at(&in_root("a")), None);
     assert_eq!((asked.tree.backed(id(1)), asked.tree.bytes_of_others(id(1))), (Some(backed(9)), 8));
     assert!(!asked.tree.lost_files().iter().any(|lost| lost.path == b"a"), "its base is in the draft");
     let action = asked.tree.next_landing().unwrap().action;
     assert!(matches!(&action, Action::Publish { places, .. } if places[..] == [in_root("a")]), "{action:?}");
-    asked.ask(&ROOT, Operation::SetAside { place: in_root("a"), name: in_root("second").name }).unwrap();
+    asked.note(LeaderEntry::SetAside { place: in_root("a"), name: in_root("second").name }).unwrap();
     landed(&mut asked, backed(9));
     assert_eq!(asked.tree.backing_name(&in_root("a")), &in_root("second").name);
     assert_eq!(asked.land_all(), [] as [FileId; 0]);
@@ -150,10 +148,10 @@ fn contents_follow_a_file_that_has_appeared_without_being_known() {
     asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
     write(&mut asked, id(1), 0, 5);
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
-    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: backed(9) }).unwrap();
+    asked.note(LeaderEntry::Publishing { file: id(1), backed: backed(9) }).unwrap();
     let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Publish { .. }), "{action:?}");
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::Done }).unwrap();
     let action = asked.tree.next_landing().unwrap().action;
     assert!(matches!(&action, Action::Update { place, .. } if *place == in_root("a")), "{action:?}");
     landed(&mut asked, backed(9));
@@ -166,7 +164,7 @@ fn contents_follow_a_file_that_has_appeared_without_being_known() {
     write(&mut asked, id(2), 0, 6);
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::Done }).unwrap();
     assert!(asked.tree.next_landing().is_none_or(|turn| turn.is_over));
 }
 
@@ -196,7 +194,7 @@ fn rights_land_when_programs_have_set_them() {
 fn the_root_and_copies_have_rights_that_land() {
     let mut asked = adopted(&["a"]);
     write(&mut asked, id(1), 8, 5);
-    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
+    asked.note(LeaderEntry::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.state(id(1)).unwrap().attributes.mode, 0o100_600);
     assert!(asked.tree.has_own_rights(id(1)));
     let mode = AttributeChanges { mode: Some(0o700), ..AttributeChanges::default() };
@@ -207,7 +205,7 @@ fn the_root_and_copies_have_rights_that_land() {
     landed(&mut asked, backed(9));
     let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
     assert_eq!(action, Action::SetAttributes { file: BURST_ROOT, place: None });
-    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::Done }).unwrap();
     assert!(!asked.tree.has_own_rights(BURST_ROOT));
 }
 
@@ -219,7 +217,7 @@ fn what_was_to_happen_to_a_name_of_theirs_is_over() {
     asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
     asked.ask(&ROOT, Operation::Open { file: id(1) }).unwrap();
     write(&mut asked, id(1), 0, 10);
-    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
+    asked.note(LeaderEntry::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.next_landing(), None, "theirs is not moved");
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let action = asked.tree.next_landing().unwrap().action;

@@ -1,7 +1,8 @@
 //! A tree and how tests ask it for changes.
 
 use forebay_types::{Attributes, Backed, Errno, FileId, Generation, Kind, Name, NodeRank, OperationId, Timestamp};
-use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, LandedContents, Operation, Place, StepOutcome};
+use forebay_wire::journal::{JournalEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, Operation, Place};
 use forebay_write::{Action, Refusal, Released, Tree, Turn};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, groups: vec![] };
@@ -15,12 +16,12 @@ pub fn backed(ino: u64) -> Backed {
 pub struct Asked {
     pub tree: Tree,
     pub released: Released,
-    pub changes: Vec<Change>,
+    pub entries: Vec<JournalEntry>,
 }
 
 impl Asked {
     pub fn new() -> Self {
-        Self { tree: empty(), released: Released::default(), changes: vec![] }
+        Self { tree: empty(), released: Released::default(), entries: vec![] }
     }
 
     /// The next operation of node 0.
@@ -29,12 +30,29 @@ impl Asked {
     }
 
     pub fn ask_of(&mut self, node: NodeRank, caller: &Caller, operation: Operation) -> Result<Done, Refusal> {
-        let serial = self.changes.len() as u64 + 1;
+        let serial = self.entries.len() as u64 + 1;
         let id = OperationId { node, session: 1, serial };
         let now = Timestamp { seconds: serial as i64, nanos: 0 };
-        let change = Change { id, oldest: 0, caller: caller.clone(), now, operation };
-        self.changes.push(change.clone());
-        self.tree.apply(&change, &mut self.released)
+        self.apply(Change { id, oldest: 0, caller: caller.clone(), now, operation }.into())
+    }
+
+    /// A finding of the owner.
+    pub fn note(&mut self, entry: LeaderEntry) -> Result<Done, Refusal> {
+        self.apply(entry.into())
+    }
+
+    /// The request that was made last.
+    pub fn last_request(&self) -> Change {
+        match self.entries.last() {
+            Some(JournalEntry::Request(change)) => change.clone(),
+            other => panic!("no request: {other:?}"),
+        }
+    }
+
+    fn apply(&mut self, entry: JournalEntry) -> Result<Done, Refusal> {
+        let outcome = self.tree.apply(&entry, &mut self.released);
+        self.entries.push(entry);
+        outcome
     }
 
     /// Makes a file at a path of one name, by number.
@@ -56,7 +74,7 @@ impl Asked {
                 }
                 _ => StepOutcome::Done,
             };
-            self.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+            self.note(LeaderEntry::Landed { step, outcome }).unwrap();
         }
         landed.dedup();
         landed

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, Errno, ExtendedAttributes, FileId, Kind, NodeRank, Timestamp};
+use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{
-    AdoptedEntry, BURST_ROOT, CommitAt, Done, LandedContents, LockKind, LockRequest, Operation, Place, RenameRule,
-    StepOutcome, WrittenExtent,
+    BURST_ROOT, CommitAt, Done, LockKind, LockRequest, Operation, Place, RenameRule, WrittenExtent,
 };
 use forebay_write::{Action, Refusal, Released, Tree, Turn};
 use proptest::prelude::*;
@@ -82,9 +82,18 @@ impl World {
     /// An operation that is carried out is carried out by the follower too. It sees neither those that are refused, nor when the owner looks what is to land.
     fn carry_out(&mut self, operation: Operation) -> Result<Done, Refusal> {
         let done = self.asked.ask(&ROOT, operation);
+        self.has_followed(done)
+    }
+
+    fn note(&mut self, entry: LeaderEntry) -> Result<Done, Refusal> {
+        let done = self.asked.note(entry);
+        self.has_followed(done)
+    }
+
+    fn has_followed(&mut self, done: Result<Done, Refusal>) -> Result<Done, Refusal> {
         if done.is_ok() {
-            let change = self.asked.changes.last().unwrap();
-            assert_eq!(self.follower.apply(change, &mut Released::default()), done, "{change:?}");
+            let entry = self.asked.entries.last().unwrap();
+            assert_eq!(self.follower.apply(entry, &mut Released::default()), done, "{entry:?}");
         }
         done
     }
@@ -96,7 +105,7 @@ impl World {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory),
                 Err(Refusal::Unread(file)) => {
                     let found = ExtendedAttributes::default();
-                    self.carry_out(Operation::AdoptExtended { file, found }).unwrap();
+                    self.note(LeaderEntry::AdoptExtended { file, found }).unwrap();
                 }
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(done) => return Ok(done),
@@ -132,7 +141,7 @@ impl World {
             });
             self.written.insert((file, 1), written);
         }
-        self.carry_out(Operation::Adopt { directory, entries, is_last: true }).unwrap();
+        self.note(LeaderEntry::Adopt { directory, entries, is_last: true }).unwrap();
     }
 
     fn place(&mut self, (directory, name): Named) -> Result<Place, Errno> {
@@ -195,7 +204,7 @@ impl World {
                 let known = in_root(&directory.to_string());
                 let directory = if directory == 9 { BURST_ROOT } else { self.find(&known).unwrap_or(BURST_ROOT) };
                 if self.forgets {
-                    let _ = self.carry_out(Operation::Unlist { directory });
+                    let _ = self.note(LeaderEntry::Unlist { directory });
                 }
                 assert!(self.open.iter().all(|file| self.asked.tree.state(*file).is_ok()), "an open file is forgotten");
                 Ok(())
@@ -219,7 +228,7 @@ impl World {
             if !is_over {
                 self.follow(action);
             }
-            self.carry_out(Operation::Landed { step, outcome }).unwrap();
+            self.note(LeaderEntry::Landed { step, outcome }).unwrap();
         }
     }
 
@@ -336,7 +345,7 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     world.ask(Operation::Lock { file: files[2], request }).unwrap();
     world.land(usize::MAX);
     let before = world.asked.tree.files();
-    world.asked.ask(&ROOT, Operation::Unlist { directory }).unwrap();
+    world.asked.note(LeaderEntry::Unlist { directory }).unwrap();
     let is_there: Vec<bool> = files.iter().map(|file| world.asked.tree.state(*file).is_ok()).collect();
     assert_eq!((is_there, before - world.asked.tree.files()), (vec![true, true, true, false, false], 2));
     assert_eq!(world.asked.tree.list(directory, None, 1), Err(Refusal::Unlisted(directory)));
@@ -344,9 +353,9 @@ fn only_what_is_as_it_was_met_and_unused_is_forgotten() {
     assert_eq!(world.find(&within(directory, "0")), Ok(files[0]));
     // A name that is still to go there is not met again.
     world.take(Event::Unlink((Some(0), 3)), 9).unwrap();
-    world.asked.ask(&ROOT, Operation::Unlist { directory }).unwrap();
+    world.asked.note(LeaderEntry::Unlist { directory }).unwrap();
     assert!(world.asked.tree.list(directory, None, 1).is_ok());
     world.land(usize::MAX);
-    world.asked.ask(&ROOT, Operation::Unlist { directory }).unwrap();
+    world.asked.note(LeaderEntry::Unlist { directory }).unwrap();
     assert_eq!(world.seen().len(), 2 + 2 * usize::from(FILES));
 }
