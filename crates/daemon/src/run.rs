@@ -148,7 +148,7 @@ impl BurstSession {
                 // Programs wait for the owner that this daemon may not be, or for that which its next one is.
                 let drain = if write.is_leaving() { Duration::ZERO } else { HAND_OVER_DRAIN };
                 session.hand_over(drain);
-                // Threads that are left wait for what this daemon is not to wait for any more.
+                // The rest of the daemon waits for what it is not to wait for any more.
                 write.end_waits();
                 drop(session);
                 write.end(landing, false);
@@ -158,6 +158,7 @@ impl BurstSession {
                 if let Err(error) = mount.unmount() {
                     tracing::warn!(%error, "unmounting the burst mount");
                 }
+                write.end_lock_waits();
                 session.stop();
                 session.disconnect();
                 write.end(landing, true);

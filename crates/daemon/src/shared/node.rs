@@ -33,6 +33,21 @@ impl<T> Future for Blocking<T> {
     }
 }
 
+/// A task that enters the runtime each time that it goes on: times are the runtime's.
+struct InContext {
+    runtime: Handle,
+    task: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for InContext {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let _entered = self.runtime.clone().enter();
+        self.task.as_mut().poll(context)
+    }
+}
+
 /// The parts that every part of a daemon may need.
 pub struct Node {
     pub options: DaemonOptions,
@@ -105,6 +120,14 @@ impl Node {
     /// Waits, on a thread that may, for what the network brings.
     pub fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// A task that somebody else than the runtime goes on with, and that waits for the network and for times.
+    pub fn in_context(
+        &self,
+        task: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(InContext { runtime: self.runtime.clone(), task })
     }
 
     pub fn uptime(&self) -> Duration {

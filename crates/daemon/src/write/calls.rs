@@ -9,17 +9,22 @@
 //! when the call's turn has come, so that only the call itself can come too late.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use forebay_read::AttemptId;
 use forebay_schedule::Class;
-use forebay_types::Errno;
+use forebay_types::{Errno, Priority};
+use tokio::sync::oneshot;
 
 use crate::environment::BackingThreads;
 
 /// How long is slept before it is looked whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Numbers of calls in the pool: above those of the view's attempts, and below those of turns that wait (`machine::Threads`).
+const SERVED_FIRST: u64 = 1 << 62;
 
 /// How much of landing a second at most. `None`: as much as goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +41,8 @@ pub struct BackingCalls {
     bytes: Pace,
     operations: Pace,
     is_over: AtomicBool,
+    /// Calls in the pool so far.
+    served: AtomicU64,
     /// Whether this node may land, where it owns the tree.
     may_land: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -66,6 +73,7 @@ impl BackingCalls {
             bytes: Pace::new(limits.bytes_per_s),
             operations: Pace::new(limits.operations_per_s),
             is_over: AtomicBool::new(false),
+            served: AtomicU64::new(0),
             may_land: OnceLock::new(),
         }
     }
@@ -84,6 +92,23 @@ impl BackingCalls {
     /// A call that a program waits for. May block.
     pub fn serve<T>(&self, call: impl FnOnce() -> T) -> T {
         self.in_turn(Class::Demand, call)
+    }
+
+    /// The result of a call that a program waits for by a task, on a thread that reads the exports. A call whose task is dropped is not
+    /// made, if it has not begun.
+    ///
+    /// # Errors
+    /// EIO where the daemon ends.
+    pub async fn serve_in_pool<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        let (done, outcome) = oneshot::channel();
+        let attempt = AttemptId(SERVED_FIRST + self.served.fetch_add(1, Ordering::Relaxed));
+        // The task may not wait any more.
+        self.threads.submit(attempt, Priority::Demand, Box::new(move || drop(done.send(call()))));
+        let mut served = Served { threads: &*self.threads, attempt, outcome };
+        (&mut served.outcome).await.map_err(|_| Errno::EIO)
     }
 
     /// A call of landing. May block.
@@ -134,6 +159,19 @@ impl BackingCalls {
     fn in_turn<T>(&self, class: Class, call: impl FnOnce() -> T) -> T {
         let _turn = self.threads.take_turn(class, &|| self.is_over.load(Ordering::Relaxed));
         call()
+    }
+}
+
+/// A call in the pool that a task waits for.
+struct Served<'a, T> {
+    threads: &'a dyn BackingThreads,
+    attempt: AttemptId,
+    outcome: oneshot::Receiver<T>,
+}
+
+impl<T> Drop for Served<'_, T> {
+    fn drop(&mut self) {
+        self.threads.withdraw(self.attempt);
     }
 }
 

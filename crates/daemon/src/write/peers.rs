@@ -56,6 +56,11 @@ pub trait Calls: Send + Sync {
     /// Waits, on a thread that may.
     fn wait_for(&self, waiting: Waiting<'_, ()>);
 
+    /// A task that somebody else than the daemon's runtime goes on with, and that waits for the network.
+    fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {
+        task
+    }
+
     /// Answers that a node has not given yet are not waited for any more.
     fn forsake(&self, _: NodeRank) {}
 

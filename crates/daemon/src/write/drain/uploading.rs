@@ -87,7 +87,7 @@ impl Extents {
             let Some(left) = room.checked_sub(bytes_of(part) as u64) else { break };
             room = left;
             let mut bytes = vec![0; bytes_of(part)];
-            reader.gather(part, &mut bytes)?;
+            reader.nodes.wait_for(reader.gather(part, &mut bytes))?;
             read.push(bytes);
         }
         parts.extend(self::parts(&own));
@@ -108,7 +108,7 @@ impl Extents {
                     Some(bytes) => &bytes[..],
                     None => {
                         let into = &mut buffer[..bytes_of(part)];
-                        reader.gather(part, into)?;
+                        reader.nodes.wait_for(reader.gather(part, into))?;
                         into
                     }
                 };

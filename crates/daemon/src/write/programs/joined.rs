@@ -1,10 +1,12 @@
 //! Programs are served when their node has come to terms with the tree's owner (`joining`); until then they wait, and not for ever.
 
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use forebay_types::Errno;
+use tokio::sync::Notify;
 
-use crate::write::remote::PATIENCE;
+use crate::write::remote::{Nodes, PATIENCE};
 
 /// Whether programs are served, or why not.
 #[derive(Default)]
@@ -12,8 +14,7 @@ pub struct Joined {
     /// Whether the store came with names of files that have not landed.
     pub has_mirrored: bool,
     outcome: OnceLock<Result<(), String>>,
-    waiting: Mutex<()>,
-    known: Condvar,
+    known: Notify,
 }
 
 impl Joined {
@@ -35,22 +36,31 @@ impl Joined {
     /// It comes to this.
     pub fn set(&self, outcome: Result<(), String>) {
         let _ = self.outcome.set(outcome);
-        drop(self.waiting.lock());
-        self.known.notify_all();
+        self.known.notify_waiters();
     }
 
     /// Until programs are served.
     ///
     /// # Errors
     /// EIO when they never are, or when that is not known for a long time.
-    pub fn wait(&self) -> Result<(), Errno> {
-        if self.outcome.get().is_none() {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.known.wait_timeout_while(waiting, PATIENCE, |()| self.outcome.get().is_none()));
-        }
-        match self.outcome.get() {
-            Some(Ok(())) => Ok(()),
-            _ => Err(Errno::EIO),
+    pub async fn until_served(&self, nodes: &Nodes) -> Result<(), Errno> {
+        let began = Instant::now();
+        loop {
+            let known = self.known.notified();
+            match self.outcome.get() {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(_)) => return Err(Errno::EIO),
+                None => {}
+            }
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            if left.is_zero() || nodes.is_ending() {
+                return Err(Errno::EIO);
+            }
+            tokio::select! {
+                biased;
+                () = known => {}
+                () = nodes.pause(left) => {}
+            }
         }
     }
 }

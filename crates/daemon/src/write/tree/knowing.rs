@@ -58,6 +58,17 @@ impl Owner {
         self.carry_out_once(change)
     }
 
+    /// Carries a change of this node's programs out, by a task.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub async fn carry_out_on_task(&self, change: &Change) -> Result<Done, Errno> {
+        self.council.until_held().await?;
+        let applied = self.apply_on(On::Task, change).await?;
+        let (done, _) = applied.outcome();
+        self.tell_of(&applied).await.map(|()| done)
+    }
+
     fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
         let applied = self.apply_on_thread(change)?;
         let outcome = applied.outcome();
@@ -134,6 +145,11 @@ impl Owner {
     /// # Errors
     /// The error for the program.
     pub(super) fn apply_on_thread(&self, change: &Change) -> Result<Applied, Errno> {
+        self.nodes.wait_for(self.apply_on(On::ThisThread, change))
+    }
+
+    /// The same on the present thread, which may wait for this node's own disk.
+    async fn apply_on(&self, on: On, change: &Change) -> Result<Applied, Errno> {
         let mut is_tried = false;
         loop {
             match self.apply_knowing(change, is_tried) {
@@ -141,7 +157,7 @@ impl Owner {
                 Err(Needs::Nothing(errno)) => return Err(errno),
                 Err(needs) => {
                     is_tried |= matches!(needs, Needs::Trial);
-                    self.nodes.wait_for(self.meet(On::ThisThread, Some(change), needs)).map_err(io_for_again)?;
+                    self.meet(on, Some(change), needs).await.map_err(io_for_again)?;
                 }
             }
         }
@@ -176,9 +192,12 @@ impl Owner {
     /// # Errors
     /// As `meet`.
     pub(super) async fn carry_out_by_task(&self, on: On, operation: Operation) -> Result<(), Errno> {
+        if on == On::Task {
+            self.council.until_held().await?;
+        }
         let apply = move |owner: &Self| match on {
             On::Pool if !owner.council.is_held() => Err(Needs::Nothing(Errno::EAGAIN)),
-            On::Pool => owner.apply_own(operation),
+            On::Pool | On::Task => owner.apply_own(operation),
             On::ThisThread => owner.hold_tree().map_err(Needs::from).and_then(|()| owner.apply_own(operation)),
         };
         match self.call(on, apply).await? {
@@ -265,9 +284,13 @@ impl Owner {
         on: On,
         call: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Errno> {
-        if on == On::ThisThread {
-            return Ok(call(self));
-        }
+        if on == On::Pool { self.call_in_pool(call).await } else { Ok(call(self)) }
+    }
+
+    async fn call_in_pool<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Errno> {
         let owner = self.own.upgrade().ok_or(Errno::EIO)?;
         self.nodes.block(move || call(&owner)).await.ok_or(Errno::EIO)
     }
@@ -290,7 +313,7 @@ impl Owner {
             drop(part);
             called
         };
-        self.call(on, call).await
+        self.call_in_pool(call).await
     }
 }
 
