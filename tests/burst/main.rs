@@ -20,6 +20,7 @@ mod large_trees;
 mod lent_rights;
 mod lesser_calls;
 mod limits;
+mod locks;
 mod maps;
 mod mpi;
 mod order;

@@ -231,6 +231,45 @@ fn a_daemon_at_rest_has_few_threads() {
     bed.job.down();
 }
 
+/// The owner stands still while a thousand programs of another node open files. Each waits; the daemon has two threads for all of them.
+#[test]
+fn a_thousand_opens_that_wait_take_few_threads() {
+    require!(Fuse, Root);
+    const OPENS: [usize; 2] = [100, 1000];
+    let bed = Bed::of(2);
+    let threads = || {
+        let tasks = format!("/proc/{}/task", bed.job.daemon(1).unwrap());
+        let named = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let names: Vec<String> = fs::read_dir(tasks).unwrap().flatten().map(named).collect();
+        (names.len(), names.iter().filter(|name| name.trim() == "fuse-task").count())
+    };
+    let at_rest = threads().0;
+    for opens in OPENS {
+        let (over, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let waiting = bed.while_it_stands_still(0, || {
+                for number in 0..opens {
+                    let (over, begun, path) = (&over, &begun, bed.mount_of(1).join(format!("file-{opens}-{number}")));
+                    let open = move || {
+                        begun.fetch_add(1, Ordering::SeqCst);
+                        drop(File::create(path).unwrap());
+                        over.fetch_add(1, Ordering::SeqCst);
+                    };
+                    std::thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, open).unwrap();
+                }
+                wait_until("all have begun", ROUNDS * 10, || begun.load(Ordering::SeqCst) == opens);
+                wait_until("idle threads have ended", ROUNDS * 10, || threads().1 <= 2);
+                (threads(), over.load(Ordering::SeqCst))
+            });
+            eprintln!("threads: {at_rest} at rest, {} with {opens} opens that wait", waiting.0.0);
+            assert_eq!((waiting.0.1, waiting.1), (2, 0), "{opens} opens wait");
+            assert!(waiting.0.0 < at_rest + 8, "{waiting:?}, {at_rest} at rest");
+        });
+        assert_eq!(over.into_inner(), opens);
+    }
+    bed.job.down();
+}
+
 /// Writes to an open file, and looks at it, while others wait.
 const CALLS: u64 = 50;
 

@@ -71,6 +71,11 @@ pub trait Environment: Send + Sync {
     /// Whether a task has a signal pending that ends it. One that cannot be seen has none.
     fn is_being_killed(&self, tid: u32) -> bool;
 
+    /// Whether a task has a signal pending that it does not block, as one that was interrupted has.
+    fn has_signal(&self, tid: u32) -> bool {
+        self.is_being_killed(tid)
+    }
+
     /// The memory that is left under the tightest limit, if any is known.
     fn memory(&self) -> Option<Room>;
 

@@ -179,6 +179,7 @@ impl BurstSession {
                 if let Err(error) = mount.unmount() {
                     tracing::warn!(%error, "unmounting the burst mount");
                 }
+                write.end_lock_waits();
                 session.stop();
                 session.disconnect();
                 write.end(landing, true);

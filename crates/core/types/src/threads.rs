@@ -11,29 +11,17 @@ pub const KERNEL_READERS: usize = 2;
 /// The most readers of a session: each has a buffer of its own.
 pub const KERNEL_READERS_MAX: usize = 64;
 
-/// Readers of a session that requests which may wait leave free: one reads while the other handles.
-pub const KERNEL_READERS_FREE: usize = 2;
-
-/// `fuse-N`: readers of a burst mount's requests, at least: each waits for the owner of the tree, which may be another node. Each has
-/// a buffer of 1 MiB.
+/// `fuse-N`: readers of a burst mount's requests, at least. None waits, but each copies what it has read into the log, which holds it up
+/// while the disk is behind. Each has a buffer of 1 MiB.
 pub const BURST_READERS: usize = 8;
 
-/// Readers of a burst mount that wait for room in its store at the same time: those beside them answer requests on which landing depends.
-pub const READERS_WAITING_FOR_ROOM_MAX: usize = BURST_READERS - KERNEL_READERS_FREE;
+/// `fuse-task`: threads of a session that go on with requests that wait, while these have something to do. That is little, unless a disk
+/// blocks them: as many as may then be blocked.
+pub const FUSE_TASK_THREADS_MAX: usize = 8;
 
-/// `fuse-spare`: threads of a session that wait in place of its readers. Each waits for another node, and takes little more than its
-/// stack's first pages. More requests than this queue.
-pub const SPARE_THREADS_MAX: usize = 256;
-
-/// The largest writes that wait in place of readers: as many processes of one node as write at the same time into a full store.
-pub const SPARE_WRITES_MAX: usize = 128;
-
-/// Bytes of the requests that wait in place of readers, queued or not: writes of 1 MiB, the largest that the kernel sends.
-pub const SPARE_BYTES_MAX: usize = SPARE_WRITES_MAX << 20;
-
-/// Writers that wait for room in the store at the same time: fewer than spare threads and their bytes suffice for, which answer requests
-/// on which landing depends.
-pub const WAITING_FOR_ROOM_MAX: usize = SPARE_WRITES_MAX * 3 / 4;
+/// Writers that wait for room in the store at the same time: their requests, of 1 MiB at most, take three quarters of the memory for requests
+/// that wait (`forebay_fuse::limits::TASK_BYTES_MAX`), so that those go on on which landing depends.
+pub const WAITING_FOR_ROOM_MAX: usize = 96;
 
 /// `backing`: calls on the backing file system at once on one node (option `--backing-concurrency`): reads of the exports and landing. One that
 /// hangs holds these and nothing else of the daemon.
@@ -76,11 +64,11 @@ pub const QUERY_LOOKS_MAX: usize = 2;
 // The kernel's caches and requests that need the node's own disk alone have the rest, whatever hangs.
 const _: () = assert!(OWNER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
 
-/// A daemon without `--private` and with default options has fewer threads, but for two for each node that asks: clusters allow a user 1,024
+/// A daemon with default options has fewer threads, but for two for each node that asks: clusters allow a user 1,024
 /// processes and threads on a node and more.
 pub const THREADS_MAX: usize = 512;
 
 const _: () = assert!(
-    KERNEL_READERS + BURST_READERS + SPARE_THREADS_MAX + BACKING_CONCURRENCY + BLOCKING_THREADS + NODES_ASKED_AT_ONCE
+    KERNEL_READERS + BURST_READERS + FUSE_TASK_THREADS_MAX + BACKING_CONCURRENCY + BLOCKING_THREADS + NODES_ASKED_AT_ONCE
         < THREADS_MAX
 );

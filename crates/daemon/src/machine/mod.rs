@@ -60,6 +60,10 @@ impl Environment for Machine {
         signals::is_being_killed(tid)
     }
 
+    fn has_signal(&self, tid: u32) -> bool {
+        signals::is_pending(tid)
+    }
+
     fn memory(&self) -> Option<Room> {
         self.limits.room()
     }

@@ -25,15 +25,30 @@ pub fn is_being_killed(tid: u32) -> bool {
     std::fs::read(format!("/proc/{tid}/status")).is_ok_and(|status| tells_of_end(&String::from_utf8_lossy(&status)))
 }
 
-/// The same, of the text in `/proc/TID/status` (proc_pid_status(5)). Of a signal that ends a program the kernel makes
+/// Whether a task has a signal pending that it does not block. One that cannot be seen has none.
+pub fn is_pending(tid: u32) -> bool {
+    std::fs::read(format!("/proc/{tid}/status")).is_ok_and(|status| {
+        let status = String::from_utf8_lossy(&status);
+        (mask(&status, "SigPnd") | mask(&status, "ShdPnd")) & !mask(&status, "SigBlk") != 0
+    })
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn mask(status: &str, name: &str) -> u64 {
+    field(status, name).and_then(|value| u64::from_str_radix(value, 16).ok()).unwrap_or(0)
+}
+
+/// Whether it is being killed, of the text in `/proc/TID/status` (proc_pid_status(5)). Of a signal that ends a program the kernel makes
 /// `SIGKILL`, but not while another one is pending, and not when it is to dump core.
 fn tells_of_end(status: &str) -> bool {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let mask = |name: &str| field(name).and_then(|value| u64::from_str_radix(value, 16).ok()).unwrap_or(0);
+    let mask = |name| mask(status, name);
     let pending = mask("SigPnd") | mask("ShdPnd");
     let dealt_with = mask("SigBlk") | mask("SigIgn") | mask("SigCgt") | HARMLESS;
     // A debugger decides which signals it lets through.
-    let is_traced = field("TracerPid").is_some_and(|tracer| tracer != "0");
+    let is_traced = field(status, "TracerPid").is_some_and(|tracer| tracer != "0");
     let ends = if is_traced { KILL } else { KILL | !dealt_with };
     pending & ends != 0
 }

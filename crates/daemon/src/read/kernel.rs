@@ -202,7 +202,14 @@ impl Kernel {
 pub struct KernelHandler(pub Arc<Kernel>);
 
 impl Handler for KernelHandler {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
+        self.answer(request, reply);
+        None
+    }
+}
+
+impl KernelHandler {
+    fn answer(&self, request: Request<'_>, reply: Reply) {
         let (kernel, inode) = (&self.0, InodeId(request.node));
         match &request.operation {
             // First, and before any lock: Python asks it of every file it opens (isatty).

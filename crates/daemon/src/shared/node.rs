@@ -34,6 +34,21 @@ impl<T> Future for Blocking<T> {
     }
 }
 
+/// A task that enters the runtime each time that it goes on: times are the runtime's.
+struct InContext {
+    runtime: Handle,
+    task: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for InContext {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let _entered = self.runtime.clone().enter();
+        self.task.as_mut().poll(context)
+    }
+}
+
 /// The parts that every part of a daemon may need.
 pub struct Node {
     pub options: DaemonOptions,
@@ -112,6 +127,14 @@ impl Node {
     pub fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
         let _timers = self.runtime.enter();
         on_thread::carry_out(task)
+    }
+
+    /// A task that somebody else than the runtime goes on with, and that waits for the network and for times.
+    pub fn in_context(
+        &self,
+        task: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(InContext { runtime: self.runtime.clone(), task })
     }
 
     pub fn uptime(&self) -> Duration {

@@ -13,16 +13,20 @@
 //! before each call (`MayLand`), so that only the call itself can come too late.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use forebay_read::AttemptId;
 use forebay_schedule::Class;
-use forebay_types::Errno;
+use forebay_types::{Errno, Priority};
 use forebay_upload::Turns as Uploading;
 use tokio::sync::{Notify, oneshot};
 
 use crate::environment::{BackingThreads, Operation};
+
+/// Numbers of calls in the pool: above those of the view's attempts, and below those of turns that wait (`machine::Threads`).
+const SERVED_FIRST: u64 = 1 << 62;
 
 /// How much of landing a second at most. `None`: as much as goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +43,8 @@ pub struct BackingCalls {
     bytes: Pace,
     operations: Pace,
     end: End,
+    /// Calls in the pool so far.
+    served: AtomicU64,
     may_land: MayLand,
 }
 
@@ -119,6 +125,7 @@ impl BackingCalls {
             bytes: Pace::new(limits.bytes_per_s),
             operations: Pace::new(limits.operations_per_s),
             end: End::default(),
+            served: AtomicU64::new(0),
             may_land: MayLand::default(),
         }
     }
@@ -141,7 +148,24 @@ impl BackingCalls {
         call()
     }
 
-    /// The same for one that changes what only the tree's owner may. May block.
+    /// The result of a call that a program waits for by a task, on a thread that reads the exports. A call whose task is dropped is not
+    /// made, if it has not begun.
+    ///
+    /// # Errors
+    /// EIO where the daemon ends.
+    pub async fn serve_in_pool<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        let (done, outcome) = oneshot::channel();
+        let attempt = AttemptId(SERVED_FIRST + self.served.fetch_add(1, Ordering::Relaxed));
+        // The task may not wait any more.
+        self.threads.submit(attempt, Priority::Demand, Box::new(move || drop(done.send(call()))));
+        let mut served = Served { threads: &*self.threads, attempt, outcome };
+        (&mut served.outcome).await.map_err(|_| Errno::EIO)
+    }
+
+    /// As `serve`, for one that changes what only the tree's owner may. May block.
     ///
     /// # Errors
     /// EAGAIN where the tree is not this node's any more, else what the call says.
@@ -265,6 +289,19 @@ impl End {
         if !self.has_come() {
             comes.await;
         }
+    }
+}
+
+/// A call in the pool that a task waits for.
+struct Served<'a, T> {
+    threads: &'a dyn BackingThreads,
+    attempt: AttemptId,
+    outcome: oneshot::Receiver<T>,
+}
+
+impl<T> Drop for Served<'_, T> {
+    fn drop(&mut self) {
+        self.threads.withdraw(self.attempt);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_types::{Errno, OperationId};
+use forebay_types::{Errno, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
 use forebay_write::Refusal;
 
@@ -57,8 +57,17 @@ impl Commits {
     ///
     /// # Errors
     /// The owner's error; extents that were not committed stay pending.
-    pub fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
-        open.commit(|change| self.send_again(change), |extents| self.begin_commit(open, extents))
+    pub async fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
+        let _turn = open.turn_to_commit().await;
+        loop {
+            // Commits that were sent meanwhile, without an answer, come first: the same would be sent twice.
+            self.send_unanswered(open).await?;
+            let part = open.first_written();
+            if part.is_empty() {
+                return Ok(());
+            }
+            self.begin_commit(open, part).await?;
+        }
     }
 
     /// Learns of all that daemons before this one have sent that it was carried out, or has it carried out now. Until then it
@@ -66,73 +75,85 @@ impl Commits {
     ///
     /// # Errors
     /// The first that the owner did not answer; the others are settled.
-    pub fn settle(&self) -> Result<(), Errno> {
-        let settle = |open: &Arc<OpenFile>| open.commit_unanswered(&|change| self.send_again(change));
-        let settled: Vec<_> = self.files.all().iter().map(settle).collect();
-        settled.into_iter().collect()
+    pub async fn settle(&self) -> Result<(), Errno> {
+        let mut outcome = Ok(());
+        for open in self.files.all() {
+            let _turn = open.turn_to_commit().await;
+            outcome = outcome.and(self.send_unanswered(&open).await);
+        }
+        outcome
     }
 
     /// Has the owner carry out a change that has a number already.
     ///
     /// # Errors
     /// The owner's error.
-    pub fn carry_out(&self, change: &Change) -> Result<(), Errno> {
-        self.tree.carry_out(change).map(drop)
+    pub async fn carry_out(&self, change: &Change) -> Result<(), Errno> {
+        self.tree.carry_out(change).await.map(drop)
     }
 
-    /// Sends a change again that this daemon, or one before it, sent without an answer.
-    fn send_again(&self, change: &Change) -> Result<(), Errno> {
-        let outcome = self.tree.carry_out(change).map(drop);
-        if outcome != Err(Errno::EIO) {
+    /// Sends commits of a file again that this daemon, or one before it, sent without an answer. By whoever has the turn to commit.
+    async fn send_unanswered(&self, open: &OpenFile) -> Result<(), Errno> {
+        while let Some(change) = open.first_unanswered() {
+            let outcome = self.tree.carry_out(&change).await.map(drop);
+            if outcome == Err(Errno::EIO) {
+                return outcome;
+            }
             self.end(change.id.serial);
+            let outcome = match outcome {
+                // The daemon before had its answer.
+                Err(Errno::EALREADY) => Ok(()),
+                outcome => gone_is_done(outcome),
+            };
+            open.note_answered(&change, outcome.is_ok());
+            outcome?;
         }
-        match outcome {
-            // The daemon before had its answer.
-            Err(Errno::EALREADY) => Ok(()),
-            outcome => gone_is_done(outcome),
-        }
+        Ok(())
     }
 
     /// Has what is pending of all files committed.
     ///
     /// # Errors
     /// The first that could not be committed; the others are.
-    pub fn commit_all(&self) -> Result<(), Errno> {
-        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.commit(open)).collect();
-        outcomes.into_iter().collect()
+    pub async fn commit_all(&self) -> Result<(), Errno> {
+        self.commit_those(|_| true).await
     }
 
     /// The same with files of which something has been pending for a while, so that it can be sent ahead.
     ///
     /// # Errors
     /// As `commit_all`.
-    pub fn commit_old(&self) -> Result<(), Errno> {
+    pub async fn commit_old(&self) -> Result<(), Errno> {
         let now = self.local.now();
-        let all = self.files.all();
-        let old = all.iter().filter(|open| {
-            let since = open.pending_since();
-            since.is_some_and(|since| now.seconds.saturating_sub(since.seconds) >= PENDING_SECONDS_MAX)
-        });
-        let outcomes: Vec<_> = old.map(|open| self.commit(open)).collect();
-        outcomes.into_iter().collect()
+        let is_old = |since: Timestamp| now.seconds.saturating_sub(since.seconds) >= PENDING_SECONDS_MAX;
+        self.commit_those(|open| open.pending_since().is_some_and(is_old)).await
+    }
+
+    async fn commit_those(&self, is_one: impl Fn(&OpenFile) -> bool) -> Result<(), Errno> {
+        let those: Vec<_> = self.files.all().into_iter().filter(|open| is_one(open)).collect();
+        let mut outcome = Ok(());
+        for open in those {
+            outcome = outcome.and(self.commit(&open).await);
+        }
+        outcome
     }
 
     /// A change of the daemon's own, which is not sent again by the next one.
     ///
     /// # Errors
     /// The owner's error.
-    pub fn carry_out_own(&self, caller: &Caller, operation: Operation) -> Result<(), Errno> {
+    pub async fn carry_out_own(&self, caller: &Caller, operation: Operation) -> Result<(), Errno> {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller: caller.clone(), now: self.local.now(), operation };
-        let outcome = self.tree.carry_out(&change).map(drop);
+        let outcome = self.tree.carry_out(&change).await.map(drop);
         self.end(serial);
         outcome
     }
 
     /// Commits what was written first, or writes down that it is to be sent. Waits for another node only when the tree's owner is this one,
     /// and then without a lock that writes to other files need.
-    fn begin_commit(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+    async fn begin_commit(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
         let caller = open.writer();
         // The file's time is that of its last write, whoever has it committed and when.
         let now = open.written_at().unwrap_or_else(|| self.local.now());
@@ -141,7 +162,7 @@ impl Commits {
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller, now, operation };
         if let Some(owner) = self.tree.here() {
-            let outcome = self.commit_here(owner, open, &change);
+            let outcome = self.commit_here(owner, open, &change).await;
             self.end(serial);
             return outcome;
         }
@@ -154,8 +175,8 @@ impl Commits {
         Ok(())
     }
 
-    fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
-        owner.hold_tree()?;
+    async fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
+        owner.council.until_held().await?;
         let applied = {
             let _noting = self.files.noting();
             let applied = owner.apply(change);
@@ -165,7 +186,7 @@ impl Commits {
             applied
         };
         let outcome = match applied {
-            Ok(applied) => owner.wait_to_tell_of(applied),
+            Ok(applied) => owner.tell_of(&applied).await,
             Err(Refusal::Errno(errno)) => Err(errno),
             // A commit needs to know nothing of them.
             Err(Refusal::Unlisted(_) | Refusal::Unread(_)) => Err(Errno::EIO),

@@ -52,10 +52,11 @@ impl WriteParts {
 
     fn find(&self, path: &ViewPath) -> Result<FileState, Errno> {
         let below = below(&self.dir, path).ok_or(Errno::ENOENT)?;
-        let mut found = self.reader.tree.state(BURST_ROOT)?;
+        let nodes = &self.nodes;
+        let mut found = nodes.wait_for(self.reader.tree.state(BURST_ROOT))?;
         for name in below.components() {
             let place = Place { directory: found.file, name: Name::new(name).map_err(|_| Errno::EINVAL)? };
-            found = self.reader.tree.lookup(&Caller::default(), place)?;
+            found = nodes.wait_for(self.reader.tree.lookup(&Caller::default(), place))?;
         }
         (found.attributes.kind() == Kind::File).then_some(found).ok_or(Errno::EINVAL)
     }
@@ -67,14 +68,15 @@ impl WriteParts {
     /// It is no file, or the owner cannot be asked; ESTALE where it changes meanwhile.
     pub fn homes(&self, path: &ViewPath, block_bytes: u64) -> Result<(Generation, Vec<Home>), Errno> {
         let file = self.find(path)?.file;
-        let state = self.reader.tree.contents(file, 0..0)?.state;
+        let contents = |range| self.nodes.wait_for(self.reader.tree.contents(file, range));
+        let state = contents(0..0)?.state;
         let size = state.attributes.size_bytes;
         if size.div_ceil(block_bytes) > HOMES_MAX {
             return Err(Errno::EFBIG);
         }
         let mut bytes = vec![BTreeMap::<NodeRank, u64>::new(); size.div_ceil(block_bytes) as usize];
         for start in (0..size).step_by(ASKED_BYTES as usize) {
-            let contents = self.reader.tree.contents(file, start..size.min(start + ASKED_BYTES))?;
+            let contents = contents(start..size.min(start + ASKED_BYTES))?;
             if contents.state.version != state.version {
                 return Err(Errno::ESTALE);
             }
@@ -99,7 +101,7 @@ impl WriteParts {
     /// ESTALE where it is another by now, else as `homes`.
     pub fn committed(&self, path: &ViewPath, wanted: Generation) -> Result<CommittedFile, Errno> {
         let file = self.find(path)?.file;
-        let state = self.reader.tree.contents(file, 0..0)?.state;
+        let state = self.nodes.wait_for(self.reader.tree.contents(file, 0..0))?.state;
         let version = state.version;
         let found = generation(&state);
         (found == wanted)
@@ -123,7 +125,7 @@ impl CommittedFile {
         let deadline = Instant::now() + MOVING_MAX;
         loop {
             // From each is asked what it has at this moment; what has landed since has another place.
-            match self.reader.read_at_version(self.file, self.version, offset, len) {
+            match self.reader.nodes.wait_for(self.reader.read_at_version(self.file, self.version, offset, len)) {
                 Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => return Err(Errno::ESTALE),
                 Err(Errno::ESTALE) if Instant::now() < deadline => std::thread::sleep(MOVING_LOOK),

@@ -38,15 +38,21 @@ impl Reader {
     ///
     /// # Errors
     /// EIO where bytes cannot be had, else what the tree says.
-    pub fn read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<(Vec<Bytes>, FileState), Errno> {
+    pub async fn read(
+        &self,
+        files: &Files,
+        file: FileId,
+        offset: u64,
+        len: usize,
+    ) -> Result<(Vec<Bytes>, FileState), Errno> {
         let deadline = Instant::now() + MOVING_MAX;
         loop {
-            match self.try_to_read(files, file, offset, len) {
+            match self.try_to_read(files, file, offset, len).await {
                 // It has landed since its place was told, or is being renamed there.
                 Err(Errno::ESTALE) if Instant::now() < deadline => {
                     self.tree.drop_places(file);
-                    self.tree.state(file)?;
-                    std::thread::sleep(MOVING_LOOK);
+                    self.tree.state(file).await?;
+                    self.nodes.pause(MOVING_LOOK).await;
                 }
                 Err(Errno::ESTALE) => {
                     tracing::error!(%file, "a landed file is missing or shorter on the backing file system: others \
@@ -58,21 +64,7 @@ impl Reader {
         }
     }
 
-    /// Whether a read is answered by this node alone, and not from the backing file system.
-    pub fn is_here(&self, files: &Files, file: FileId, offset: u64, len: usize) -> bool {
-        let range = offset..offset.saturating_add(len as u64);
-        let pending = files.pending(file, range.clone());
-        let Some(committed) = self.tree.known_contents(file, range.clone()) else { return false };
-        let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
-        let pieces = pending.over(&committed.pieces, range.start..end);
-        pieces.iter().all(|piece| match piece.source {
-            Source::Hole => true,
-            Source::Backing => false,
-            Source::Log(extent) => extent.node == self.local.rank,
-        })
-    }
-
-    fn try_to_read(
+    async fn try_to_read(
         &self,
         files: &Files,
         file: FileId,
@@ -81,7 +73,7 @@ impl Reader {
     ) -> Result<(Vec<Bytes>, FileState), Errno> {
         let range = offset..offset.saturating_add(len as u64);
         let pending = files.pending(file, range.clone());
-        let committed = self.tree.contents(file, range.clone())?;
+        let committed = self.tree.contents(file, range.clone()).await?;
         let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
         let pieces = pending.over(&committed.pieces, range.start..end);
         let (mut gathered, mut at) = (Gathered::default(), offset);
@@ -91,13 +83,13 @@ impl Reader {
             at = piece.offset + piece.len;
             match piece.source {
                 Source::Log(extent) if extent.node != self.local.rank && piece.len >= UNCOPIED_BYTES_MIN => {
-                    gathered.add(self.remote_parts(&extent)?);
+                    gathered.add(self.remote_parts(&extent).await?);
                 }
                 Source::Backing => {
-                    let into = gathered.room(piece.len);
-                    self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?;
+                    let read = self.read_backing(file, committed.backing.as_ref(), (piece.offset, piece.len)).await?;
+                    gathered.add(vec![read.into()]);
                 }
-                _ => self.fill(&piece, gathered.room(piece.len))?,
+                _ => self.fill(&piece, gathered.room(piece.len)).await?,
             }
         }
         let _ = gathered.room(end - at);
@@ -108,7 +100,7 @@ impl Reader {
     ///
     /// # Errors
     /// As `read`; ESTALE where they have another place by now.
-    pub fn read_at_version(
+    pub async fn read_at_version(
         &self,
         file: FileId,
         version: u64,
@@ -116,7 +108,7 @@ impl Reader {
         len: usize,
     ) -> Result<Option<Vec<u8>>, Errno> {
         let range = offset..offset.saturating_add(len as u64);
-        let committed = self.tree.contents(file, range)?;
+        let committed = self.tree.contents(file, range).await?;
         if committed.state.version != version {
             return Ok(None);
         }
@@ -125,24 +117,27 @@ impl Reader {
             let start = (piece.offset - offset) as usize;
             let into = &mut bytes[start..start + piece.len as usize];
             match piece.source {
-                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
-                _ => self.fill(piece, into)?,
+                Source::Backing => {
+                    let read = self.read_backing(file, committed.backing.as_ref(), (piece.offset, piece.len)).await?;
+                    into.copy_from_slice(&read);
+                }
+                _ => self.fill(piece, into).await?,
             }
         }
         // A log's bytes stay what they are; those of the backing file system may have been replaced meanwhile.
         let has_backing = committed.pieces.iter().any(|piece| piece.source == Source::Backing);
-        let is_same = !has_backing || self.tree.contents(file, 0..0)?.state.version == version;
+        let is_same = !has_backing || self.tree.contents(file, 0..0).await?.state.version == version;
         Ok(is_same.then_some(bytes))
     }
 
     /// An extent's bytes in another node's log, as they came.
-    fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
+    async fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
         let len = u32::try_from(extent.len).map_err(|_| Errno::EFBIG)?;
         let part = LogPart { position: extent.position, skip: extent.skip, len };
-        self.nodes.wait_for(self.log_parts(extent.node, vec![part]))
+        self.log_parts(extent.node, vec![part]).await
     }
 
-    /// Parts of another node's log, one after the other, as they came. By a task.
+    /// Parts of another node's log, one after the other, as they came.
     async fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
         if is_gone(node) {
             return Err(Errno::EIO);
@@ -150,15 +145,11 @@ impl Reader {
         let len = parts.iter().map(|part| part.len as usize).sum();
         let asked = WriteMessage::Contents { parts };
         match self.nodes.read_parts(node, &asked, len).await {
-            Err(Errno::EIO) if self.nodes.has_partners() => {}
-            read => return read,
-        }
-        let tree = self.tree.clone();
-        match self.nodes.block(move || tree.rescue(node)).await.ok_or(Errno::EIO)?? {
             // They have another place now, which is to be asked for.
-            true => Err(Errno::ESTALE),
+            Err(Errno::EIO) if self.nodes.has_partners() && self.tree.rescue(node).await? => Err(Errno::ESTALE),
             // No other node has them: they are there when the node is.
-            false => self.nodes.read_within(node, &asked, len, PATIENCE).await,
+            Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, PATIENCE).await,
+            read => read,
         }
     }
 
@@ -166,7 +157,7 @@ impl Reader {
     ///
     /// # Errors
     /// EIO where the bytes cannot be had, ESTALE where they are gone.
-    pub fn fill(&self, piece: &Piece, into: &mut [u8]) -> Result<(), Errno> {
+    async fn fill(&self, piece: &Piece, into: &mut [u8]) -> Result<(), Errno> {
         match piece.source {
             Source::Hole | Source::Backing => Ok(()),
             Source::Log(extent) if extent.node == self.local.rank => {
@@ -177,7 +168,7 @@ impl Reader {
                 for part in into.chunks_mut(CONTENTS_BYTES_MAX as usize) {
                     let len = part.len() as u32;
                     let of = LogPart { position: extent.position, skip, len };
-                    copy(&self.nodes.wait_for(self.log_parts(extent.node, vec![of]))?, part);
+                    copy(&self.log_parts(extent.node, vec![of]).await?, part);
                     skip += len;
                 }
                 Ok(())
@@ -189,7 +180,7 @@ impl Reader {
     ///
     /// # Errors
     /// As `fill`.
-    pub async fn gather_elsewhere(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
+    pub async fn gather(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
         let mut elsewhere: BTreeMap<NodeRank, Vec<(usize, LogPart)>> = BTreeMap::new();
         let mut start = 0;
         for extent in extents {
@@ -216,35 +207,48 @@ impl Reader {
         Ok(())
     }
 
-    fn read_backing(
+    /// Bytes that the backing file system has.
+    async fn read_backing(
         &self,
         file: FileId,
         backing: Option<&(ViewPath, Backed)>,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<(), Errno> {
-        match self.open_backing(file, backing)? {
-            Some(open) => self.local.calls.serve(|| read_exactly(&open, offset, into)),
-            // It has no name there any more, or is between two.
-            None => {
-                let len = into.len() as u64;
-                self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, into)
-            }
+        (offset, len): (u64, u64),
+    ) -> Result<Vec<u8>, Errno> {
+        let read = move |open: &File| {
+            let mut bytes = vec![0; len as usize];
+            read_exactly(open, offset, &mut bytes).map(|()| bytes)
+        };
+        if let Some(read) = self.look_at_backing(file, backing, read).await? {
+            return read;
         }
+        // It has no name there any more, or is between two.
+        let mut bytes = vec![0; len as usize];
+        self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, &mut bytes).await?;
+        Ok(bytes)
     }
 
-    /// The file of the backing file system that has a file's contents; `None` where this node cannot reach it.
+    /// The result of `look` at the file of the backing file system that has a file's contents; `None` where this node cannot reach it.
     ///
     /// # Errors
     /// As `open_backing`, on the owner's node.
-    pub fn open_backing(&self, file: FileId, backing: Option<&(ViewPath, Backed)>) -> Result<Option<Arc<File>>, Errno> {
-        if let Some(owner) = self.tree.here() {
-            return open_backing(owner, file).map(Some);
+    pub async fn look_at_backing<T: Send + 'static>(
+        &self,
+        file: FileId,
+        backing: Option<&(ViewPath, Backed)>,
+        look: impl FnOnce(&File) -> T + Send + 'static,
+    ) -> Result<Option<T>, Errno> {
+        let local = Arc::clone(&self.local);
+        if let Some(owner) = self.tree.here().map(Arc::clone) {
+            let look =
+                move || open_backing_by(&owner, file, |path| local.place.open_to_read(path)).map(|open| look(&open));
+            return self.local.calls.serve_in_pool(look).await?.map(Some);
         }
-        Ok(backing.and_then(|(path, backed)| {
-            let open = self.local.calls.serve(|| self.local.place.open_to_read(path)).ok()?;
-            is_it(&open, backed).then(|| Arc::new(open))
-        }))
+        let Some((path, backed)) = backing.cloned() else { return Ok(None) };
+        let look = move || {
+            let open = local.place.open_to_read(&path).ok()?;
+            is_it(&open, &backed).then(|| look(&open))
+        };
+        self.local.calls.serve_in_pool(look).await
     }
 }
 
@@ -319,6 +323,15 @@ impl Owner {
 /// ESTALE when it is under way from one name to another: for a moment the tree knows a name that it has no more, and that
 /// another file may have.
 pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
+    open_backing_by(owner, file, |path| owner.local.calls.serve(|| owner.local.place.open_to_read(path)))
+}
+
+/// The same, opened by `open`.
+fn open_backing_by(
+    owner: &Owner,
+    file: FileId,
+    open: impl Fn(&ViewPath) -> Result<File, Errno>,
+) -> Result<Arc<File>, Errno> {
     let (paths, backed) = {
         let tree = owner.tree();
         (backing_paths(&tree, file), tree.backed(file))
@@ -330,7 +343,7 @@ pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
     }
     let backed = backed.ok_or(Errno::ESTALE)?;
     for path in paths {
-        match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {
+        match open(&path) {
             Ok(open) if is_it(&open, &backed) => return Ok(Arc::new(open)),
             Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => {}
             Err(errno) => return Err(errno),

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use forebay_types::{Errno, LogPosition, Time};
 use forebay_wire::write_message::ToCopy;
 use forebay_write::Uncopied;
+use tokio::sync::Notify;
 
+use super::remote::Nodes;
 use crate::options::Copied;
 
 /// How long the partner's question waits for something to be written.
@@ -29,7 +31,7 @@ pub struct Copying {
     uncopied: Mutex<Uncopied>,
     written: Condvar,
     wanted: Condvar,
-    copied: Condvar,
+    copied: Notify,
     is_ending: AtomicBool,
 }
 
@@ -42,17 +44,17 @@ impl Copying {
             uncopied: Mutex::new(uncopied),
             written: Condvar::new(),
             wanted: Condvar::new(),
-            copied: Condvar::new(),
+            copied: Notify::new(),
             is_ending: AtomicBool::new(false),
         }
     }
 
-    /// Whether what is written to a file is copied; the owner is asked if it is below the right directory. Where it cannot say, it is.
-    pub fn copies(&self, ask: impl FnOnce() -> Result<bool, Errno>) -> bool {
+    /// Whether what is written is copied, whatever it is written to; `None` where the owner knows which files are below the right directory.
+    pub fn copies_all(&self) -> Option<bool> {
         match self.rule {
-            Copied::Below(_) => ask().unwrap_or(true),
-            Copied::All => true,
-            Copied::Nothing => false,
+            Copied::Below(_) => None,
+            Copied::All => Some(true),
+            Copied::Nothing => Some(false),
         }
     }
 
@@ -66,7 +68,7 @@ impl Copying {
     pub fn hand(&self, done: Option<u64>) -> ToCopy {
         let mut uncopied = self.uncopied();
         uncopied.heard(self.now(), done);
-        self.copied.notify_all();
+        self.copied.notify_waiters();
         if uncopied.last().is_none() {
             uncopied = waited(&self.written, uncopied, ASKING_WAIT);
             if uncopied.last().is_some() {
@@ -76,33 +78,40 @@ impl Copying {
         uncopied.hand()
     }
 
-    /// Until the partner has all that was written until now, or does not ask any more. May block.
+    /// Until the partner has all that was written until now, or does not ask any more.
     ///
     /// # Errors
     /// ENOSPC when it has no room for it for a long time.
-    pub fn wait(&self) -> Result<(), Errno> {
-        let mut uncopied = self.uncopied();
-        let Some(last) = uncopied.last() else { return Ok(()) };
-        let (mut left, mut since) = (uncopied.bytes(), Instant::now());
-        while !uncopied.is_copied(last) && !self.is_ending.load(Ordering::Relaxed) {
-            if !uncopied.is_followed(self.now()) {
-                tracing::warn!(
-                    bytes = uncopied.bytes(),
-                    "the partner does not answer: what programs write is on this node alone"
-                );
+    pub async fn until_copied(&self, nodes: &Nodes) -> Result<(), Errno> {
+        let Some(last) = self.uncopied().last() else { return Ok(()) };
+        let (mut left, mut since) = (self.uncopied().bytes(), Instant::now());
+        loop {
+            let copied = self.copied.notified();
+            let (is_copied, is_followed, bytes) = {
+                let uncopied = self.uncopied();
+                (uncopied.is_copied(last), uncopied.is_followed(self.now()), uncopied.bytes())
+            };
+            if is_copied || self.is_ending.load(Ordering::Relaxed) || nodes.is_ending() {
                 return Ok(());
             }
-            self.wanted.notify_all();
-            uncopied = waited(&self.copied, uncopied, LOOK);
-            if uncopied.bytes() < left {
+            if !is_followed {
+                tracing::warn!(bytes, "the partner does not answer: what programs write is on this node alone");
+                return Ok(());
+            }
+            if bytes < left {
                 since = Instant::now();
             }
-            left = uncopied.bytes();
+            left = bytes;
             if since.elapsed() >= self.patience {
                 return Err(Errno::ENOSPC);
             }
+            self.wanted.notify_all();
+            tokio::select! {
+                biased;
+                () = copied => {}
+                () = nodes.pause(LOOK) => {}
+            }
         }
-        Ok(())
     }
 
     /// Records that the partner does not have.
@@ -119,7 +128,7 @@ impl Copying {
     /// Ends all waits.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
-        self.copied.notify_all();
+        self.copied.notify_waiters();
         self.written.notify_all();
     }
 

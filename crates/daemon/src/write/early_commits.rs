@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_types::FileId;
 
 use super::commits::Commits;
-use super::local::Local;
+use super::remote::Nodes;
 
 /// See the module.
 pub struct EarlyCommits {
-    local: Arc<Local>,
+    nodes: Arc<Nodes>,
     commits: Arc<Commits>,
     state: Mutex<State>,
 }
@@ -25,8 +25,8 @@ struct State {
 }
 
 impl EarlyCommits {
-    pub fn new(local: &Arc<Local>, commits: &Arc<Commits>) -> Arc<Self> {
-        Arc::new(Self { local: Arc::clone(local), commits: Arc::clone(commits), state: Mutex::default() })
+    pub fn new(nodes: &Arc<Nodes>, commits: &Arc<Commits>) -> Arc<Self> {
+        Arc::new(Self { nodes: Arc::clone(nodes), commits: Arc::clone(commits), state: Mutex::default() })
     }
 
     /// Has a file's pending extents committed soon, if it has many.
@@ -39,14 +39,14 @@ impl EarlyCommits {
         if !std::mem::replace(&mut state.is_under_way, true) {
             drop(state);
             let own = Arc::clone(self);
-            self.local.block(Box::new(move || own.commit_all()));
+            self.nodes.calls.block(Box::new(move || own.commit_all()));
         }
     }
 
     fn commit_all(&self) {
         while let Some(file) = self.next() {
             let Some(open) = self.commits.files.find(file) else { continue };
-            let _ = self.commits.commit(&open);
+            let _ = self.nodes.wait_for(self.commits.commit(&open));
             drop(open);
             self.commits.files.forget_if_over(file);
         }

@@ -53,6 +53,11 @@ struct LeftFile {
 }
 
 impl WriteParts {
+    /// Programs do not wait for locks any more: the mount is taken away.
+    pub fn end_lock_waits(&self) {
+        self.locking.end();
+    }
+
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         // A daemon may end and its job go on.
@@ -127,7 +132,7 @@ impl WriteParts {
     /// EBUSY where somebody still changes something, EAGAIN where a kernel has not sent all; what keeps it from being committed.
     pub(super) fn end_changes(&self) -> Result<(), Errno> {
         self.end_changes_here()?;
-        self.commits.commit_all()?;
+        self.nodes.wait_for(self.commits.commit_all())?;
         self.local.make_durable()?;
         self.files.failed()
     }

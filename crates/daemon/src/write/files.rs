@@ -40,7 +40,7 @@ pub struct OpenFile {
     pub file: FileId,
     state: Mutex<State>,
     /// Held while a commit is made.
-    commit: Mutex<()>,
+    commit: tokio::sync::Mutex<()>,
     /// Whether the partner copies what is written to it, once somebody wanted to know.
     is_copied: Mutex<Option<bool>>,
 }
@@ -99,7 +99,12 @@ impl Files {
     /// The entry of `file`, which is made if there is none.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
-        let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: Mutex::default() };
+        let new = || OpenFile {
+            file,
+            state: Mutex::default(),
+            commit: tokio::sync::Mutex::default(),
+            is_copied: Mutex::default(),
+        };
         Arc::clone(files.entry(file).or_insert_with(|| Arc::new(new())))
     }
 
@@ -274,19 +279,14 @@ impl OpenFile {
         self.state().unanswered.push_back(change);
     }
 
-    /// While `commit` runs, `extent` is on its way to the file's end.
-    ///
-    /// # Errors
-    /// As `commit`.
-    pub fn append<T>(&self, extent: WrittenExtent, commit: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-        let outcome = commit();
-        self.state().appending.retain(|other| other.position != extent.position);
-        outcome
-    }
-
-    /// Notes what `append` is about to bring to the file's end.
+    /// Notes an extent that is on its way to the file's end.
     pub fn note_appending(&self, extent: WrittenExtent) {
         self.state().appending.push(extent);
+    }
+
+    /// It is there, or does not come there.
+    pub fn note_appended(&self, extent: &WrittenExtent) {
+        self.state().appending.retain(|other| other.position != extent.position);
     }
 
     /// Whether who runs it gets its owner's or its group's rights, as far as is known here.
@@ -300,18 +300,13 @@ impl OpenFile {
     }
 
     /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
-    pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
-        let known = *self.known_copied();
-        known.unwrap_or_else(|| {
-            // The owner may be asked, without the lock.
-            let is_copied = ask();
-            *self.known_copied().get_or_insert(is_copied)
-        })
+    pub fn is_copied(&self) -> Option<bool> {
+        *self.known_copied()
     }
 
-    /// Whether that is known.
-    pub fn knows_copied(&self) -> bool {
-        self.known_copied().is_some()
+    /// It is so from now on, unless it has become known meanwhile.
+    pub fn note_copied(&self, is_copied: bool) -> bool {
+        *self.known_copied().get_or_insert(is_copied)
     }
 
     fn known_copied(&self) -> MutexGuard<'_, Option<bool>> {
@@ -371,25 +366,26 @@ impl OpenFile {
         }
     }
 
-    /// Has what is pending committed, piece by piece in the order of writing: `begin` does so and notes it (`drop_committed`), or notes what
-    /// is to be sent (`note_unanswered`), which `send` does, as with what a daemon before this one has sent.
-    ///
-    /// # Errors
-    /// As they say; the rest stays pending.
-    pub fn commit(
-        &self,
-        send: impl Fn(&Change) -> Result<(), Errno>,
-        begin: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        // Commits that another thread sent meanwhile, without an answer, come first: the same would be sent twice.
-        let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            self.send_unanswered(&send)?;
-            let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
-            if part.is_empty() {
-                return Ok(());
-            }
-            begin(part)?;
+    /// Commits of the file are made one after the other: as long as the outcome is held, nobody else's.
+    pub async fn turn_to_commit(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.commit.lock().await
+    }
+
+    /// What was written first, as much as one commit has.
+    pub fn first_written(&self) -> Vec<WrittenExtent> {
+        self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect()
+    }
+
+    /// The first commit that was sent, or is to be, and is not answered.
+    pub fn first_unanswered(&self) -> Option<Change> {
+        self.state().unanswered.front().cloned()
+    }
+
+    /// It is answered. Extents that it has not brought to the tree stay pending.
+    pub fn note_answered(&self, commit: &Change, is_committed: bool) {
+        self.state().unanswered.pop_front();
+        if is_committed {
+            self.drop_committed(commit);
         }
     }
 
@@ -397,31 +393,6 @@ impl OpenFile {
     pub fn drop_committed(&self, commit: &Change) {
         if let Operation::Commit { extents, .. } = &commit.operation {
             self.state().drop_committed(extents.len());
-        }
-    }
-
-    /// The same with what a daemon before this one has sent, alone.
-    ///
-    /// # Errors
-    /// As `commit`.
-    pub fn commit_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
-        let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.send_unanswered(again)
-    }
-
-    /// By whoever has `commit`.
-    fn send_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
-        loop {
-            let Some(change) = self.state().unanswered.front().cloned() else { return Ok(()) };
-            let sent = again(&change);
-            if sent == Err(Errno::EIO) {
-                return sent;
-            }
-            let mut state = self.state();
-            state.unanswered.pop_front();
-            sent?;
-            let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
-            state.drop_committed(extents.len());
         }
     }
 
@@ -489,13 +460,13 @@ mod tests {
         let files = Files::default();
         files.open(FILE, 0o644, false);
         let held = files.entry(FILE);
-        assert!(!held.is_copied(|| false));
+        assert!(!held.note_copied(false));
         files.open(FILE, 0o644, false);
-        assert!(!held.is_copied(|| true), "it is open");
+        assert!(!held.note_copied(true), "it is open");
         files.close(FILE, true);
         files.close(FILE, true);
         files.forget_if_over(FILE);
         files.open(FILE, 0o644, false);
-        assert!(held.is_copied(|| true));
+        assert!(held.note_copied(true));
     }
 }

@@ -66,9 +66,10 @@ impl GivingBack {
             drop(is_ending);
             checkpoint::write_if_due(&self.reader.local, self.parts(), &self.files);
             // Only what is committed can be sent ahead.
+            let nodes = &self.reader.nodes;
             let committed = match self.reader.local.is_filling() {
-                true => self.commits.commit_all(),
-                false if self.sends_old => self.commits.commit_old(),
+                true => nodes.wait_for(self.commits.commit_all()),
+                false if self.sends_old => nodes.wait_for(self.commits.commit_old()),
                 false => Ok(()),
             };
             if let Err(errno) = committed {
@@ -116,7 +117,7 @@ impl GivingBack {
         }
         let ((held, copies), pending) =
             self.files.with_pending_bytes(|| (log.live_by_segment(), self.reader.local.copies().by_segment()));
-        let needed = self.reader.tree.needed(self.reader.local.is_filling())?;
+        let needed = self.reader.nodes.wait_for(self.reader.tree.needed(self.reader.local.is_filling()))?;
         for (segment, bytes) in held {
             let kept = |by: &std::collections::BTreeMap<u64, u64>| by.get(&segment).copied().unwrap_or(0);
             let free = bytes.saturating_sub(kept(&pending) + kept(&copies) + kept(&needed));

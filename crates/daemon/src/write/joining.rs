@@ -37,8 +37,12 @@ impl WriteParts {
             self.joined.set(met.clone());
             return met;
         }
-        let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
-        let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
+        let numbered = self
+            .nodes
+            .wait_for(self.reader.tree.next_serial())
+            .map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
+        let opened =
+            if self.is_first_daemon() { self.begin_anew() } else { self.nodes.wait_for(self.commits.settle()) };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
         }
@@ -82,7 +86,7 @@ impl WriteParts {
     pub(super) fn follow(&self, second: &SecondHome) {
         let mirrored = second.mirror().as_ref().map(|mirror| mirror.tree.number());
         if mirrored.is_none() || mirrored != self.local.tree_number() {
-            while self.joined.wait().is_err() {
+            while self.nodes.wait_for(self.joined.until_served(&self.nodes)).is_err() {
                 if self.joined.outcome().is_some() || self.nodes.is_ending() {
                     return;
                 }
@@ -95,7 +99,7 @@ impl WriteParts {
     /// Asks until the owner answers, or all is over.
     fn owners_tree(&self, known: Option<u64>) -> Result<u64, String> {
         loop {
-            match self.reader.tree.number(known) {
+            match self.nodes.wait_for(self.reader.tree.number(known)) {
                 Ok(number) => return Ok(number),
                 Err(errno) if self.nodes.is_ending() => return Err(format!("the owner of the burst tree: {errno}")),
                 Err(_) => std::thread::sleep(ASK_AGAIN_AFTER),
@@ -129,7 +133,10 @@ impl WriteParts {
 
     /// On a new mount nothing is open. Uncommitted writes of an earlier job's programs are committed for them.
     fn begin_anew(&self) -> Result<(), Errno> {
-        self.commits.commit_all()?;
-        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll)
+        let begin = async {
+            self.commits.commit_all().await?;
+            self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await
+        };
+        self.nodes.wait_for(begin)
     }
 }

@@ -15,6 +15,7 @@ use forebay_write::Copies;
 
 use super::calls::{BackingCalls, MayLand, TooLate};
 use super::copying::Copying;
+use super::group_commit::GroupCommit;
 use super::notes::{Note, StoreTree};
 use super::stripes_under_way::UnderWay;
 use crate::environment::{Environment, NamesToSettle, Operation};
@@ -43,6 +44,8 @@ pub struct Local {
     /// The log says that this node is to be the owner, or is it no more: the next daemon is.
     is_over: AtomicBool,
     pub log: Log,
+    /// Makes it durable for requests.
+    pub group_commit: Arc<GroupCommit>,
     /// Where a partner copies it.
     pub copying: Option<Copying>,
     /// Its copies of other nodes' records.
@@ -79,6 +82,7 @@ impl Local {
             tree: Mutex::new(tree),
             is_over: AtomicBool::new(false),
             log,
+            group_commit: Arc::default(),
             copying,
             copies: Mutex::new(copies),
             place: Arc::new(place),
@@ -139,6 +143,11 @@ impl Local {
     /// Has something done that may block, on a thread of the pool.
     pub fn block(&self, operation: Operation) {
         self.environment.block(operation);
+    }
+
+    /// Whether a signal is about to reach a program's thread.
+    pub fn has_signal(&self, tid: u32) -> bool {
+        self.environment.has_signal(tid)
     }
 
     /// The time since 1970.

@@ -90,6 +90,10 @@ impl Calls for Network {
         self.node.carry_out(task);
     }
 
+    fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {
+        self.node.in_context(task)
+    }
+
     fn forsake(&self, node: NodeRank) {
         let _ = self.forsaken.send(Some(node));
     }

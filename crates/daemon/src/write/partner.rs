@@ -81,7 +81,7 @@ impl Partner {
             return Ok(batch);
         }
         let mut bytes = vec![0; records.iter().map(|(_, len)| *len as usize).sum()];
-        match self.nodes.read(of, &contents_of(&records), &mut bytes) {
+        match self.nodes.wait_for(self.nodes.read(of, &contents_of(&records), &mut bytes)) {
             Ok(()) => self.append_all(of, &records, &bytes)?,
             // Some of them are not needed any more.
             Err(Errno::ESTALE) => records.iter().try_for_each(|record| self.copy_one(of, *record))?,
@@ -92,7 +92,7 @@ impl Partner {
 
     fn copy_one(&self, of: NodeRank, record: (LogPosition, u32)) -> Result<(), Errno> {
         let mut bytes = vec![0; record.1 as usize];
-        match self.nodes.read(of, &contents_of(&[record]), &mut bytes) {
+        match self.nodes.wait_for(self.nodes.read(of, &contents_of(&[record]), &mut bytes)) {
             Ok(()) => self.append_all(of, &[record], &bytes),
             Err(Errno::ESTALE) => Ok(()),
             Err(errno) => Err(errno),
@@ -123,7 +123,7 @@ impl Partner {
             Err(_) if is_gone => BTreeMap::new(),
             pending => pending?,
         };
-        let needed = self.tree.needed_of(of)?;
+        let needed = self.nodes.wait_for(self.tree.needed_of(of))?;
         let is_needed = |from: LogPosition| {
             Some(from) > newest || pending.contains_key(&from.segment) || needed.contains_key(&from.segment)
         };

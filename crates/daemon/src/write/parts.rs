@@ -74,6 +74,7 @@ pub struct WriteParts {
     pub(super) files: Arc<Files>,
     pub(super) commits: Arc<Commits>,
     early_commits: Arc<EarlyCommits>,
+    pub(super) locking: Arc<Locking>,
     pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
     /// Requests of other nodes: tasks, and threads.
@@ -149,7 +150,8 @@ impl WriteParts {
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
         Self {
-            early_commits: EarlyCommits::new(&local, &commits),
+            early_commits: EarlyCommits::new(&nodes, &commits),
+            locking: Locking::new(&reader, &commits, daemon > 0),
             dir: beginning.dir,
             backing: beginning.backing,
             mount: beginning.mount,
@@ -186,7 +188,7 @@ impl WriteParts {
 
     /// The request handler of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        Arc::new(Gated { handler: self.kernel(), gate: Arc::clone(&self.gate) })
+        Arc::new(Gated { handler: Arc::new(self.kernel()), gate: Arc::clone(&self.gate) })
     }
 
     /// Has the kernel send what it has gathered: what programs have changed in maps.
@@ -206,9 +208,8 @@ impl WriteParts {
     }
 
     fn kernel(&self) -> Kernel {
-        let locking = Locking::new(&self.commits, !self.is_first_daemon());
         Kernel {
-            owed: Owed::new(&self.reader, &self.commits, &locking),
+            owed: Owed::new(&self.reader, &self.commits, &self.locking),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
@@ -219,8 +220,8 @@ impl WriteParts {
                 commits: Arc::clone(&self.commits),
             },
             early_commits: Arc::clone(&self.early_commits),
-            locking,
-            room: Room::new(&self.local, &self.joined, self.drain, self.deadline),
+            locking: Arc::clone(&self.locking),
+            room: Room::new(&self.local, &self.nodes, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
             under_way: UnderWay::new(Line::Kernel.session(self.made_at_ms)),
             joined: Arc::clone(&self.joined),
@@ -439,7 +440,7 @@ impl WriteParts {
     /// EAGAIN where the kernel has not sent all; else why not, also where it has and that could not be written.
     pub fn commit_all(&self) -> Result<(), Errno> {
         let flushed = self.flush();
-        self.commits.commit_all()?;
+        self.nodes.wait_for(self.commits.commit_all())?;
         self.local.make_durable()?;
         flushed.and(self.files.failed())
     }

@@ -65,7 +65,7 @@ pub struct Nodes {
     /// Those who decide who owns the tree.
     council: Vec<NodeRank>,
     /// Held by whoever tells the owner what was left over.
-    settling: Mutex<()>,
+    settling: tokio::sync::Mutex<()>,
     /// Held by a call that looks for another owner.
     looking: tokio::sync::Mutex<()>,
     partners: Partners,
@@ -104,7 +104,7 @@ impl Nodes {
             calls: Box::new(calls),
             owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: VecDeque::new() }),
             council,
-            settling: Mutex::default(),
+            settling: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
             partners,
             is_alone,
@@ -206,23 +206,23 @@ impl Nodes {
     ///
     /// # Errors
     /// EIO when it does not answer for a long time: whether it did is not known then.
-    pub fn change(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
-        self.settle()?;
-        self.change_once(change)
+    pub async fn change(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
+        self.settle().await?;
+        self.change_once(change).await
     }
 
     /// Has the owner carry out what one before it has, and perhaps not told: before anything else of this node.
     ///
     /// # Errors
     /// EIO when it does not answer for a long time.
-    pub fn settle(&self) -> Result<(), Errno> {
+    pub async fn settle(&self) -> Result<(), Errno> {
         if self.known_owner().left_over.is_empty() {
             return Ok(());
         }
-        let _alone = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.settling.lock().await;
         loop {
             let Some((_, change)) = self.known_owner().left_over.front().cloned() else { return Ok(()) };
-            match self.change_once(&change)? {
+            match self.change_once(&change).await? {
                 Ok(_) | Err(Errno::EALREADY) => {}
                 Err(errno) => {
                     tracing::warn!(?change.operation, %errno, "a change is lost with the node that owned the burst tree");
@@ -235,32 +235,33 @@ impl Nodes {
         }
     }
 
-    fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
+    async fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
         let message = WriteMessage::Change(change.clone());
         loop {
-            let (owns, (outcome, body)) = self.wait_for_call(To::Owner, &message, PATIENCE)?;
+            let (owns, (outcome, body)) = self.call(To::Owner, &message, PATIENCE).await?;
             let Changed { outcome, have, safe } = decoded(&outcome, &body)?;
-            let mut known = self.known_owner();
-            if known.owns != owns {
-                continue;
-            }
-            match (&outcome, have) {
-                (Ok(_), Some(have)) => known.unconfirmed.note(have, safe, change.clone()),
-                _ => safe.into_iter().for_each(|safe| known.unconfirmed.confirm(safe)),
-            }
-            let full = known.unconfirmed.is_full();
-            drop(known);
-            if full {
-                self.wait_for_second_home(have)?;
+            let is_full = {
+                let mut known = self.known_owner();
+                if known.owns != owns {
+                    continue;
+                }
+                match (&outcome, have) {
+                    (Ok(_), Some(have)) => known.unconfirmed.note(have, safe, change.clone()),
+                    _ => safe.into_iter().for_each(|safe| known.unconfirmed.confirm(safe)),
+                }
+                known.unconfirmed.is_full()
+            };
+            if is_full {
+                self.wait_for_second_home(have).await?;
             }
             return Ok(outcome);
         }
     }
 
-    fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
+    async fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
         let question =
             WriteMessage::Question { caller: Caller::default(), question: Question::Durable, is_leased: false };
-        let (_, (outcome, body)) = self.wait_for_call(To::Owner, &question, PATIENCE)?;
+        let (_, (outcome, body)) = self.call(To::Owner, &question, PATIENCE).await?;
         let durable: Result<wire::Told, Errno> = decoded(&outcome, &body)?;
         durable?;
         have.into_iter().for_each(|have| self.known_owner().unconfirmed.confirm(have));
@@ -338,6 +339,11 @@ impl Nodes {
         outcome.await.ok()
     }
 
+    /// A task that somebody else than the daemon's runtime goes on with.
+    pub fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {
+        self.calls.in_context(task)
+    }
+
     /// Waits for what other nodes do. May block.
     pub fn wait_for<T: Send>(&self, waiting: impl Future<Output = T> + Send) -> T {
         let mut outcome = None;
@@ -356,9 +362,9 @@ impl Nodes {
     ///
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
-    pub fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        self.settle()?;
-        let (_, (outcome, body)) = self.wait_for_call(To::Owner, message, PATIENCE)?;
+    pub async fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
+        self.settle().await?;
+        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE).await?;
         decoded(&outcome, &body)
     }
 
@@ -417,8 +423,8 @@ impl Nodes {
     ///
     /// # Errors
     /// As `read_parts`.
-    pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
-        self.wait_for(self.read_parts(from, message, into.len())).map(|parts| copy(&parts, into))
+    pub async fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
+        self.read_parts(from, message, into.len()).await.map(|parts| copy(&parts, into))
     }
 
     /// The `len` bytes that `message` asks for.

@@ -152,7 +152,7 @@ impl Node {
             let (mount, session, handler) = (Arc::clone(&self.mount), Arc::clone(&session), write.handler());
             std::thread::spawn(move || {
                 while let Some(request) = mount.next(number) {
-                    session.take(&request, &*handler);
+                    session.take(&request, &handler);
                 }
             });
         }

@@ -123,7 +123,7 @@ impl Kernel {
     /// The handler gets the kernel's requests from now on, first those that it sent to a daemon before.
     pub fn attach(&self, session: &Arc<Session>, handler: Arc<impl Handler>) {
         let session = Arc::clone(session);
-        let take: Take = Arc::new(move |request: &[u8]| session.take(request, &*handler));
+        let take: Take = Arc::new(move |request: &[u8]| session.take(request, &handler));
         self.attached().take = Some(Arc::clone(&take));
         let asked: Vec<(u64, Vec<u8>, u32)> = {
             let state = self.state();

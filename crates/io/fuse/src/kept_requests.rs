@@ -2,18 +2,19 @@
 //!
 //! Linux 6.9 and later send such requests again when asked to (`FUSE_NOTIFY_RESEND`); before, they are the daemon's
 //! alone, and a program whose request died with it would wait for ever. So each reader reads into a piece of shared
-//! memory, its intake: there is no moment at which a request is nowhere. From there it is copied to a slot, which is free
-//! again when it has been answered. The next daemon answers what it finds in slots and intakes. A request that was
+//! memory, an intake: there is no moment at which a request is nowhere. From there it is copied to a slot, which is free
+//! again when it has been answered. One that is too large for a slot stays in its intake until it is answered; its reader goes on with another
+//! intake, and where none is free the memory grows. The next daemon answers what it finds in slots and intakes. A request that was
 //! answered just before the death is answered twice; the kernel refuses the second answer. Forgets are not repeated:
 //! counted twice they would take an inode from a program that uses it, not counted they cost a few bytes.
 //!
-//! A reader reserves a slot before it reads, and empties its intake before it has the request handled. So a request
+//! A reader reserves a slot before it reads, and empties its intake before it has a request handled that fits there. So such a request
 //! lies in an intake only while a slot is reserved for it, and the next daemon has room for all that it finds: it never
 //! waits for a slot that only an answer could free. While no slot is free, requests wait in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use forebay_types::threads;
 
@@ -35,13 +36,13 @@ const INTAKE_BYTES_AT: usize = 16;
 const HEAD_BYTES: usize = 4096;
 
 /// A request that waits for its answer, bytes: a head, a name of 255 bytes and its directory's arguments fit. Larger ones
-/// (an ioctl with much input) are answered before the reader takes the next one.
+/// (an ioctl with much input, a WRITE) stay in an intake.
 const SLOT_BYTES: usize = 512;
 
 /// The most slots that memory may state: 16 times what `create` is asked for.
 const SLOTS_MAX: usize = 1 << 16;
 
-/// Intakes: one for each reader, and one for each of the daemon before that left a request there.
+/// Intakes at first: one for each reader, and one for each of the daemon before that left a request there.
 const INTAKES: usize = 2 * threads::KERNEL_READERS_MAX;
 
 /// Number of a slot.
@@ -51,11 +52,15 @@ pub(crate) struct Slot(usize);
 /// The requests in flight of one session.
 #[derive(Debug)]
 pub struct KeptRequests {
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
     intakes_at: usize,
     intake_bytes: usize,
     slots: Mutex<Slots>,
     freed: Condvar,
+    /// Intakes that hold nothing and that nobody has.
+    free_intakes: Arc<Mutex<Vec<usize>>>,
+    /// Those that held a large request at the start.
+    large: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -68,13 +73,11 @@ struct Slots {
     is_ending: bool,
 }
 
-/// Where one reader reads into.
+/// Where a request is read into, and stays if it is too large for a slot.
 pub(crate) struct Intake {
+    index: usize,
     memory: SharedMemory,
-    /// For the next request.
-    reserved: Option<Slot>,
-    /// The request in hand, once it has gone to its slot: the slot's own bytes are another's as soon as it is answered.
-    request: Vec<u8>,
+    free: Arc<Mutex<Vec<usize>>>,
 }
 
 impl KeptRequests {
@@ -100,7 +103,8 @@ impl KeptRequests {
     /// # Errors
     /// EINVAL when it is not such memory, `InvalidData` when it is that of another version, else what mapping it says.
     pub fn open(descriptor: OwnedFd) -> io::Result<Self> {
-        let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
+        let descriptor = Arc::new(descriptor);
+        let head = SharedMemory::map(Arc::clone(&descriptor), 0, HEAD_BYTES)?;
         let count = usize::try_from(head.word(COUNT_AT)).unwrap_or(usize::MAX);
         let intake_bytes = usize::try_from(head.word(INTAKE_BYTES_AT)).unwrap_or(usize::MAX);
         let is_possible = (limits::KERNEL_BUFFER_BYTES..=limits::WRITE_BUFFER_BYTES).contains(&intake_bytes);
@@ -108,13 +112,14 @@ impl KeptRequests {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the kept requests are of another version"));
         }
         let intakes_at = intakes_at(count);
-        let memory = SharedMemory::map(descriptor.try_clone()?, 0, intakes_at)?;
+        let memory = SharedMemory::map(Arc::clone(&descriptor), 0, intakes_at)?;
         let mut slots = Slots { memory, free: Vec::new(), found: Vec::new(), is_ending: false };
         for slot in (0..count).rev().map(Slot) {
             if slots.memory.word(slot.at()) == 0 { slots.free.push(slot) } else { slots.found.push(slot) }
         }
-        let kept = Self { descriptor, intakes_at, intake_bytes, slots: Mutex::new(slots), freed: Condvar::new() };
-        kept.empty_intakes()?;
+        let (slots, freed, free_intakes) = (Mutex::new(slots), Condvar::new(), Arc::default());
+        let mut kept = Self { descriptor, intakes_at, intake_bytes, slots, freed, free_intakes, large: vec![] };
+        kept.large = kept.empty_intakes()?;
         Ok(kept)
     }
 
@@ -125,29 +130,30 @@ impl KeptRequests {
     pub fn try_out() -> io::Result<()> {
         let kept = Self::open(Self::create(limits::KERNEL_REQUESTS_KEPT, Access::ReadOnly)?)?;
         (0..kept.intakes()?).try_for_each(|index| {
-            kept.intake(index)?.buffer()[0] = 0;
+            kept.intake_at(index)?.buffer()[0] = 0;
             Ok(())
         })
     }
 
     /// How many intakes there are.
-    pub(crate) fn intakes(&self) -> io::Result<usize> {
+    fn intakes(&self) -> io::Result<usize> {
         Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / self.intake_bytes)
     }
 
-    /// Moves requests that readers had just taken into slots. A request too large for a slot stays: see `large`.
-    fn empty_intakes(&self) -> io::Result<()> {
-        for index in 0..self.intakes()? {
-            let mut intake = self.intake(index)?;
+    /// Moves requests that readers had just taken into slots. Returns the intakes of those that are too large for a slot.
+    fn empty_intakes(&self) -> io::Result<Vec<usize>> {
+        let mut large = vec![];
+        // Those that were there first are used first: they have pages.
+        for index in (0..self.intakes()?).rev() {
+            let mut intake = self.intake_at(index)?;
             let request = intake.found();
-            let Some(unique) = unique_of(request) else {
-                intake.clear();
-                continue;
-            };
-            if request.len() > SLOT_BYTES {
+            if request.len() > SLOT_BYTES && unique_of(request).is_some() {
+                large.push(index);
                 continue;
             }
-            if !self.found().iter().any(|(_, kept)| unique_of(kept) == Some(unique)) {
+            if let Some(unique) = unique_of(request)
+                && !self.found().iter().any(|(_, kept)| unique_of(kept) == Some(unique))
+            {
                 // Its reader had reserved one.
                 let mut slots = self.lock();
                 let slot = slots
@@ -159,23 +165,40 @@ impl KeptRequests {
             }
             intake.clear();
         }
-        Ok(())
+        Ok(large)
     }
 
-    /// The intakes whose request was found at the start and is too large for a slot, with their indices. No reader has them
-    /// before it is answered and they are cleared.
-    pub(crate) fn large(&self) -> io::Result<Vec<(usize, Intake)>> {
-        let intakes = (0..self.intakes()?).map(|index| Ok((index, self.intake(index)?)));
-        let mut intakes = intakes.collect::<io::Result<Vec<_>>>()?;
-        intakes.retain_mut(|(_, intake)| !intake.found().is_empty());
-        Ok(intakes)
+    /// The intakes whose request was found at the start and is too large for a slot. Nobody else has them before it is answered.
+    pub(crate) fn large(&self) -> io::Result<Vec<Intake>> {
+        self.large.iter().map(|index| self.intake_at(*index)).collect()
     }
 
-    /// The intake of reader `index`.
-    pub(crate) fn intake(&self, index: usize) -> io::Result<Intake> {
+    /// A free intake. It belongs to the caller until it is dropped, and then until its request is answered.
+    pub(crate) fn intake(&self) -> io::Result<Intake> {
+        let free = {
+            let mut free = lock(&self.free_intakes);
+            match free.pop() {
+                Some(index) => index,
+                None => {
+                    let index = self.intakes()?;
+                    rustix::fs::ftruncate(
+                        &self.descriptor,
+                        (self.intakes_at + (index + 1) * self.intake_bytes) as u64,
+                    )?;
+                    index
+                }
+            }
+        };
+        let mut intake = self.intake_at(free)?;
+        // See `Space::new`. The word that makes a request of it stays.
+        intake.buffer()[8..].fill(0);
+        Ok(intake)
+    }
+
+    fn intake_at(&self, index: usize) -> io::Result<Intake> {
         let at = self.intakes_at + index * self.intake_bytes;
-        let memory = SharedMemory::map(self.descriptor.try_clone()?, at, self.intake_bytes)?;
-        Ok(Intake { memory, reserved: None, request: Vec::new() })
+        let memory = SharedMemory::map(Arc::clone(&self.descriptor), at, self.intake_bytes)?;
+        Ok(Intake { index, memory, free: Arc::clone(&self.free_intakes) })
     }
 
     /// The requests that were found at the start and not answered yet.
@@ -185,29 +208,20 @@ impl KeptRequests {
         found.into_iter().map(|slot| (slot, slots.request(slot))).collect()
     }
 
-    /// Reserves a slot for the next request of `intake`; waits while all are taken. False when the session ends.
-    pub(crate) fn reserve(&self, intake: &mut Intake) -> bool {
-        if intake.reserved.is_none() {
-            let slots = self.lock();
-            let is_full = |slots: &mut Slots| slots.free.is_empty() && !slots.is_ending;
-            intake.reserved = self.freed.wait_while(slots, is_full).unwrap_or_else(PoisonError::into_inner).free.pop();
-        }
-        intake.reserved.is_some()
+    /// Reserves a slot for the next request that is read; waits while all are taken. `None` when the session ends.
+    pub(crate) fn reserve(&self) -> Option<Slot> {
+        let is_full = |slots: &mut Slots| slots.free.is_empty() && !slots.is_ending;
+        self.freed.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner).free.pop()
     }
 
-    /// Moves the request of `len` bytes that was read into `intake` to the slot reserved for it, and returns it with the
-    /// slot. One that needs no answer or is too large stays where it is, until `clear`.
-    pub(crate) fn keep<'a>(&self, intake: &'a mut Intake, len: usize) -> (&'a [u8], Option<Slot>) {
-        let request = &intake.memory.bytes()[..len];
-        let needs_slot = len <= SLOT_BYTES && unique_of(request).is_some();
-        let Some(slot) = intake.reserved.take_if(|_| needs_slot) else {
-            return (&intake.buffer()[..len], None);
-        };
-        intake.request.clear();
-        intake.request.extend_from_slice(request);
-        self.lock().store(slot, &intake.request);
-        intake.clear();
-        (&intake.request, Some(slot))
+    /// Whether a request goes to a slot. One that needs no answer or is too large stays where it is.
+    pub(crate) fn fits(request: &[u8]) -> bool {
+        request.len() <= SLOT_BYTES && unique_of(request).is_some()
+    }
+
+    /// Keeps a request in a slot that was reserved for it.
+    pub(crate) fn store(&self, slot: Slot, request: &[u8]) {
+        self.lock().store(slot, request);
     }
 
     /// Lets no reader wait for a slot from now on.
@@ -226,7 +240,7 @@ impl KeptRequests {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 }
 
@@ -263,17 +277,34 @@ impl Intake {
         self.memory.bytes_mut()
     }
 
-    /// Its request has been kept or answered.
-    pub(crate) fn clear(&self) {
+    /// All of it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.bytes_at_rest()
+    }
+
+    /// Its request has been kept elsewhere or answered.
+    pub(crate) fn clear(&mut self) {
         self.memory.set_word(0, 0);
     }
 
     /// The request in it; empty after `clear`.
-    pub(crate) fn found(&mut self) -> &[u8] {
-        let bytes = self.memory.bytes();
-        let len = len_of(bytes).min(bytes.len());
-        &bytes[..len]
+    pub(crate) fn found(&self) -> &[u8] {
+        let bytes = self.bytes();
+        &bytes[..len_of(bytes).min(bytes.len())]
     }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        // A request that is not answered is the next daemon's.
+        if self.found().is_empty() {
+            lock(&self.free).push(self.index);
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The length that a request's head states.
@@ -311,20 +342,32 @@ mod tests {
         uniques
     }
 
-    /// Does the kernel's part for reader `index`; its daemon may die at any time after.
-    fn read(kept: &KeptRequests, index: usize, bytes: &[u8]) -> Intake {
-        let mut intake = kept.intake(index).unwrap();
-        assert!(kept.reserve(&mut intake));
+    /// Does the kernel's part for a reader; its daemon may die at any time after.
+    fn read(kept: &KeptRequests, bytes: &[u8]) -> (Intake, Slot) {
+        let mut intake = kept.intake().unwrap();
+        let slot = kept.reserve().unwrap();
         intake.buffer()[..bytes.len()].copy_from_slice(bytes);
-        intake
+        (intake, slot)
     }
 
     fn keep(kept: &KeptRequests, unique: u64) -> Slot {
         let bytes = request(opcode::GETATTR, unique);
-        let mut intake = read(kept, 9, &bytes);
-        let (request, slot) = kept.keep(&mut intake, bytes.len());
-        assert_eq!(request, bytes);
-        slot.unwrap()
+        let (mut intake, slot) = read(kept, &bytes);
+        assert!(KeptRequests::fits(&bytes));
+        kept.store(slot, &bytes);
+        intake.clear();
+        slot
+    }
+
+    /// An ioctl with much input.
+    fn large_request(unique: u64) -> Vec<u8> {
+        let mut bytes = request(opcode::IOCTL, unique);
+        bytes.resize(SLOT_BYTES + 1000, 1);
+        let len = u32::try_from(bytes.len()).unwrap();
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes[40..72].fill(0);
+        bytes[64..68].copy_from_slice(&(len - 72).to_ne_bytes());
+        bytes
     }
 
     /// Fails instead of waiting for ever.
@@ -345,10 +388,9 @@ mod tests {
         keep(&first, 4);
         first.release(answered);
         // One that a reader had just taken, one that it had taken and kept, and one that needs no answer.
-        for (index, code, unique) in [(0, opcode::GETATTR, 6), (1, opcode::GETATTR, 4), (2, opcode::FORGET, 8)] {
-            read(&first, index, &request(code, unique));
-        }
-        drop(first);
+        let reads = [(opcode::GETATTR, 6), (opcode::GETATTR, 4), (opcode::FORGET, 8)];
+        let readers: Vec<_> = reads.iter().map(|(code, unique)| read(&first, &request(*code, *unique))).collect();
+        drop((readers, first));
         assert_eq!(uniques(&open()), [4, 6]);
         let third = open();
         let (slot, bytes) = third.found().remove(0);
@@ -373,7 +415,7 @@ mod tests {
             keep(&first, *unique);
         }
         // The last slot is reserved for a request that a reader has just taken.
-        read(&first, 0, &request(opcode::GETATTR, 100));
+        drop(read(&first, &request(opcode::GETATTR, 100)));
         drop(first);
         expected.push(100);
         for _ in 0..3 {
@@ -393,10 +435,7 @@ mod tests {
         let slots: Vec<Slot> = (1..=8).map(|number| keep(&kept, 2 * number)).collect();
         let reserve = || {
             let kept = std::sync::Arc::clone(&kept);
-            std::thread::spawn(move || {
-                let mut intake = kept.intake(0).unwrap();
-                kept.reserve(&mut intake).then_some(intake.reserved).flatten()
-            })
+            std::thread::spawn(move || kept.reserve())
         };
         let waiting = reserve();
         kept.release(slots[7]);
@@ -406,27 +445,59 @@ mod tests {
         assert_eq!(in_time(|| waiting.join()).unwrap(), None);
     }
 
-    /// A batch of pins, say: its reader answers it before it takes another, so it needs no slot, but it may be lost.
+    /// A batch of pins, say, or a WRITE.
     #[test]
     fn a_request_too_large_for_a_slot_is_found_where_its_reader_left_it() {
         let memory = KeptRequests::create(8, Access::ReadOnly).unwrap();
         let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
-        let mut bytes = request(opcode::IOCTL, 2);
-        bytes.resize(SLOT_BYTES + 1000, 1);
-        let len = u32::try_from(bytes.len()).unwrap();
-        bytes[..4].copy_from_slice(&len.to_ne_bytes());
-        bytes[40..72].fill(0);
-        bytes[64..68].copy_from_slice(&(len - 72).to_ne_bytes());
+        let bytes = large_request(2);
+        assert!(!KeptRequests::fits(&bytes));
         let first = open();
-        assert_eq!(first.keep(&mut read(&first, 3, &bytes), bytes.len()), (&bytes[..], None));
+        drop(read(&first, &bytes));
         drop(first);
         for _ in 0..2 {
             let next = open();
-            let [(_, intake)] = &mut next.large().unwrap()[..] else { panic!("one is found") };
+            let [intake] = &next.large().unwrap()[..] else { panic!("one is found") };
             assert_eq!(intake.found(), bytes);
         }
-        open().large().unwrap().iter().for_each(|(_, intake)| intake.clear());
+        let last = open();
+        last.large().unwrap().iter_mut().for_each(Intake::clear);
         assert!(open().large().unwrap().is_empty());
+    }
+
+    /// Each daemon dies with more that it has not answered than there were intakes.
+    #[test]
+    fn readers_find_intakes_however_many_large_requests_were_kept() {
+        let memory = KeptRequests::create(8, Access::ReadOnly).unwrap();
+        let mut kept = 0;
+        for _ in 0..3 {
+            let daemon = KeptRequests::open(memory.try_clone().unwrap()).unwrap();
+            let large = daemon.large().unwrap();
+            assert_eq!(large.len(), kept);
+            let mut intakes: Vec<Intake> = (0..2 * INTAKES).map(|_| daemon.intake().unwrap()).collect();
+            for intake in &mut intakes {
+                assert!(intake.found().is_empty(), "an intake in use was given away");
+                let bytes = large_request(2 * (kept as u64 + 1));
+                intake.buffer()[..bytes.len()].copy_from_slice(&bytes);
+                kept += 1;
+            }
+        }
+        let last = KeptRequests::open(memory.try_clone().unwrap()).unwrap();
+        let uniques: std::collections::BTreeSet<_> =
+            last.large().unwrap().iter().filter_map(|intake| unique_of(intake.found())).collect();
+        assert_eq!(uniques.len(), 3 * 2 * INTAKES);
+    }
+
+    #[test]
+    fn an_intake_whose_request_was_answered_is_used_again() {
+        let kept = KeptRequests::open(KeptRequests::create(8, Access::ReadOnly).unwrap()).unwrap();
+        let before = kept.intakes().unwrap();
+        for unique in 0..3 * INTAKES as u64 {
+            let (mut intake, slot) = read(&kept, &large_request(2 + 2 * unique));
+            intake.clear();
+            kept.release(slot);
+        }
+        assert_eq!(kept.intakes().unwrap(), before);
     }
 
     #[test]

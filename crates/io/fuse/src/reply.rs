@@ -15,6 +15,7 @@ use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, opcode};
+use crate::buffer::Space;
 use crate::change::Lock;
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
@@ -28,8 +29,9 @@ pub struct Reply {
     unique: u64,
     opcode: u32,
     pending: bool,
-    /// Where the request is kept until it is answered.
+    /// Where the request is kept until it is answered: a slot, or the memory that it was read into.
     slot: Option<Slot>,
+    space: Option<Arc<Space>>,
 }
 
 impl Reply {
@@ -37,11 +39,12 @@ impl Reply {
         if wants_reply {
             device.in_flight.fetch_add(1, Ordering::Relaxed);
         }
-        Self { device, unique, opcode: code, pending: wants_reply, slot: None }
+        Self { device, unique, opcode: code, pending: wants_reply, slot: None, space: None }
     }
 
-    pub(crate) fn kept_in(mut self, slot: Option<Slot>) -> Self {
+    pub(crate) fn kept_in(mut self, slot: Option<Slot>, space: Option<&Arc<Space>>) -> Self {
         self.slot = slot;
+        self.space = space.filter(|_| self.pending).map(Arc::clone);
         self
     }
 
@@ -180,6 +183,7 @@ impl Reply {
         if let (Some(kept), Some(slot)) = (&self.device.kept, self.slot) {
             kept.release(slot);
         }
+        self.space.iter().for_each(|space| space.note_answered());
     }
 
     fn write_to_kernel(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {

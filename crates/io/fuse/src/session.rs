@@ -1,10 +1,12 @@
 //! A session: the readers that take the kernel's requests off the descriptor and hand them to the handler.
 //!
 //! Each reader is a thread that reads one request, calls the handler, and reads the next; it holds no lock while
-//! handling, and the handler may answer later from anywhere. The session itself answers what every file system would
+//! handling, and the handler may answer later from anywhere, or have a task go on with the request (`tasks`). The session itself answers what every file system would
 //! answer the same way: INIT, DESTROY, with no-open OPEN and OPENDIR, and bytes that are not a request.
 //!
-//! Requests that may wait for another node leave some readers free for the others (`spare`).
+//! One reader always reads, so that INTERRUPTs and closes of files are read whatever waits: the last one has a task do what may take
+//! as long as a disk takes. Where tasks are too many, others wait with the request that they have read, and the last reader fails it when a
+//! reserve is used up, too.
 //!
 //! A session can be resumed on the connection of one that died: what was agreed then holds, and requests that the dead
 //! one had taken come again, from the kernel or from where they were kept.
@@ -20,20 +22,21 @@ use std::thread::{self, JoinHandle};
 
 use forebay_types::{Errno, threads};
 
-use crate::abi::open_flag;
-use crate::buffer::Buffer;
-use crate::change::Change;
+use crate::abi::{self, opcode, open_flag};
+use crate::buffer::{Buffer, Free, Read, Space};
 use crate::counts::MessageCounts;
 use crate::device::{Device, Kernel, ProcessKernel, Received};
 use crate::handler::Handler;
 use crate::handshake::agree;
 use crate::init::Negotiated;
+use crate::interrupts::Interrupts;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
+use crate::owned_request::OwnedRequest;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
-use crate::spare::{Handed, Spares};
+use crate::tasks::{Admission, Admitted, Tasks};
 use crate::wake;
 
 /// A running session. Dropping it stops it; it does not unmount.
@@ -43,17 +46,30 @@ pub struct Session {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// By whom a request is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// A reader, while others read.
+    ByReader,
+    /// The only reader that was left.
+    ByLast,
+    /// Without readers.
+    Directly,
+    /// A daemon before this one had taken it.
+    Again,
+}
+
 /// The state that the readers share.
 struct Shared {
     device: Arc<Device>,
     negotiated: Negotiated,
     no_open: bool,
-    readers: usize,
-    /// Readers that handle a request.
-    busy: AtomicUsize,
-    /// Readers that wait for one, or are about to.
-    waiting: AtomicUsize,
-    spares: Arc<Spares>,
+    /// Readers that read, or are about to.
+    reading: AtomicUsize,
+    /// Memory that readers do not use.
+    free: Arc<Free>,
+    tasks: Arc<Tasks>,
+    interrupts: Arc<Interrupts>,
     stopping: AtomicBool,
     running: Mutex<usize>,
     ended: Condvar,
@@ -75,8 +91,7 @@ impl Session {
     }
 
     /// Goes on where another session on the same connection ended, or begins where the handshake was made by `agree`.
-    /// With `kept` requests are kept there while they are in flight, and those found there are answered by a thread, since a
-    /// handler may wait for what the caller does next; without, the kernel is asked for them (`Negotiated::can_resend`). The
+    /// With `kept` requests are kept there while they are in flight, and those found there are handled by a thread beside the caller; without, the kernel is asked for them (`Negotiated::can_resend`). The
     /// other session must have ended.
     ///
     /// # Errors
@@ -101,11 +116,8 @@ impl Session {
         };
         let (large, found) = (kept.large()?, kept.found());
         tracing::debug!(large = large.len(), others = found.len(), "requests of the daemon before are answered");
-        // Readers read into intakes that hold nothing.
-        let free = (0..kept.intakes()?).filter(|index| large.iter().all(|(holds, _)| holds != index));
-        for index in free.take(options.readers) {
-            session.spawn_reader(index, Arc::clone(&handler))?;
-        }
+        // First the readers, however many were found: a request may wait for what the kernel sends next.
+        session.start_readers(options.readers, &handler)?;
         session.answer_kept(large, found, handler)?;
         Ok(session)
     }
@@ -123,8 +135,8 @@ impl Session {
     }
 
     /// Takes one request (`abi`), as a reader would.
-    pub fn take(&self, request: &[u8], handler: &impl Handler) {
-        self.shared.take(request, None, handler, None);
+    pub fn take(&self, request: &[u8], handler: &Arc<impl Handler>) {
+        self.shared.take(&Read { bytes: request, slot: None, space: None }, handler, Taken::Directly);
     }
 
     fn prepare(device: Device, negotiated: Negotiated, options: &SessionOptions) -> io::Result<Self> {
@@ -139,10 +151,10 @@ impl Session {
                 device,
                 negotiated,
                 no_open: options.no_open,
-                readers: options.readers,
-                busy: AtomicUsize::new(0),
-                waiting: AtomicUsize::new(0),
-                spares: Arc::default(),
+                reading: AtomicUsize::new(0),
+                free: Arc::default(),
+                tasks: Arc::default(),
+                interrupts: Arc::default(),
                 stopping: AtomicBool::new(false),
                 running: Mutex::new(0),
                 ended: Condvar::new(),
@@ -158,7 +170,7 @@ impl Session {
     /// Answers what the session before had taken: what it had moved to slots, and what it could not.
     fn answer_kept<H: Handler>(
         &self,
-        large: Vec<(usize, Intake)>,
+        large: Vec<Intake>,
         found: Vec<(Slot, Vec<u8>)>,
         handler: Arc<H>,
     ) -> io::Result<()> {
@@ -168,11 +180,15 @@ impl Session {
         let running = Running::new(&self.shared);
         let thread = thread::Builder::new().name("fuse-kept".to_owned()).spawn(move || {
             wake::accept();
-            for (_, mut intake) in large {
-                running.shared.take(intake.found(), None, &*handler, None);
-                intake.clear();
+            for intake in large {
+                let len = intake.found().len();
+                let space = Space::found(intake);
+                let read = Read { bytes: &space.bytes()[..len], slot: None, space: Some(&space) };
+                running.shared.take(&read, &handler, Taken::Again);
             }
-            found.iter().for_each(|(slot, bytes)| running.shared.take_again(bytes, *slot, &handler));
+            for (slot, bytes) in &found {
+                running.shared.take(&Read { bytes, slot: Some(*slot), space: None }, &handler, Taken::Again);
+            }
             drop(handler);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -181,7 +197,9 @@ impl Session {
 
     fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
         let running = Running::new(&self.shared);
-        let mut buffer = Buffer::of(&self.shared.device, index)?;
+        let mut buffer = Buffer::new(&self.shared.device, &self.shared.free)?;
+        // It counts from now on, so that the first of several is not taken for the last.
+        self.shared.reading.fetch_add(1, Ordering::SeqCst);
         let thread = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
             wake::accept();
             running.shared.read_until_end(&mut buffer, &handler);
@@ -224,7 +242,7 @@ impl Session {
     }
 }
 
-/// Counts one reader, or a request that a spare thread has in its place, however it ends.
+/// Counts one reader, however it ends.
 struct Running {
     shared: Arc<Shared>,
 }
@@ -250,102 +268,76 @@ impl Shared {
 
     fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &Arc<H>) {
         let kept = self.device.kept.as_ref();
-        while let Some(received) = self.receive(buffer) {
-            match received {
+        while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
+            match buffer.bytes(&self.device).and_then(|bytes| self.device.receive(bytes)) {
                 Ok(Received::Request(len)) => {
-                    let (request, slot) = buffer.keep(kept, len);
+                    let read = buffer.keep(kept, len);
                     if self.device.leaves(false) {
-                        return;
+                        break;
                     }
-                    let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
-                    let is_scarce = busy + threads::KERNEL_READERS_FREE > self.readers;
-                    self.take(request, slot, &**handler, is_scarce.then_some((handler, false)));
-                    self.busy.fetch_sub(1, Ordering::Relaxed);
+                    let is_last = self.reading.fetch_sub(1, Ordering::SeqCst) == 1;
+                    let taken = if is_last { Taken::ByLast } else { Taken::ByReader };
+                    self.take(&read, handler, taken);
                     buffer.clear();
+                    self.reading.fetch_add(1, Ordering::SeqCst);
                 }
                 Ok(Received::Nothing) => {}
-                Ok(Received::Ended) => return self.spares.close(),
+                Ok(Received::Ended) => break,
                 Err(failed) => {
                     tracing::error!(%failed, "reading from the FUSE device failed; the reader ends");
-                    return;
+                    break;
                 }
             }
         }
+        self.reading.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The next request, unless the session ends.
-    fn receive(&self, buffer: &mut Buffer) -> Option<io::Result<Received>> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let goes_on = !self.stopping.load(Ordering::SeqCst) && buffer.reserve(self.device.kept.as_ref());
-        let received = goes_on.then(|| self.device.receive(buffer.bytes()));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        received
-    }
-
-    /// Takes a request. With `spare` a spare thread may handle it in place of this one, and tells the handler of an INTERRUPT afterwards if
-    /// one may have come before.
-    fn take<H: Handler>(
-        self: &Arc<Self>,
-        bytes: &[u8],
-        slot: Option<Slot>,
-        handler: &H,
-        spare: Option<(&Arc<H>, bool)>,
-    ) {
-        let code = bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    /// Takes a request: it is handled here, or a task goes on with it.
+    fn take<H: Handler>(self: &Arc<Self>, read: &Read<'_>, handler: &Arc<H>, taken: Taken) {
+        let code = read.bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
         self.device.counts.count(code);
-        let request = match request::decode(bytes) {
+        let request = match request::decode(read.bytes) {
             Ok(request) => request,
             Err(malformed) => return self.refuse(&malformed),
         };
-        let reply = Reply::new(Arc::clone(&self.device), request.unique, code, request.operation.wants_reply());
-        let Some((request, reply)) = self.answer_own(request, reply.kept_in(slot)) else { return };
-        if let Operation::Interrupt { unique } = request.operation {
-            self.spares.interrupt(unique);
+        let unique = request.unique;
+        let reply = Reply::new(Arc::clone(&self.device), unique, code, request.operation.wants_reply());
+        let kept_space = read.space.filter(|_| self.device.kept.is_some());
+        let Some((request, reply)) = self.answer_own(request, reply.kept_in(read.slot, kept_space)) else { return };
+        if let Operation::Interrupt { unique } = request.operation
+            && self.interrupts.interrupt(unique)
+        {
+            return reply.none();
         }
-        // Without a slot, the request is kept in the reader's intake, which the next one takes.
-        let is_kept = slot.is_some() || self.device.kept.is_none();
-        match spare.filter(|_| is_kept && handler.may_wait(&request)) {
-            Some((handler, was_interrupted)) => {
-                let handed = HandedRequest {
-                    running: Running::new(self),
-                    noted: handler.hand_over(&request),
-                    handler: Arc::clone(handler),
-                    unique: request.unique,
-                    bytes: bytes.to_vec(),
-                    reply: Some(reply),
-                };
-                if let Err(mut handed) = self.spares.take(Box::new(handed), was_interrupted) {
-                    handed.handle();
-                }
-            }
-            // The one request that is interrupted while its handler has it: it may wait before it can be.
-            None if matches!(request.operation, Operation::Change(Change::SetLockWaiting(_))) => {
-                let unique = request.unique;
-                self.spares.note_begin(unique);
-                handler.handle(request, reply);
-                if self.spares.note_end(unique) {
-                    self.interrupt(unique, handler);
-                }
-            }
-            None => handler.handle(request, reply),
-        }
+        let is_for_task = taken == Taken::ByLast && handler.may_block(&request);
+        let reply = if is_for_task { Some(reply) } else { handler.handle(request, reply) };
+        let Some(reply) = reply else { return self.interrupts.forget(unique) };
+        let bytes = read.space.map_or(read.bytes.len(), |space| space.taken_by(read.bytes.len()));
+        let Some(admitted) = self.admit(code, bytes, taken) else {
+            // Of requests that it must answer the kernel tells once.
+            tracing::error!(code, "too many requests wait at the same time: one more fails");
+            return reply.error(if code == opcode::SETLKW { Errno::ENOLCK } else { Errno::ENOMEM });
+        };
+        let is_again = taken == Taken::Again || unique & abi::UNIQUE_RESEND != 0;
+        let request = OwnedRequest::new(read.bytes, read.space, (unique, is_again), &self.interrupts, admitted);
+        self.tasks.spawn(Arc::clone(handler).task(request, reply), taken != Taken::ByLast);
     }
 
-    /// Takes a request that another session had taken. Whether it was interrupted meanwhile is not known, and the kernel
-    /// tells of that only once.
-    fn take_again<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Slot, handler: &Arc<H>) {
-        self.take(bytes, Some(slot), &**handler, Some((handler, true)));
-        if let Ok(Request { unique, .. }) = request::decode(bytes) {
-            self.interrupt(unique, &**handler);
+    /// Memory for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
+    fn admit(&self, code: u32, bytes: usize, taken: Taken) -> Option<Admitted> {
+        // The kernel tells of a closed file only once, and those that were found had been admitted before.
+        if code == opcode::RELEASE || matches!(taken, Taken::Again | Taken::Directly) {
+            return self.tasks.admit(bytes, Admission::Always);
         }
-    }
-
-    /// Tells the handler that a request was interrupted, of which the kernel has told before.
-    fn interrupt<H: Handler>(self: &Arc<Self>, unique: u64, handler: &H) {
-        let operation = Operation::Interrupt { unique };
-        let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
-        // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
-        handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
+        loop {
+            if let Some(admitted) = self.tasks.admit(bytes, Admission::Usual) {
+                return Some(admitted);
+            }
+            if self.reading.load(Ordering::SeqCst) == 0 || self.stopping.load(Ordering::SeqCst) {
+                return self.tasks.admit(bytes, Admission::Reserve);
+            }
+            self.tasks.await_room(bytes);
+        }
     }
 
     /// Answers what is not for the handler; else gives it back.
@@ -373,46 +365,6 @@ impl Shared {
         tracing::error!(%malformed, "the kernel sent what is not a request");
         if let Some(unique) = malformed.unique {
             Reply::new(Arc::clone(&self.device), unique, malformed.opcode.unwrap_or(0), true).error(Errno::EIO);
-        }
-    }
-}
-
-/// A request that a spare thread handles.
-struct HandedRequest<H> {
-    running: Running,
-    handler: Arc<H>,
-    /// The handler's note of the request.
-    noted: Box<dyn Send>,
-    unique: u64,
-    bytes: Vec<u8>,
-    reply: Option<Reply>,
-}
-
-impl<H: Handler> Handed for HandedRequest<H> {
-    fn unique(&self) -> u64 {
-        self.unique
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn handle(&mut self) {
-        let Some(reply) = self.reply.take() else { return };
-        match request::decode(&self.bytes) {
-            Ok(request) => self.handler.handle(request, reply),
-            Err(_) => reply.error(Errno::EIO),
-        }
-        self.noted = Box::new(());
-    }
-
-    fn interrupt(&self) {
-        self.running.shared.interrupt(self.unique, &*self.handler);
-    }
-
-    fn give_back(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            reply.error(Errno::EIO);
         }
     }
 }

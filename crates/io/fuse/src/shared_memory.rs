@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -15,7 +16,7 @@ use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 /// A mapped part of a memfd, from an offset to where the mapping ends.
 #[derive(Debug)]
 pub struct SharedMemory {
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
     /// Where the mapping begins: at a page.
     base: NonNull<u8>,
     /// From there to the offset asked for.
@@ -25,6 +26,9 @@ pub struct SharedMemory {
 
 // SAFETY: the mapping belongs to this value alone and is valid in every thread of the process.
 unsafe impl Send for SharedMemory {}
+
+// SAFETY: a shared value gives atomic access to words, and plain access only where nothing is stored (`bytes_at_rest`).
+unsafe impl Sync for SharedMemory {}
 
 /// Memory of `len` bytes, all zero, that can grow and never shrinks (a mapping of it never faults). Pages that nobody
 /// has written take no room.
@@ -52,7 +56,8 @@ impl SharedMemory {
     ///
     /// # Errors
     /// EINVAL when the memory is smaller or was not made by `create_shared_memory`, else what `mmap(2)` says.
-    pub fn map(descriptor: OwnedFd, offset: usize, len: usize) -> io::Result<Self> {
+    pub fn map(descriptor: impl Into<Arc<OwnedFd>>, offset: usize, len: usize) -> io::Result<Self> {
+        let descriptor = descriptor.into();
         let is_sealed = rustix::fs::fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK);
         if len == 0
             || !offset.is_multiple_of(8)
@@ -119,6 +124,13 @@ impl SharedMemory {
         // SAFETY: within the mapping and aligned, since a mapping begins at a page and what is asked for at a word; others
         // are not given plain references to it while `self` is shared, except `bytes`, whose callers do not store meanwhile.
         Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(self.before + offset).cast()) })
+    }
+
+    /// All of it, where nothing is stored as long as others look.
+    #[must_use]
+    pub(crate) fn bytes_at_rest(&self) -> &[u8] {
+        // SAFETY: the mapping is valid for `before + len` bytes, and this crate stores into such memory by `&mut` alone.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.before), self.len) }
     }
 
     /// All of it.

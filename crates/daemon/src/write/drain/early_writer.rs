@@ -65,8 +65,8 @@ impl EarlyWriter {
         let filling = self.owner.filling();
         // Only what is committed can be sent.
         let committed = match filling.contains(&self.owner.local.rank) {
-            true => self.commits.commit_all(),
-            false => self.commits.commit_old(),
+            true => self.owner.nodes.wait_for(self.commits.commit_all()),
+            false => self.owner.nodes.wait_for(self.commits.commit_old()),
         };
         committed.map_err(|errno| format!("committing what open files have: {errno}"))?;
         if !filling.is_empty()

@@ -48,7 +48,7 @@ impl Part {
     /// The error of a log.
     pub async fn gather(reader: &Reader, extents: Vec<WrittenExtent>, mut bytes: Vec<u8>) -> Result<Self, Errno> {
         bytes.resize(bytes_of(&extents), 0);
-        reader.gather_elsewhere(&extents, &mut bytes).await?;
+        reader.gather(&extents, &mut bytes).await?;
         Ok(Self { extents, bytes })
     }
 

@@ -17,9 +17,9 @@ pub fn is_by_number(name: &[u8]) -> bool {
 }
 
 /// The file that has a number, or the directory that it is in. One without a name is found only as long as the kernel knows it itself.
-pub fn find_by_number(reader: &Reader, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
+pub async fn find_by_number(reader: &Reader, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
     let file = file_of(request.node);
-    let found = if name == ITSELF { file } else { reader.tree.list(file)?.parent };
-    let state = reader.tree.state(found)?;
+    let found = if name == ITSELF { file } else { reader.tree.list(file).await?.parent };
+    let state = reader.tree.state(found).await?;
     if state.attributes.nlink > 0 { Ok(state) } else { Err(Errno::ENOENT) }
 }

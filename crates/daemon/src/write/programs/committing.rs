@@ -7,7 +7,7 @@ use forebay_types::{Errno, FileId};
 
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
-use crate::write::files::Files;
+use crate::write::files::{Files, OpenFile};
 use crate::write::kernel_words::file_of;
 
 /// See the module.
@@ -19,52 +19,79 @@ pub struct Committing {
 
 impl Committing {
     /// Lets everybody see what this node has written to a file.
-    pub fn commit(&self, file: FileId) -> Result<(), Errno> {
-        self.files.find(file).map_or(Ok(()), |open| self.commits.commit(&open))
+    pub async fn commit(&self, file: FileId) -> Result<(), Errno> {
+        match self.files.find(file) {
+            Some(open) => self.commits.commit(&open).await,
+            None => Ok(()),
+        }
     }
 
     /// A program closes a file once.
     ///
     /// # Errors
     /// Why what was written cannot be seen by others, or could not be written.
-    pub fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
+    pub async fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
         let file = file_of(request.node);
-        let committed = self.commit(file);
+        let committed = self.commit(file).await;
         committed.and(if is_writer { self.files.tell_failed(file) } else { Ok(()) })
     }
 
     /// `fsync(2)`, which the kernel sends after what it has gathered, and only if it could send all of it.
-    pub fn sync(&self, request: &Request<'_>) -> Result<(), Errno> {
+    pub async fn sync(&self, request: &Request<'_>) -> Result<(), Errno> {
         let file = file_of(request.node);
         // The kernel itself has told of data that it could not send before.
         self.files.forget_failed(file);
-        self.commit(file)?;
-        self.make_durable(Some(file))
+        self.commit(file).await?;
+        self.make_durable(Some(file)).await
     }
 
     /// A write has failed. If the kernel had gathered it, no program may be told.
-    pub fn note_failed(&self, request: &Request<'_>, is_gathered: bool, errno: Errno) {
+    pub fn note_failed(&self, file: FileId, is_gathered: bool, errno: Errno) {
         if is_gathered {
-            self.files.note_failed(file_of(request.node), errno);
+            self.files.note_failed(file, errno);
         }
     }
 
     /// Commits until now, of one file or all, survive the loss of power, and of the node that owns the tree.
-    pub fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
-        self.reader.local.make_durable()?;
-        let is_copied = file.is_none_or(|file| match self.files.find(file) {
-            Some(open) => open.is_copied(|| self.is_copied(file)),
-            None => self.is_copied(file),
-        });
-        if let Some(copying) = self.reader.local.copying.as_ref().filter(|_| is_copied) {
-            copying.wait()?;
+    pub async fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
+        let (local, nodes) = (&self.reader.local, &self.reader.nodes);
+        local.group_commit.make_durable(local, nodes).await?;
+        let is_copied = match file {
+            None => true,
+            Some(file) => match self.files.find(file) {
+                Some(open) => self.is_copied(&open).await,
+                None => self.ask_copied(file).await,
+            },
+        };
+        if let Some(copying) = local.copying.as_ref().filter(|_| is_copied) {
+            copying.until_copied(nodes).await?;
         }
-        self.reader.tree.make_durable()
+        self.reader.tree.make_durable().await
     }
 
-    /// Whether this node's partner copies what is written to a file.
-    pub fn is_copied(&self, file: FileId) -> bool {
+    /// Whether this node's partner copies what is written to a file, if that is known.
+    pub fn known_copied(&self, open: &OpenFile) -> Option<bool> {
         let copying = self.reader.local.copying.as_ref();
-        copying.is_some_and(|copying| copying.copies(|| self.reader.tree.is_copied(file)))
+        copying.map_or(Some(false), |copying| copying.copies_all()).or_else(|| open.is_copied())
+    }
+
+    /// The same; the owner is asked where it is not known.
+    pub async fn is_copied(&self, open: &OpenFile) -> bool {
+        match self.known_copied(open) {
+            Some(is_copied) => is_copied,
+            None => {
+                let is_copied = self.ask_copied(open.file).await;
+                open.note_copied(is_copied)
+            }
+        }
+    }
+
+    /// Where the owner cannot say, it is copied.
+    async fn ask_copied(&self, file: FileId) -> bool {
+        let copying = self.reader.local.copying.as_ref();
+        match copying.map_or(Some(false), |copying| copying.copies_all()) {
+            Some(is_copied) => is_copied,
+            None => self.reader.tree.is_copied(file).await.unwrap_or(true),
+        }
     }
 }

@@ -30,7 +30,7 @@ pub fn unnamed(request: &Request<'_>, file: FileId, (mode, flags): (u32, u32)) -
 }
 
 /// A file that a creation has found there is opened, unless the caller may not.
-pub fn open_found(
+pub async fn open_found(
     (reader, commits): (&Reader, &Commits),
     caller: &Caller,
     found: &FileState,
@@ -38,19 +38,19 @@ pub fn open_found(
 ) -> Result<(), Errno> {
     let file = found.file;
     let close = || commits.carry_out_own(caller, Operation::Close { file, handle: 0 });
-    if let Err(errno) = reader.tree.check_access(caller, file, wanted(flags)) {
-        close()?;
+    if let Err(errno) = reader.tree.check_access(caller, file, wanted(flags)).await {
+        close().await?;
         return Err(errno);
     }
     let opened = match flags & O_TRUNC {
         0 => Ok(()),
         _ => {
             let changes = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
-            commits.carry_out_own(caller, Operation::SetAttributes { file, changes })
+            commits.carry_out_own(caller, Operation::SetAttributes { file, changes }).await
         }
     };
     if opened.is_err() {
-        close()?;
+        close().await?;
     }
     opened
 }

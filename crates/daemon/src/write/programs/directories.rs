@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_types::{Errno, Map};
+use forebay_types::Map;
 use forebay_wire::write_message::Entries;
 
 /// Handles that one daemon may give.
@@ -31,23 +31,16 @@ impl Readings {
         state.next
     }
 
-    /// Entries through `handle` from `offset` on; a reading that begins, or is not known any more, is made by `read`.
-    ///
-    /// # Errors
-    /// The error of `read`.
-    pub fn at(
-        &self,
-        handle: u64,
-        offset: u64,
-        read: impl FnOnce() -> Result<Entries, Errno>,
-    ) -> Result<Arc<Entries>, Errno> {
-        let kept = self.lock().readings.get(&handle).filter(|_| offset > 0).map(Arc::clone);
-        if let Some(kept) = kept {
-            return Ok(kept);
-        }
-        let reading = Arc::new(read()?);
+    /// The reading through `handle`, to be gone on with from `offset` on; `None` for one that begins, or is not known any more.
+    pub fn kept(&self, handle: u64, offset: u64) -> Option<Arc<Entries>> {
+        self.lock().readings.get(&handle).filter(|_| offset > 0).map(Arc::clone)
+    }
+
+    /// A reading through `handle` begins.
+    pub fn keep(&self, handle: u64, entries: Entries) -> Arc<Entries> {
+        let reading = Arc::new(entries);
         self.lock().readings.insert(handle, Arc::clone(&reading));
-        Ok(reading)
+        reading
     }
 
     /// The directory is closed.

@@ -13,14 +13,14 @@ const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
 /// Answers `getxattr` and `listxattr`.
-pub fn answer(tree: &TreeLink, request: &Request<'_>, reply: Reply) {
+pub async fn answer(tree: &TreeLink, request: &Request<'_>, reply: Reply) {
     let (name, size) = match &request.operation {
         Op::Getxattr { name, .. } if !ExtendedAttributes::is_name(name) => return reply.error(Errno::EOPNOTSUPP),
         Op::Getxattr { name, size } => (Some(name.to_vec()), *size),
         Op::Listxattr { size } => (None, *size),
         _ => return reply.error(Errno::ENOSYS),
     };
-    match tree.extended(&caller(request), file_of(request.node), name) {
+    match tree.extended(&caller(request), file_of(request.node), name).await {
         Ok(told) if size == 0 => reply.xattr_size(told.len() as u32),
         Ok(told) if told.len() > size as usize => reply.error(Errno::ERANGE),
         Ok(told) => reply.bytes(&told),

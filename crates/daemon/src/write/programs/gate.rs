@@ -8,7 +8,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_fuse::{Change as Asked, Handler, Operation as Op, Reply, Request};
+use forebay_fuse::{Change as Asked, Handler, Operation as Op, OwnedRequest, Reply, Request, Task};
 use forebay_types::Errno;
 
 use super::reserved::gives_reserved_name;
@@ -43,7 +43,7 @@ struct Closed {
 }
 
 /// A change that is being made.
-struct Inside<'a>(&'a Gate);
+pub struct Inside(Arc<Gate>);
 
 impl Gate {
     /// Refuses changes from now on. Data that kernels have gathered is taken until `shut`.
@@ -88,13 +88,13 @@ impl Gate {
         Some(closed.until.saturating_duration_since(Instant::now()))
     }
 
-    fn enter(&self, is_gathered: bool) -> Result<Inside<'_>, Errno> {
+    fn enter(self: &Arc<Self>, is_gathered: bool) -> Result<Inside, Errno> {
         let mut state = self.state();
         if state.closed().is_some_and(|closed| closed.is_shut || !is_gathered) {
             return Err(Errno::EROFS);
         }
         state.inside += 1;
-        Ok(Inside(self))
+        Ok(Inside(Arc::clone(self)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for Inside {
     fn drop(&mut self) {
         self.0.state().inside -= 1;
         self.0.left.notify_all();
@@ -119,34 +119,54 @@ impl Drop for Inside<'_> {
 
 /// The request handler of a mount, behind the gate.
 pub struct Gated<H> {
-    pub handler: H,
+    pub handler: Arc<H>,
     pub gate: Arc<Gate>,
 }
 
-impl<H: Handler> Handler for Gated<H> {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
-        if matches!(&request.operation, Op::Change(asked) if gives_reserved_name(asked)) {
-            return reply.error(Errno::EPERM);
-        }
+impl<H> Gated<H> {
+    /// Lets a request in; `Some` for a change, which is being made as long as that is held.
+    ///
+    /// # Errors
+    /// The error for the program.
+    fn let_in(&self, request: &Request<'_>) -> Result<Option<Inside>, Errno> {
         let is_gathered = match &request.operation {
+            Op::Change(asked) if gives_reserved_name(asked) => return Err(Errno::EPERM),
             Op::Change(Asked::GetLock(_) | Asked::SetLock(_) | Asked::SetLockWaiting(_)) => None,
             Op::Change(Asked::Write { is_gathered, .. }) => Some(*is_gathered),
             Op::Change(_) => Some(false),
             Op::Open { flags } if may_write(*flags) => Some(false),
             _ => None,
         };
-        match is_gathered.map(|is_gathered| self.gate.enter(is_gathered)).transpose() {
+        is_gathered.map(|is_gathered| self.gate.enter(is_gathered)).transpose()
+    }
+}
+
+impl<H: Handler> Handler for Gated<H> {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
+        match self.let_in(&request) {
             Ok(_inside) => self.handler.handle(request, reply),
-            Err(errno) => reply.error(errno),
+            Err(errno) => {
+                reply.error(errno);
+                None
+            }
         }
     }
 
-    fn may_wait(&self, request: &Request<'_>) -> bool {
-        self.handler.may_wait(request)
+    fn may_block(&self, request: &Request<'_>) -> bool {
+        self.handler.may_block(request)
     }
 
-    fn hand_over(&self, request: &Request<'_>) -> Box<dyn Send> {
-        self.handler.hand_over(request)
+    fn task(self: Arc<Self>, request: OwnedRequest, reply: Reply) -> Task {
+        match self.let_in(&request.request()) {
+            Ok(inside) => {
+                let task = Arc::clone(&self.handler).task(request, reply);
+                Box::pin(async move {
+                    task.await;
+                    drop(inside);
+                })
+            }
+            Err(errno) => Box::pin(async move { reply.error(errno) }),
+        }
     }
 }
 
@@ -158,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
-        let gate = Gate::default();
+        let gate = Arc::new(Gate::default());
         let inside = gate.enter(false).unwrap_or_else(|_| panic!("it is open"));
         assert_eq!(gate.closed_for(), None);
         gate.close();
@@ -174,7 +194,7 @@ mod tests {
 
     #[test]
     fn it_opens_by_itself() {
-        let gate = Gate::default();
+        let gate = Arc::new(Gate::default());
         gate.close();
         assert_eq!(gate.shut(AT_ONCE), Ok(()));
         if let Some(closed) = &mut gate.state().closed {

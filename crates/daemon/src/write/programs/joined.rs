@@ -1,11 +1,13 @@
 //! Programs are served when their node has come to terms with the tree's owner (`joining`); until then they wait, and not for ever. Writes that need
 //! nothing of the owner do not, where a daemon before this one has come to terms on the same mount, with the same store.
 
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use forebay_types::Errno;
+use tokio::sync::Notify;
 
-use crate::write::remote::PATIENCE;
+use crate::write::remote::{Nodes, PATIENCE};
 
 /// Whether programs are served, or why not.
 #[derive(Default)]
@@ -15,8 +17,7 @@ pub struct Joined {
     /// Whether writes are served before, by this node alone.
     pub serves_own_writes: bool,
     outcome: OnceLock<Result<(), String>>,
-    waiting: Mutex<()>,
-    known: Condvar,
+    known: Notify,
 }
 
 impl Joined {
@@ -35,25 +36,39 @@ impl Joined {
         matches!(self.outcome.get(), Some(Ok(())))
     }
 
+    /// Whether a write that needs nothing of the owner is made at once.
+    pub fn serves_writes_at_once(&self) -> bool {
+        self.outcome.get().map_or(self.serves_own_writes, Result::is_ok)
+    }
+
     /// It comes to this.
     pub fn set(&self, outcome: Result<(), String>) {
         let _ = self.outcome.set(outcome);
-        drop(self.waiting.lock());
-        self.known.notify_all();
+        self.known.notify_waiters();
     }
 
     /// Until programs are served.
     ///
     /// # Errors
     /// EIO when they never are, or when that is not known for a long time.
-    pub fn wait(&self) -> Result<(), Errno> {
-        if self.outcome.get().is_none() {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.known.wait_timeout_while(waiting, PATIENCE, |()| self.outcome.get().is_none()));
-        }
-        match self.outcome.get() {
-            Some(Ok(())) => Ok(()),
-            _ => Err(Errno::EIO),
+    pub async fn until_served(&self, nodes: &Nodes) -> Result<(), Errno> {
+        let began = Instant::now();
+        loop {
+            let known = self.known.notified();
+            match self.outcome.get() {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(_)) => return Err(Errno::EIO),
+                None => {}
+            }
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            if left.is_zero() || nodes.is_ending() {
+                return Err(Errno::EIO);
+            }
+            tokio::select! {
+                biased;
+                () = known => {}
+                () = nodes.pause(left) => {}
+            }
         }
     }
 }

@@ -8,8 +8,17 @@ use super::kernel::{Kernel, entry};
 use crate::write::kernel_words::{file_of, node_of};
 
 impl Kernel {
-    pub fn read_directory(&self, node: u64, (handle, offset, size): (u64, u64, u32), is_plus: bool, reply: Reply) {
-        let read = self.readings.at(handle, offset, || self.reader.tree.list(file_of(node)));
+    pub async fn read_directory(
+        &self,
+        node: u64,
+        (handle, offset, size): (u64, u64, u32),
+        is_plus: bool,
+        reply: Reply,
+    ) {
+        let read = match self.readings.kept(handle, offset) {
+            Some(kept) => Ok(kept),
+            None => self.reader.tree.list(file_of(node)).await.map(|entries| self.readings.keep(handle, entries)),
+        };
         match read {
             Ok(reading) => reply.directory(self.fill(&reading, (offset, size), is_plus)),
             Err(errno) => reply.error(errno),

@@ -1,14 +1,18 @@
 //! Locks of this node's programs: asked of the owner, and waited for here.
 //!
-//! One thread asks repeatedly for those who wait; the readers of the kernel's requests go on meanwhile.
+//! The owner tells nobody of a lock that is given back: a program that waits asks repeatedly. Of those that wait for the same lock only the
+//! first asks. A question that was sent is waited for, also when its program is interrupted meanwhile: if the lock is given, the program has
+//! it, and nobody else could give it back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_fuse::{Lock, Reply};
+use forebay_fuse::{Interruption, Lock};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Caller, LockKind, LockRequest, Operation};
+use tokio::sync::Notify;
 
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
@@ -26,12 +30,17 @@ pub const UNLOCKED: u32 = 2;
 
 /// See the module.
 pub struct Locking {
+    reader: Arc<Reader>,
     commits: Arc<Commits>,
     /// Whether a daemon before this one may have got locks that are not among `held`.
     may_be_more: bool,
+    /// No program is waited for any more.
+    is_ending: AtomicBool,
     state: Mutex<State>,
-    came: Condvar,
-    closed: Condvar,
+    /// A lock of this node was given back.
+    moved: Notify,
+    /// A close has ended.
+    closed: Notify,
 }
 
 #[derive(Default)]
@@ -44,20 +53,12 @@ struct State {
     closing: BTreeMap<FileId, u32>,
     /// How many have ended.
     closed: u64,
-    waiting: Vec<Waiting>,
-    /// Which of them the owner is asked for at this moment, unless it was interrupted since.
-    asking: Option<u64>,
-    /// Whether a lock of this node was given back since all were asked for.
-    has_moved: bool,
-    is_running: bool,
+    /// Those who wait for the same lock, in the order in which they came.
+    queues: BTreeMap<Same, VecDeque<Arc<Notify>>>,
 }
 
-struct Waiting {
-    unique: u64,
-    file: FileId,
-    request: LockRequest,
-    reply: Reply,
-}
+/// A lock: who is refused it, is refused it whoever asks.
+type Same = (FileId, u64, u64, u32, bool);
 
 /// A close of a file that is under way.
 pub struct Closing {
@@ -76,14 +77,67 @@ impl Drop for Closing {
             }
         }
         drop(state);
-        self.locking.closed.notify_all();
+        self.locking.closed.notify_waiters();
+    }
+}
+
+/// A program that waits for a lock.
+pub struct Waiter<'a> {
+    pub interruption: &'a Interruption,
+    /// Whether it has waited for it since a daemon before this one.
+    pub is_again: bool,
+    /// Its thread.
+    pub tid: u32,
+}
+
+/// The place of a program among those who wait for the same lock, if it waits behind others.
+struct Place<'a> {
+    locking: &'a Locking,
+    same: Same,
+    turn: Option<Arc<Notify>>,
+}
+
+impl Place<'_> {
+    /// Whether it is the one that asks.
+    fn is_first(&self) -> bool {
+        let state = self.locking.state();
+        let first = state.queues.get(&self.same).and_then(VecDeque::front);
+        self.turn.as_ref().is_none_or(|turn| first.is_some_and(|first| Arc::ptr_eq(first, turn)))
+    }
+
+    /// Until it may be that.
+    async fn turn(&self) {
+        match &self.turn {
+            Some(turn) => turn.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(turn) = &self.turn else { return };
+        let mut state = self.locking.state();
+        let Some(queue) = state.queues.get_mut(&self.same) else { return };
+        queue.retain(|other| !Arc::ptr_eq(other, turn));
+        match queue.front() {
+            Some(first) => first.notify_one(),
+            None => drop(state.queues.remove(&self.same)),
+        }
     }
 }
 
 impl Locking {
-    pub fn new(commits: &Arc<Commits>, may_be_more: bool) -> Arc<Self> {
-        let (came, closed) = (Condvar::new(), Condvar::new());
-        Arc::new(Self { commits: Arc::clone(commits), may_be_more, state: Mutex::default(), came, closed })
+    pub fn new(reader: &Arc<Reader>, commits: &Arc<Commits>, may_be_more: bool) -> Arc<Self> {
+        Arc::new(Self {
+            reader: Arc::clone(reader),
+            commits: Arc::clone(commits),
+            may_be_more,
+            is_ending: AtomicBool::new(false),
+            state: Mutex::default(),
+            moved: Notify::new(),
+            closed: Notify::new(),
+        })
     }
 
     /// Notes that a lock was given.
@@ -103,87 +157,120 @@ impl Locking {
         Closing { locking: Arc::clone(self), file }
     }
 
-    /// Asks for a lock of a file, and once more where a close of it was under way: the kernel does not wait for the last close of an open,
-    /// but sends it before a program can ask for what was locked through it.
-    pub fn ask_behind_closes<T>(&self, file: FileId, is_held: impl Fn(&T) -> bool, ask: impl Fn(bool) -> T) -> T {
-        let before = {
-            let state = self.state();
-            (!state.closing.contains_key(&file)).then_some(state.closed)
-        };
-        let asked = ask(false);
-        if !is_held(&asked) {
-            return asked;
-        }
+    /// Closes that have ended, if none of this file is under way. To be asked for before a lock is.
+    pub fn closed(&self, file: FileId) -> Option<u64> {
         let state = self.state();
-        if before == Some(state.closed) && !state.closing.contains_key(&file) {
-            return asked;
+        (!state.closing.contains_key(&file)).then_some(state.closed)
+    }
+
+    /// Whether a lock that was refused is to be asked for once more, since a close of the file was under way: the kernel does not wait for the
+    /// last close of an open, but sends it before a program can ask for what was locked through it. Waits for such closes.
+    pub async fn may_be_free(&self, file: FileId, closed_before: Option<u64>) -> bool {
+        if self.closed(file).is_some_and(|closed| Some(closed) == closed_before) {
+            return false;
         }
-        let is_closing = |state: &mut State| state.closing.contains_key(&file);
-        drop(self.closed.wait_timeout_while(state, CLOSES_WAIT, is_closing).unwrap_or_else(PoisonError::into_inner));
-        ask(true)
+        let nodes = &self.reader.nodes;
+        let closes = async {
+            loop {
+                let closed = self.closed.notified();
+                if self.closed(file).is_some() {
+                    return;
+                }
+                closed.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = closes => {}
+            () = nodes.pause(CLOSES_WAIT) => {}
+        }
+        true
     }
 
     /// A lock of others that is in the way of `lock`; `UNLOCKED` where there is none.
     ///
     /// # Errors
     /// The error that the program gets.
-    pub fn in_the_way(&self, reader: &Reader, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
-        let asked = request_of(lock)?;
-        let is_held = |held: &Result<Option<_>, Errno>| matches!(held, Ok(Some(_)));
-        let ask = |_| reader.tree.lock_in_the_way(file, asked);
-        let held = self.ask_behind_closes(file, is_held, ask)?;
+    pub async fn in_the_way(&self, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
+        let (asked, tree) = (request_of(lock)?, &self.reader.tree);
+        let before = self.closed(file);
+        let mut held = tree.lock_in_the_way(file, asked).await?;
+        if held.is_some() && self.may_be_free(file, before).await {
+            held = tree.lock_in_the_way(file, asked).await?;
+        }
         Ok(held.map_or(Lock { kind: UNLOCKED, ..*lock }, |held| {
             // A process of another node has no number here.
-            let pid = if held.node == reader.local.rank { held.pid } else { 0 };
-            Lock { start: held.start, end: held.end, kind: number_of(held.kind), pid, ..*lock }
+            let pid = if held.node == self.reader.local.rank { held.pid } else { 0 };
+            Lock { start: held.start, end: held.end, kind: number_of(Some(held.kind)), pid, ..*lock }
         }))
     }
 
-    /// Answers when the lock is given, or when `interrupt` is called for `unique`.
-    pub fn wait(self: &Arc<Self>, unique: u64, file: FileId, request: LockRequest, reply: Reply) {
-        let mut state = self.state();
-        state.waiting.push(Waiting { unique, file, request, reply });
-        if !std::mem::replace(&mut state.is_running, true) {
-            let locking = Arc::downgrade(self);
-            if let Err(error) = std::thread::Builder::new().name("locks".to_owned()).spawn(move || ask_again(&locking))
-            {
-                state.is_running = false;
-                tracing::error!(%error, "nobody asks for locks");
-                state.waiting.drain(..).for_each(|waiting| waiting.reply.error(Errno::ENOLCK));
+    /// Waits until a lock is given.
+    ///
+    /// # Errors
+    /// EINTR where the program is interrupted first; else the tree owner's error.
+    pub async fn wait(&self, file: FileId, request: LockRequest, waiter: &Waiter<'_>) -> Result<(), Errno> {
+        let (place, nodes) = (self.place(file, &request), &self.reader.nodes);
+        // A daemon before this one may have been given it.
+        let mut is_refused = !waiter.is_again;
+        let mut pause = AGAIN_AFTER.0;
+        while !nodes.is_ending() && !self.is_ending.load(Ordering::SeqCst) {
+            let moved = self.moved.notified();
+            let is_first = place.is_first();
+            if is_first || !is_refused {
+                match self.ask(file, request).await {
+                    Err(Errno::EAGAIN) => is_refused = true,
+                    outcome => return outcome,
+                }
+            }
+            if waiter.is_interrupted(&self.reader) {
+                return Err(Errno::EINTR);
+            }
+            let asks = async { if is_first { moved.await } else { place.turn().await } };
+            let look = if is_first {
+                pause
+            } else if waiter.is_again {
+                AGAIN_AFTER.1
+            } else {
+                Duration::MAX
+            };
+            tokio::select! {
+                biased;
+                () = waiter.interruption.come() => {}
+                () = asks => pause = AGAIN_AFTER.0,
+                () = nodes.pause(look) => pause = (pause * 2).min(AGAIN_AFTER.1),
             }
         }
-        drop(state);
-        self.came.notify_one();
+        Err(Errno::EIO)
     }
 
-    /// A program does not want to wait any more. Whether it did.
-    pub fn interrupt(&self, unique: u64) -> bool {
-        let mut state = self.state();
-        if state.asking == Some(unique) {
-            // The lock may be given at this moment: that decides.
-            state.asking = None;
-            return true;
-        }
-        let found = state.waiting.iter().position(|waiting| waiting.unique == unique);
-        let waiting = found.map(|at| state.waiting.swap_remove(at));
-        drop(state);
-        waiting.is_some_and(|waiting| {
-            waiting.reply.error(Errno::EINTR);
-            true
-        })
+    /// One who has a lock of the file already may be given what others are refused.
+    fn place(&self, file: FileId, request: &LockRequest) -> Place<'_> {
+        let same = (file, request.start, request.end, number_of(request.kind), request.is_flock);
+        let turn = (!self.is_held(file, request)).then(Arc::<Notify>::default);
+        self.state().queues.entry(same).or_default().extend(turn.iter().map(Arc::clone));
+        Place { locking: self, same, turn }
+    }
+
+    async fn ask(&self, file: FileId, request: LockRequest) -> Result<(), Errno> {
+        let outcome = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }).await;
+        if outcome == Err(Errno::EAGAIN) { self.convert(file, request).await } else { outcome }?;
+        self.note(file, &request);
+        self.wake();
+        Ok(())
     }
 
     /// All that an owner has of a file is given back: a descriptor was closed.
     ///
     /// # Errors
     /// The tree owner's error.
-    pub fn release(&self, file: FileId, owner: u64, is_flock: bool) -> Result<(), Errno> {
+    pub async fn release(&self, file: FileId, owner: u64, is_flock: bool) -> Result<(), Errno> {
         let held = self.state().held.remove(&(file, owner, is_flock));
         if held.is_none() && !self.may_be_more {
             return Ok(());
         }
         let request = LockRequest { owner, start: 0, end: u64::MAX, kind: None, pid: 0, is_flock, handle: 0 };
-        match self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }) {
+        match self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }).await {
             Err(Errno::ESTALE) => Ok(()),
             Err(Errno::EIO) => {
                 let mut state = self.state();
@@ -202,15 +289,18 @@ impl Locking {
     ///
     /// # Errors
     /// As `release`.
-    pub fn release_owed(&self, file: FileId) -> Result<(), Errno> {
-        let owed = {
+    pub async fn release_owed(&self, file: FileId) -> Result<(), Errno> {
+        let owed: BTreeSet<(FileId, u64, bool)> = {
             let mut state = self.state();
             let (of_file, others) = std::mem::take(&mut state.owed).into_iter().partition(|(of, ..)| *of == file);
             state.owed = others;
             of_file
         };
-        let owed: BTreeSet<(FileId, u64, bool)> = owed;
-        owed.into_iter().map(|(file, owner, is_flock)| self.release(file, owner, is_flock)).fold(Ok(()), Result::and)
+        let mut outcome = Ok(());
+        for (file, owner, is_flock) in owed {
+            outcome = outcome.and(self.release(file, owner, is_flock).await);
+        }
+        outcome
     }
 
     /// The owner of the tree knows that an open is closed, and has ended what was locked through it.
@@ -231,12 +321,12 @@ impl Locking {
     ///
     /// # Errors
     /// EAGAIN where they still are, or it has none; else what the tree's owner says.
-    pub fn convert(&self, file: FileId, request: LockRequest) -> Result<(), Errno> {
+    pub async fn convert(&self, file: FileId, request: LockRequest) -> Result<(), Errno> {
         if !self.is_held(file, &request) || !request.is_flock {
             return Err(Errno::EAGAIN);
         }
-        self.release(file, request.owner, true)?;
-        self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request })
+        self.release(file, request.owner, true).await?;
+        self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }).await
     }
 
     /// Whether who asks may have a lock of the file already.
@@ -244,54 +334,16 @@ impl Locking {
         self.state().held.contains_key(&(file, request.owner, request.is_flock))
     }
 
-    /// A lock of this node was given back: whoever waits for it is asked for at once.
+    /// A lock of this node was given back: those who wait for locks ask immediately.
     pub fn wake(&self) {
-        self.state().has_moved = true;
-        self.came.notify_one();
+        self.moved.notify_waiters();
     }
 
-    /// Asks for all that are waited for. Whether any is left, and whether any was given.
-    fn ask(&self) -> (bool, bool) {
-        let mut has_moved = std::mem::take(&mut self.state().has_moved);
-        let asked: Vec<(u64, FileId, LockRequest)> =
-            self.state().waiting.iter().map(|waiting| (waiting.unique, waiting.file, waiting.request)).collect();
-        // A lock that one is refused is refused to another that asks for the same.
-        let mut refused = vec![];
-        for (unique, file, request) in asked {
-            let same = (file, request.start, request.end, request.kind, request.is_flock);
-            if refused.contains(&same) && !self.is_held(file, &request) {
-                continue;
-            }
-            {
-                let mut state = self.state();
-                if !state.waiting.iter().any(|waiting| waiting.unique == unique) {
-                    continue;
-                }
-                state.asking = Some(unique);
-            }
-            let outcome = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
-            let outcome = if outcome == Err(Errno::EAGAIN) { self.convert(file, request) } else { outcome };
-            let mut state = self.state();
-            let is_interrupted = state.asking.take().is_none();
-            if outcome == Err(Errno::EAGAIN) && !is_interrupted {
-                refused.push(same);
-                continue;
-            }
-            let Some(at) = state.waiting.iter().position(|waiting| waiting.unique == unique) else { continue };
-            // Those that came first are asked for first.
-            let waiting = state.waiting.remove(at);
-            drop(state);
-            match outcome {
-                Ok(()) => {
-                    self.note(file, &request);
-                    waiting.reply.ok();
-                    has_moved = true;
-                }
-                Err(Errno::EAGAIN) => waiting.reply.error(Errno::EINTR),
-                Err(errno) => waiting.reply.error(errno),
-            }
-        }
-        (!self.state().waiting.is_empty(), has_moved)
+    /// Ends all waits for locks: the mount is taken away.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.moved.notify_waiters();
+        self.state().queues.values().flatten().for_each(|turn| turn.notify_one());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -299,25 +351,10 @@ impl Locking {
     }
 }
 
-/// Goes on as long as anybody waits.
-fn ask_again(locking: &Weak<Locking>) {
-    let mut pause = AGAIN_AFTER.0;
-    while let Some(locking) = locking.upgrade() {
-        let (is_any_left, has_moved) = locking.ask();
-        if is_any_left {
-            pause = if has_moved { AGAIN_AFTER.0 } else { (pause * 2).min(AGAIN_AFTER.1) };
-        } else {
-            let mut state = locking.state();
-            if state.waiting.is_empty() {
-                state.is_running = false;
-                return;
-            }
-        }
-        // Another program may have come, which may not have to wait.
-        let state = locking.state();
-        if !state.has_moved {
-            drop(locking.came.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
-        }
+impl Waiter<'_> {
+    /// Whether the program is interrupted. The kernel tells of that once, and may have told a daemon before this one.
+    fn is_interrupted(&self, reader: &Reader) -> bool {
+        self.interruption.is_set() || self.is_again && reader.local.has_signal(self.tid)
     }
 }
 
@@ -337,9 +374,10 @@ pub fn request_of(lock: &Lock) -> Result<LockRequest, Errno> {
 }
 
 /// The number of a kind, as the kernel has it.
-pub fn number_of(kind: LockKind) -> u32 {
+fn number_of(kind: Option<LockKind>) -> u32 {
     match kind {
-        LockKind::Shared => READ,
-        LockKind::Exclusive => WRITE,
+        Some(LockKind::Shared) => READ,
+        Some(LockKind::Exclusive) => WRITE,
+        None => UNLOCKED,
     }
 }

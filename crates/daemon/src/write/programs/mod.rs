@@ -16,4 +16,6 @@ pub mod requests;
 pub mod reserved;
 pub mod room;
 mod seeking;
-mod waits;
+mod serving;
+mod setting_locks;
+mod writing;

@@ -4,15 +4,15 @@
 //! is not published. So the owner, or the next one, is told it again, under the same number, until it has it. The kernel is not answered
 //! until then, as long as these are few: what is not answered it sends again to the node's next daemon.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_fuse::{Operation as Op, Reply, Request};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Change, Operation};
 
-use super::locks::Locking;
+use super::locks::{Closing, Locking};
 use super::requests::{Number, answer, caller};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
@@ -38,20 +38,15 @@ pub struct Owed {
     commits: Arc<Commits>,
     files: Arc<Files>,
     locking: Arc<Locking>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// In the order in which programs closed them.
-    closes: VecDeque<(Close, Option<Reply>)>,
-    unanswered: usize,
-    /// Whether a thread tells the owner. One that is being told is not among `closes`.
-    is_running: bool,
+    /// How many are owed.
+    count: AtomicUsize,
+    unanswered: Mutex<usize>,
+    /// The owner is told of one at a time, in the order in which programs closed them.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// A close, with what comes before it.
-struct Close {
+pub struct Close {
     file: FileId,
     handle: u64,
     flock_owner: Option<u64>,
@@ -61,50 +56,57 @@ struct Close {
 }
 
 impl Owed {
-    pub fn new(reader: &Reader, commits: &Arc<Commits>, locking: &Arc<Locking>) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(reader: &Reader, commits: &Arc<Commits>, locking: &Arc<Locking>) -> Self {
+        Self {
             local: Arc::clone(&reader.local),
             nodes: Arc::clone(&reader.nodes),
             commits: Arc::clone(commits),
             files: Arc::clone(&commits.files),
             locking: Arc::clone(locking),
-            state: Mutex::default(),
-        })
+            count: AtomicUsize::new(0),
+            unanswered: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
-    /// A program has closed a file, as the request with this number says.
-    pub fn close(self: &Arc<Self>, (request, number): (&Request<'_>, Number), flock_owner: Option<u64>, reply: Reply) {
-        let (file, local) = (file_of(request.node), &self.local);
+    /// A program has closed a file, as the request with this number says. Nothing is waited for.
+    pub fn begin(&self, request: &Request<'_>, number: Number, flock_owner: Option<u64>) -> Close {
+        let file = file_of(request.node);
         let handle = match request.operation {
             Op::Release { handle, .. } => handle,
             _ => 0,
         };
         let operation = Operation::Close { file, handle };
-        let change = number.change(local.rank, local.now(), caller(request), operation);
+        let change = number.change(self.local.rank, self.local.now(), caller(request), operation);
         self.files.close(file, may_write(handle as u32));
-        let close = Close { file, handle, flock_owner, change, _number: number };
+        Close { file, handle, flock_owner, change, _number: number }
+    }
+
+    /// Tells the owner of it, now or when it answers again. Locks that it ends are asked for behind it until the owner was told once.
+    pub async fn end(&self, close: Close, closing: Option<Closing>, reply: Reply) {
         // Where others are owed, the owner is known to be away.
-        let is_away = self.state().is_running;
-        let tell = || if is_away { Err(Errno::EIO) } else { self.tell(&close) };
-        let closing = self.locking.closing(file);
-        let outcome = tell();
+        let is_away = self.count.load(Ordering::SeqCst) > 0;
+        let outcome = if is_away { Err(Errno::EIO) } else { self.tell(&close).await };
         drop(closing);
         match outcome {
-            Err(Errno::EIO) => self.owe(close, reply),
+            Err(Errno::EIO) => self.owe(close, reply).await,
             outcome => answer(outcome, reply),
         }
     }
 
     /// Tells the owner. EIO where it has to be told again.
-    fn tell(&self, close: &Close) -> Result<(), Errno> {
-        let open = self.files.find(close.file);
-        let committed = open.map_or(Ok(()), |open| self.commits.commit(&open));
+    async fn tell(&self, close: &Close) -> Result<(), Errno> {
+        let committed = match self.files.find(close.file) {
+            Some(open) => self.commits.commit(&open).await,
+            None => Ok(()),
+        };
         owed(committed)?;
-        let released = self.locking.release_owed(close.file);
-        let of_file = |owner| self.locking.release(close.file, owner, true);
-        let released = released.and(close.flock_owner.map_or(Ok(()), of_file));
+        let mut released = self.locking.release_owed(close.file).await;
+        if let Some(owner) = close.flock_owner {
+            released = released.and(self.locking.release(close.file, owner, true).await);
+        }
         owed(released)?;
-        let closed = self.commits.carry_out(&close.change);
+        let closed = self.commits.carry_out(&close.change).await;
         owed(closed)?;
         self.locking.forget_open(close.file, close.handle);
         self.files.forget_if_over(close.file);
@@ -115,62 +117,55 @@ impl Owed {
         }
     }
 
-    fn owe(self: &Arc<Self>, close: Close, reply: Reply) {
-        let mut state = self.state();
-        if state.closes.len() >= OWED_MAX {
+    async fn owe(&self, close: Close, reply: Reply) {
+        if self.count.fetch_add(1, Ordering::SeqCst) >= OWED_MAX {
+            self.count.fetch_sub(1, Ordering::SeqCst);
             tracing::error!(file = %close.file, "too many closes are owed to the owner of the burst tree: this file stays open");
             return reply.error(Errno::EIO);
         }
         tracing::warn!(file = %close.file, "the owner of the burst tree is told later that this file is closed");
-        let reply = if state.unanswered < UNANSWERED_MAX {
-            state.unanswered += 1;
-            Some(reply)
-        } else {
-            reply.ok();
-            None
+        let reply = self.answer_unless_few(reply);
+        let outcome = {
+            let _turn = self.turn.lock().await;
+            self.tell_until_heard(&close).await
         };
-        state.closes.push_back((close, reply));
-        if !state.is_running {
-            let owed = Arc::downgrade(self);
-            let spawned = std::thread::Builder::new().name("closes".to_owned()).spawn(move || tell_again(&owed));
-            state.is_running = spawned.inspect_err(|error| tracing::error!(%error, "nobody tells of closes")).is_ok();
-        }
-    }
-
-    /// Tells the owner of the first that is owed. Whether any is left.
-    fn tell_first(&self) -> bool {
-        let first = {
-            let mut state = self.state();
-            let first = state.closes.pop_front();
-            state.is_running = first.is_some();
-            first
-        };
-        let Some((close, reply)) = first else { return false };
-        let outcome = self.tell(&close);
-        let mut state = self.state();
-        if outcome == Err(Errno::EIO) {
-            state.closes.push_front((close, reply));
-            drop(state);
-            std::thread::sleep(AGAIN_AFTER);
-            return !self.nodes.is_ending();
-        }
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        // At the daemon's end the next one is sent what is not answered.
+        let Some(outcome) = outcome else { return };
         tracing::info!(file = %close.file, ?outcome, "the owner of the burst tree knows that this file is closed");
         if let Some(reply) = reply {
-            state.unanswered -= 1;
-            drop(state);
+            *self.unanswered() -= 1;
             answer(outcome, reply);
         }
-        true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The reply, if the kernel is to wait for it.
+    fn answer_unless_few(&self, reply: Reply) -> Option<Reply> {
+        let mut unanswered = self.unanswered();
+        if *unanswered < UNANSWERED_MAX {
+            *unanswered += 1;
+            return Some(reply);
+        }
+        drop(unanswered);
+        reply.ok();
+        None
     }
-}
 
-/// Goes on as long as any is owed.
-fn tell_again(owed: &Weak<Owed>) {
-    while owed.upgrade().is_some_and(|owed| owed.tell_first()) {}
+    /// `None` when the daemon ends first.
+    async fn tell_until_heard(&self, close: &Close) -> Option<Result<(), Errno>> {
+        while !self.nodes.is_ending() {
+            let outcome = self.tell(close).await;
+            if outcome != Err(Errno::EIO) {
+                return Some(outcome);
+            }
+            self.nodes.pause(AGAIN_AFTER).await;
+        }
+        None
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, usize> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An error only if the owner did not answer.

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_fuse::{Operation as Op, Reply, Request};
+use forebay_fuse::{Reply, Request};
 use forebay_types::{Errno, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
-
-use super::joined::Joined;
 
 /// How much later than others a request may be begun, in numbers: the thread that has read it may have to wait for a processor.
 /// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
@@ -106,40 +104,13 @@ pub fn answer(outcome: Result<(), Errno>, reply: Reply) {
     }
 }
 
-/// Whether a request waits for the node to come to terms with the tree's owner. Requests without an answer do not. Nor does a write of this node's own
-/// where these are served before.
-pub fn waits_to_join(joined: &Joined, asked: &Op<'_>, is_own_write: impl FnOnce() -> bool) -> bool {
-    let is_answered = !matches!(asked, Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_));
-    is_answered && joined.outcome().is_none() && !(joined.serves_own_writes && is_own_write())
-}
-
-/// Waits until programs are served. The kernel tells of a closed file only once, so that is taken in the end even if it is not known yet.
-///
-/// # Errors
-/// As `Joined::wait`.
-pub fn admit(joined: &Joined, asked: &Op<'_>, is_own_write: impl FnOnce() -> bool) -> Result<(), Errno> {
-    match joined.outcome() {
-        None if !waits_to_join(joined, asked, is_own_write) => Ok(()),
-        _ => match joined.wait() {
-            Err(_) if joined.outcome().is_none() && matches!(asked, Op::Release { .. } | Op::Flush { .. }) => Ok(()),
-            outcome => outcome,
-        },
-    }
-}
-
-/// Answers a request that comes while programs are not served.
-pub fn unserved(asked: &Op<'_>, reply: Reply, errno: Errno) {
-    match asked {
-        Op::Interrupt { .. } | Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
-        _ => reply.error(errno),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use forebay_fuse::Operation as Op;
+
     use super::*;
 
-    /// A close that waits for a thread, and then for the owner.
+    /// A close that is a task, and is then owed.
     #[test]
     fn a_request_is_under_way_until_all_parts_have_ended() {
         let under_way = UnderWay::new(1);

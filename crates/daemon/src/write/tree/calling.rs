@@ -1,6 +1,7 @@
 //! Calls of the owner that may block, for its own threads and for tasks.
 //!
-//! Another node's request is a task: it has a thread of the daemon's pool only while such a call lasts. Calls on the backing file system have a
+//! A request is a task. Another node's has a thread of the daemon's pool only while such a call lasts; one of this node's programs is gone on with
+//! by threads that may wait for the node's own disk (`forebay_fuse`), and needs one for other calls. Calls on the backing file system have a
 //! part of the pool, so that a backing file system that hangs leaves the rest to requests that need this node's own disk alone.
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub enum On {
     ThisThread,
     /// On a thread of the pool, while the task waits.
     Pool,
+    /// On the thread that goes on with a task of this node, which may wait for the node's own disk; for anything else as `Pool`.
+    Task,
 }
 
 /// The part of the pool that may wait for the backing file system.

@@ -12,9 +12,13 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::{Bid, Owns, Renewal, Verdict, WriteMessage};
 use forebay_write::timing::{BELIEVED, RENEW_AGAIN_AFTER, RENEW_EVERY, RENEWED_WITHIN, VOTED_WITHIN};
 use forebay_write::{Member, Tenure, is_majority, second_home};
+use tokio::sync::Notify;
 
 use crate::write::local::Local;
 use crate::write::remote::{Nodes, PATIENCE};
+
+/// Why an owner changes nothing.
+const CUT_OFF: &str = "this node is cut off from most of those that decide who owns the burst tree";
 
 /// The role of a node for the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +37,8 @@ pub struct Council {
     tenure: Mutex<Tenure>,
     /// The tenure is another, or is to be.
     changed: Condvar,
+    /// The same, for tasks.
+    changed_for_tasks: Notify,
     is_leaving: AtomicBool,
     /// Has the node's next daemon begin.
     begin_next: Box<dyn Fn() + Send + Sync>,
@@ -60,6 +66,7 @@ impl Council {
             member: Mutex::new(Member::new(nodes.now(), owns)),
             tenure: Mutex::new(Tenure::new(nodes.council().to_vec())),
             changed: Condvar::new(),
+            changed_for_tasks: Notify::new(),
             is_leaving: AtomicBool::new(false),
             begin_next,
         })
@@ -80,7 +87,7 @@ impl Council {
             // The owner goes on when it is answered, and then this node tells it what the one before may not have.
             let council = Arc::clone(self);
             std::thread::spawn(move || {
-                let _ = council.nodes.settle();
+                let _ = council.nodes.wait_for(council.nodes.settle());
                 council.leave(owns);
             });
         } else if let Err(error) = self.local.note_owns(owns) {
@@ -140,7 +147,7 @@ impl Council {
                 Some(Err(newer)) => self.tenure().refused(newer),
                 None => {}
             }
-            self.changed.notify_all();
+            self.wake();
             self.pause(&renewal, said);
         }
     }
@@ -160,6 +167,7 @@ impl Council {
     /// Members are to be told what has changed, or all is over.
     pub fn wake(&self) {
         self.changed.notify_all();
+        self.changed_for_tasks.notify_waiters();
     }
 
     /// Whether this node owns the tree beyond doubt. A job without a council has one process.
@@ -188,18 +196,38 @@ impl Council {
             }
             drop(self.changed.wait_timeout(tenure, RENEW_AGAIN_AFTER).unwrap_or_else(PoisonError::into_inner));
         }
-        tracing::error!(
-            "this node is cut off from most of those that decide who owns the burst tree: nothing can be changed"
-        );
+        tracing::error!("{CUT_OFF}: nothing can be changed");
         Err(Errno::EIO)
+    }
+
+    /// The same by a task.
+    ///
+    /// # Errors
+    /// As `hold`.
+    pub async fn until_held(&self) -> Result<(), Errno> {
+        let began = Instant::now();
+        loop {
+            let changed = self.changed_for_tasks.notified();
+            if self.is_held() {
+                return Ok(());
+            }
+            if self.nodes.is_ending() || began.elapsed() >= PATIENCE {
+                tracing::error!("{CUT_OFF}: nothing can be changed");
+                return Err(Errno::EIO);
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.nodes.pause(RENEW_AGAIN_AFTER) => {}
+            }
+        }
     }
 
     /// Why the tree cannot be changed, if it cannot.
     pub fn why_not(&self) -> Option<String> {
-        let cut_off = "this node is cut off from most of those that decide who owns the burst tree";
         (!self.is_held()).then(|| match self.tenure().newer() {
             Some(newer) => format!("node {} owns the burst tree by now", newer.node),
-            None => cut_off.to_owned(),
+            None => CUT_OFF.to_owned(),
         })
     }
 

@@ -45,32 +45,25 @@ impl From<Errno> for Needs {
 }
 
 impl Owner {
-    /// Carries a change out and writes it down. May block.
+    /// Carries a change of this node's programs out and writes it down, by a task.
     ///
     /// # Errors
     /// The error for the program; EIO while this node may not own the tree any more.
-    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
-        self.carry_out_at(change).map(|(done, _)| done)
-    }
-
-    /// The same, with the tree's history afterwards, if it has a second home.
-    fn carry_out_at(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
-        self.hold_tree()?;
-        self.carry_out_once(change)
-    }
-
-    fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
-        let applied = self.apply_on_thread(change)?;
-        let outcome = applied.outcome();
-        self.wait_to_tell_of(applied)?;
-        Ok(outcome)
+    pub async fn carry_out_on_task(&self, change: &Change) -> Result<Done, Errno> {
+        self.council.until_held().await?;
+        let applied = match self.apply_knowing(change, false) {
+            Ok(applied) => applied,
+            Err(needs) => self.apply_after(On::Task, change, needs).await?,
+        };
+        let (done, _) = applied.outcome();
+        self.tell_of(&applied).await.map(|()| done)
     }
 
     /// A finding of landing. It blocks the thread of landing for the node's own disk alone, and where this node has to wait until it may change
     /// the tree: nothing lands meanwhile.
     ///
     /// # Errors
-    /// As `carry_out`.
+    /// As `carry_out_on_task`.
     pub async fn note_landing(&self, entry: LeaderEntry) -> Result<(), Errno> {
         self.hold_tree()?;
         let applied = self.apply(&entry).map_err(about_nothing)?;
@@ -80,7 +73,7 @@ impl Owner {
     /// Makes what this node has found out part of the tree. May block.
     ///
     /// # Errors
-    /// As `carry_out`.
+    /// As `carry_out_on_task`.
     pub fn note(&self, entry: &LeaderEntry) -> Result<(), Errno> {
         self.hold_tree()?;
         let applied = self.apply(entry).map_err(about_nothing)?;
@@ -122,27 +115,15 @@ impl Owner {
         }
     }
 
-    /// The same on a thread that may block.
-    ///
-    /// # Errors
-    /// The error for the program.
-    pub(super) fn apply_on_thread(&self, change: &Change) -> Result<Applied, Errno> {
-        match self.apply_knowing(change, false) {
-            Ok(applied) => Ok(applied),
-            Err(Needs::Nothing(errno)) => Err(errno),
-            Err(needs) => self.nodes.wait_for(self.apply_after(change, needs)),
-        }
-    }
-
-    /// As `apply_knowing` on this thread, once the tree knows what it needs.
-    async fn apply_after(&self, change: &Change, mut needs: Needs) -> Result<Applied, Errno> {
+    /// As `apply_knowing` on the present thread, which may wait for this node's own disk, once the tree knows what it needs.
+    async fn apply_after(&self, on: On, change: &Change, mut needs: Needs) -> Result<Applied, Errno> {
         let mut is_tried = false;
         loop {
             if let Needs::Nothing(errno) = needs {
                 return Err(errno);
             }
             is_tried |= matches!(needs, Needs::Trial);
-            self.meet(On::ThisThread, Some(change), needs).await.map_err(io_for_again)?;
+            self.meet(on, Some(change), needs).await.map_err(io_for_again)?;
             match self.apply_knowing(change, is_tried) {
                 Ok(applied) => return Ok(applied),
                 Err(next) => needs = next,
@@ -179,10 +160,13 @@ impl Owner {
     /// # Errors
     /// As `meet`.
     pub(super) async fn note_by_task(&self, on: On, entry: LeaderEntry) -> Result<(), Errno> {
+        if on == On::Task {
+            self.council.until_held().await?;
+        }
         let apply = move |owner: &Self| {
             match on {
                 On::Pool if !owner.council.is_held() => return Err(Errno::EAGAIN),
-                On::Pool => {}
+                On::Pool | On::Task => {}
                 On::ThisThread => owner.hold_tree()?,
             }
             owner.apply(&entry).map_err(about_nothing)
@@ -262,9 +246,13 @@ impl Owner {
         on: On,
         call: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Errno> {
-        if on == On::ThisThread {
-            return Ok(call(self));
-        }
+        if on == On::Pool { self.call_in_pool(call).await } else { Ok(call(self)) }
+    }
+
+    async fn call_in_pool<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Errno> {
         let owner = self.own.upgrade().ok_or(Errno::EIO)?;
         self.nodes.block(move || call(&owner)).await.ok_or(Errno::EIO)
     }
@@ -287,7 +275,7 @@ impl Owner {
             drop(part);
             called
         };
-        self.call(on, call).await
+        self.call_in_pool(call).await
     }
 }
 

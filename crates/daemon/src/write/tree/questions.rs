@@ -1,11 +1,10 @@
 //! Questions to the owner of the burst tree, by its own node's programs and by other nodes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
-use forebay_wire::write_message::{Contents, Entries, Question, Told};
+use forebay_wire::write_message::{Entries, Question, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Refusal, Tree};
 
@@ -40,6 +39,23 @@ impl Owner {
             Err(needs) => {
                 let asked = Arc::new((caller.clone(), question.clone()));
                 self.nodes.wait_for(self.tell_by_task(On::ThisThread, asker, asked, needs)).map_err(io_for_again)
+            }
+        }
+    }
+
+    /// The same by a task.
+    ///
+    /// # Errors
+    /// As `tell`.
+    pub async fn tell_on_task(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
+        self.council.until_held().await?;
+        let asker = Asker { node: self.local.rank, is_leased: false };
+        match self.tell_known(asker, caller, &question) {
+            Ok(told) => Ok(told),
+            Err(Needs::Nothing(errno)) => Err(errno),
+            Err(needs) => {
+                let asked = Arc::new((caller.clone(), question));
+                self.tell_by_task(On::Task, asker, asked, needs).await.map_err(io_for_again)
             }
         }
     }
@@ -131,13 +147,6 @@ impl Owner {
             Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable | Question::Needed { .. } => return Err(Needs::Task),
         })
-    }
-
-    /// Where the bytes of a range are, for this node.
-    pub fn known_contents(&self, file: FileId, range: Range<u64>) -> Option<Contents> {
-        let tree = self.tree();
-        let pieces = tree.pieces_for(self.local.rank, file, range).ok()?;
-        contents(&tree, file, pieces).ok()
     }
 
     fn listing(&self, tree: &Tree, asker: Asker, directory: FileId) -> Result<Entries, Refusal> {

@@ -30,9 +30,9 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
-    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+    pub async fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         let changing = self.known().begin(self.now(), &change.operation);
-        let told = self.nodes.change(change);
+        let told = self.nodes.change(change).await;
         if told.is_err() {
             self.known().stop();
         }
@@ -45,23 +45,23 @@ impl RemoteTree {
     ///
     /// # Errors
     /// The error for the program.
-    pub fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Told, Errno> {
-        self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased })?
+    pub async fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Told, Errno> {
+        self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased }).await?
     }
 
-    pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
+    pub async fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
         let found = self.known().lookup(self.now(), caller, &place);
         match found {
             Found::Answer(answer) => return answer,
-            Found::File(file) => return self.state(file),
+            Found::File(file) => return self.state(file).await,
             Found::Unknown => {}
         }
         // The directory's search rights are needed for what comes after this.
         if self.known().rights(self.now(), place.directory).is_none() {
-            self.state(place.directory)?;
+            self.state(place.directory).await?;
         }
         let asked = self.known().ask(self.now(), place.directory);
-        let told = self.ask(caller, Question::Lookup { place: place.clone() }, asked.is_leased);
+        let told = self.ask(caller, Question::Lookup { place: place.clone() }, asked.is_leased).await;
         let state = match told {
             Ok(Told::State(state)) => Ok(state),
             Ok(_) => return Err(SENSELESS),
@@ -73,13 +73,13 @@ impl RemoteTree {
         state
     }
 
-    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+    pub async fn state(&self, file: FileId) -> Result<FileState, Errno> {
         let known = self.known().state(self.now(), file);
         if let Some((state, _)) = known {
             return Ok(state);
         }
         let asked = self.known().ask(self.now(), file);
-        match self.ask(&Caller::default(), Question::State { file }, asked.is_leased)? {
+        match self.ask(&Caller::default(), Question::State { file }, asked.is_leased).await? {
             Told::State(state) => {
                 self.known().told_state(self.now(), asked, state);
                 Ok(state)
@@ -89,31 +89,26 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
-    pub fn knows(&self, file: FileId) -> bool {
-        self.known().state(self.now(), file).is_some()
-    }
-
-    /// See `TreeLink`.
-    pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
-        let state = self.state(file)?;
+    pub async fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
+        let state = self.state(file).await?;
         // It may have been forgotten since.
         let known = self.known().state(self.now(), file);
         Ok(known.map_or((state, Duration::ZERO), |(state, until)| (state, until.since(self.now()))))
     }
 
     /// See `TreeLink`.
-    pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
+    pub async fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
         let rights = self.known().rights(self.now(), file);
         let attributes = match rights {
             Some(attributes) => attributes,
-            None => self.state(file)?.attributes,
+            None => self.state(file).await?.attributes,
         };
         forebay_write::check_access(caller, &attributes, wanted)
     }
 
-    pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {
+    pub async fn list(&self, directory: FileId) -> Result<Entries, Errno> {
         let asked = self.known().ask(self.now(), directory);
-        match self.ask(&Caller::default(), Question::List { directory }, asked.is_leased)? {
+        match self.ask(&Caller::default(), Question::List { directory }, asked.is_leased).await? {
             Told::Entries(entries) => {
                 self.known().told_entries(self.now(), asked, &entries);
                 Ok(entries)
@@ -123,8 +118,9 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
-    pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
-        if let Some(contents) = self.known_contents(file, &range) {
+    pub async fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
+        let known = self.known().contents(self.now(), file, &range);
+        if let Some(contents) = known {
             return Ok(contents);
         }
         // A reader in order reads on.
@@ -132,17 +128,12 @@ impl RemoteTree {
         let asked = self.known().ask(self.now(), file);
         let asked_for = if asked.is_leased { wider } else { range.clone() };
         let question = Question::Contents { file, range: asked_for.clone() };
-        let Told::Contents(mut contents) = self.ask(&Caller::default(), question, asked.is_leased)? else {
+        let Told::Contents(mut contents) = self.ask(&Caller::default(), question, asked.is_leased).await? else {
             return Err(SENSELESS);
         };
         self.known().told_contents(self.now(), asked, asked_for, &contents);
         contents.pieces = contents.pieces.iter().filter_map(|piece| piece.part(range.clone())).collect();
         Ok(contents)
-    }
-
-    /// See `TreeLink`.
-    pub fn known_contents(&self, file: FileId, range: &Range<u64>) -> Option<Contents> {
-        self.known().contents(self.now(), file, range)
     }
 
     /// Bytes of a file are not where the owner has told.
@@ -151,8 +142,8 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
-    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
-        self.nodes.ask_owner::<Result<bool, Errno>>(&WriteMessage::Rescue { node })?
+    pub async fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+        self.nodes.ask_owner::<Result<bool, Errno>>(&WriteMessage::Rescue { node }).await?
     }
 
     /// The owner tells that files are not what they were; none means all.

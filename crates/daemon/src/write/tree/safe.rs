@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use super::calling::On;
 use super::council::Council;
-use crate::write::group_commit::GroupCommit;
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
 
@@ -54,7 +53,6 @@ pub struct Safe {
     wanted: Condvar,
     /// It has more.
     followed: Notify,
-    group_commit: Arc<GroupCommit>,
 }
 
 /// A tree on its way to the second home.
@@ -87,7 +85,6 @@ impl Safe {
             happened: Condvar::new(),
             wanted: Condvar::new(),
             followed: Notify::new(),
-            group_commit: Arc::default(),
         }
     }
 
@@ -136,13 +133,18 @@ impl Safe {
     /// EIO; for another node EAGAIN when this node may not own the tree any more.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
-            self.group_commit.make_durable(&self.local, &self.nodes).await?;
+            self.local.group_commit.make_durable(&self.local, &self.nodes).await?;
             self.wait_for_second_home().await?;
             return self.check_held();
         }
         loop {
-            self.council.hold()?;
-            self.local.make_durable()?;
+            if on == On::Task {
+                self.council.until_held().await?;
+                self.local.group_commit.make_durable(&self.local, &self.nodes).await?;
+            } else {
+                self.council.hold()?;
+                self.local.make_durable()?;
+            }
             match self.wait_for_second_home().await.and_then(|()| self.check_held()) {
                 Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
                 Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),

@@ -16,6 +16,7 @@ use crate::write::remote::SENSELESS;
 
 /// See the module. Everything may block: until the owner's node has a daemon again, if need be.
 #[derive(Clone)]
+/// See the module. Everything may wait: until the owner's node has a daemon again, if need be.
 pub enum TreeLink {
     Here(Arc<Owner>),
     There(Arc<RemoteTree>),
@@ -34,10 +35,10 @@ impl TreeLink {
     ///
     /// # Errors
     /// The error for the program.
-    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+    pub async fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         match self {
-            Self::Here(owner) => owner.carry_out(change),
-            Self::There(remote) => remote.carry_out(change),
+            Self::Here(owner) => owner.carry_out_on_task(change).await,
+            Self::There(remote) => remote.carry_out(change).await,
         }
     }
 
@@ -48,98 +49,80 @@ impl TreeLink {
         }
     }
 
-    fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
+    async fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
         match self {
-            Self::Here(owner) => owner.tell(caller, &question),
-            Self::There(remote) => remote.ask(caller, question, false),
+            Self::Here(owner) => owner.tell_on_task(caller, question).await,
+            Self::There(remote) => remote.ask(caller, question, false).await,
         }
     }
 
-    fn ask_own(&self, question: Question) -> Result<Told, Errno> {
-        self.ask(&Caller::default(), question)
+    async fn ask_own(&self, question: Question) -> Result<Told, Errno> {
+        self.ask(&Caller::default(), question).await
     }
 
-    pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
+    pub async fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
         if let Self::There(remote) = self {
-            return remote.lookup(caller, place);
+            return remote.lookup(caller, place).await;
         }
-        match self.ask(caller, Question::Lookup { place })? {
+        match self.ask(caller, Question::Lookup { place }).await? {
             Told::State(state) => Ok(state),
             _ => Err(SENSELESS),
         }
     }
 
-    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+    pub async fn state(&self, file: FileId) -> Result<FileState, Errno> {
         if let Self::There(remote) = self {
-            return remote.state(file);
+            return remote.state(file).await;
         }
-        match self.ask_own(Question::State { file })? {
+        match self.ask_own(Question::State { file }).await? {
             Told::State(state) => Ok(state),
             _ => Err(SENSELESS),
-        }
-    }
-
-    /// Whether `state` is answered without another node.
-    pub fn knows(&self, file: FileId) -> bool {
-        match self {
-            // Without a tenure it waits for one.
-            Self::Here(owner) => owner.council.is_held(),
-            Self::There(remote) => remote.knows(file),
         }
     }
 
     /// A file as it is, and for how long: where it changes before, `PageCache::forget` is told.
-    pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
+    pub async fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
         match self {
             Self::Here(owner) => {
                 let lease = owner.council.believed_here();
-                Ok((self.state(file)?, lease))
+                Ok((self.state(file).await?, lease))
             }
-            Self::There(remote) => remote.leased_state(file),
+            Self::There(remote) => remote.leased_state(file).await,
         }
     }
 
     /// Whether `caller` may do what `wanted` says: the bits of `access(2)`.
-    pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
+    pub async fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
         if let Self::There(remote) = self {
-            return remote.check_access(caller, file, wanted);
+            return remote.check_access(caller, file, wanted).await;
         }
-        self.ask(caller, Question::Access { file, wanted }).map(drop)
+        self.ask(caller, Question::Access { file, wanted }).await.map(drop)
     }
 
-    pub fn target(&self, file: FileId) -> Result<Vec<u8>, Errno> {
-        match self.ask_own(Question::Target { file })? {
+    pub async fn target(&self, file: FileId) -> Result<Vec<u8>, Errno> {
+        match self.ask_own(Question::Target { file }).await? {
             Told::Target(target) => Ok(target),
             _ => Err(SENSELESS),
         }
     }
 
-    pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {
+    pub async fn list(&self, directory: FileId) -> Result<Entries, Errno> {
         if let Self::There(remote) = self {
-            return remote.list(directory);
+            return remote.list(directory).await;
         }
-        match self.ask_own(Question::List { directory })? {
+        match self.ask_own(Question::List { directory }).await? {
             Told::Entries(entries) => Ok(entries),
             _ => Err(SENSELESS),
         }
     }
 
-    pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
+    pub async fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
         if let Self::There(remote) = self {
-            return remote.contents(file, range);
+            return remote.contents(file, range).await;
         }
-        match self.ask_own(Question::Contents { file, range })? {
+        match self.ask_own(Question::Contents { file, range }).await? {
             Told::Contents(contents) => Ok(contents),
             _ => Err(SENSELESS),
-        }
-    }
-
-    /// The same where it is known without another node.
-    pub fn known_contents(&self, file: FileId, range: Range<u64>) -> Option<Contents> {
-        match self {
-            Self::Here(owner) if owner.council.is_held() => owner.known_contents(file, range),
-            Self::Here(_) => None,
-            Self::There(remote) => remote.known_contents(file, &range),
         }
     }
 
@@ -147,8 +130,8 @@ impl TreeLink {
     ///
     /// # Errors
     /// The error that the program gets.
-    pub fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
-        match self.ask_own(Question::Seek { file, seek })? {
+    pub async fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
+        match self.ask_own(Question::Seek { file, seek }).await? {
             Told::Contents(contents) => Ok(contents),
             _ => Err(SENSELESS),
         }
@@ -158,8 +141,8 @@ impl TreeLink {
     ///
     /// # Errors
     /// The error that the program gets.
-    pub fn extended(&self, caller: &Caller, file: FileId, name: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
-        match self.ask(caller, Question::Extended { file, name })? {
+    pub async fn extended(&self, caller: &Caller, file: FileId, name: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
+        match self.ask(caller, Question::Extended { file, name }).await? {
             Told::Extended(told) => Ok(told),
             _ => Err(SENSELESS),
         }
@@ -173,15 +156,15 @@ impl TreeLink {
     }
 
     /// The lock that is in the way of another.
-    pub fn lock_in_the_way(&self, file: FileId, request: LockRequest) -> Result<Option<HeldLock>, Errno> {
-        match self.ask_own(Question::Lock { file, request })? {
+    pub async fn lock_in_the_way(&self, file: FileId, request: LockRequest) -> Result<Option<HeldLock>, Errno> {
+        match self.ask_own(Question::Lock { file, request }).await? {
             Told::Lock(held) => Ok(held),
             _ => Err(SENSELESS),
         }
     }
 
-    pub fn file_system(&self) -> Result<FileSystem, Errno> {
-        match self.ask_own(Question::FileSystem)? {
+    pub async fn file_system(&self) -> Result<FileSystem, Errno> {
+        match self.ask_own(Question::FileSystem).await? {
             Told::FileSystem(sizes) => Ok(sizes),
             _ => Err(SENSELESS),
         }
@@ -189,57 +172,57 @@ impl TreeLink {
 
     /// All changes until now survive the loss of power, and of the owner's node. Writes of this node do so only
     /// as far as `Local::make_durable` says.
-    pub fn make_durable(&self) -> Result<(), Errno> {
+    pub async fn make_durable(&self) -> Result<(), Errno> {
         match self {
-            Self::Here(owner) => owner.make_durable(),
-            Self::There(_) => self.ask_own(Question::Durable).map(drop),
+            Self::Here(owner) => owner.safe.make_durable_on(On::Task).await,
+            Self::There(_) => self.ask_own(Question::Durable).await.map(drop),
         }
     }
 
     /// Above all serials that the tree knows of this node.
-    pub fn next_serial(&self) -> Result<u64, Errno> {
-        match self.ask_own(Question::NextSerial)? {
+    pub async fn next_serial(&self) -> Result<u64, Errno> {
+        match self.ask_own(Question::NextSerial).await? {
             Told::NextSerial(next) => Ok(next),
             _ => Err(SENSELESS),
         }
     }
 
     /// The number of the tree, for a node whose log is about `known`.
-    pub fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
-        match self.ask_own(Question::Tree(known))? {
+    pub async fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
+        match self.ask_own(Question::Tree(known)).await? {
             Told::Tree(number) => Ok(number),
             _ => Err(SENSELESS),
         }
     }
 
     /// Whether partners copy what is written to a file.
-    pub fn is_copied(&self, file: FileId) -> Result<bool, Errno> {
-        match self.ask_own(Question::Copied { file })? {
+    pub async fn is_copied(&self, file: FileId) -> Result<bool, Errno> {
+        match self.ask_own(Question::Copied { file }).await? {
             Told::Copied(is_copied) => Ok(is_copied),
             _ => Err(SENSELESS),
         }
     }
 
     /// How much of another node's log the tree needs: bytes, by segment.
-    pub fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
-        self.ask_needed(Question::Needed { of: Some(of), is_filling: false })
+    pub async fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
+        self.ask_needed(Question::Needed { of: Some(of), is_filling: false }).await
     }
 
     /// The owner is to go on without a node that does not answer. Whether it can.
-    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+    pub async fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
         match self {
-            Self::Here(owner) => owner.nodes.wait_for(owner.rescue(On::ThisThread, node)),
-            Self::There(remote) => remote.rescue(node),
+            Self::Here(owner) => owner.rescue(On::Task, node).await,
+            Self::There(remote) => remote.rescue(node).await,
         }
     }
 
     /// How much of this node's log the tree needs: bytes, by segment.
-    pub fn needed(&self, is_filling: bool) -> Result<BTreeMap<u64, u64>, Errno> {
-        self.ask_needed(Question::Needed { of: None, is_filling })
+    pub async fn needed(&self, is_filling: bool) -> Result<BTreeMap<u64, u64>, Errno> {
+        self.ask_needed(Question::Needed { of: None, is_filling }).await
     }
 
-    fn ask_needed(&self, question: Question) -> Result<BTreeMap<u64, u64>, Errno> {
-        match self.ask_own(question)? {
+    async fn ask_needed(&self, question: Question) -> Result<BTreeMap<u64, u64>, Errno> {
+        match self.ask_own(question).await? {
             Told::Needed(needed) => Ok(needed),
             _ => Err(SENSELESS),
         }

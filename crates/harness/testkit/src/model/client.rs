@@ -78,7 +78,14 @@ impl Client {
 }
 
 impl Handler for Client {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
+        self.take(request, reply);
+        None
+    }
+}
+
+impl Client {
+    fn take(&self, request: Request<'_>, reply: Reply) {
         let (server, ttl) = (&self.server, self.server.ttl());
         let Some(path) = server.path(request.node) else {
             // Requests about no node at all (forgetting, interrupting) need no answer that means anything.

@@ -28,10 +28,12 @@ impl Session {
             thread::sleep(END_POLL);
         }
         device.leave();
+        self.shared.tasks.drop_all();
     }
 
     /// Takes no more requests and answers none, not those that it has taken either: the session that resumes when this process has ended answers
-    /// all of them. Waits only for readers that wait for a request; those that handle one are left behind.
+    /// all of them. Waits only for readers that wait for a request; those that handle one are left behind, and so are
+    /// tasks.
     pub fn leave(&self) {
         let device = &self.shared.device;
         device.begin_to_hand_over();
@@ -39,7 +41,7 @@ impl Session {
         self.shared.begin_to_stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let deadline = Instant::now() + limits::KERNEL_READERS_HAND_OVER;
-        while self.shared.waiting.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        while self.shared.reading.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             threads.iter().filter(|reader| !reader.is_finished()).for_each(wake::interrupt);
             thread::sleep(END_POLL);
         }
@@ -53,12 +55,14 @@ impl Session {
         }
     }
 
-    /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
-    /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
+    /// Ends the readers, each after the request it is handling, and waits for tasks; those that take too long are dropped, and what they were
+    /// to answer is answered EIO. Unmount first: what is asked of a mount that nobody reads waits until its descriptor is closed. Called from
+    /// within a handler it does not wait for that reader.
     pub fn stop(&self) {
         if !self.stop_until(Instant::now() + limits::KERNEL_READERS_STOP) {
-            tracing::error!("readers are left behind in requests that they handle");
+            tracing::error!("requests that are still being handled are given up");
         }
+        self.shared.tasks.drop_all();
     }
 
     /// Whether all have ended in time.
@@ -78,7 +82,7 @@ impl Session {
                 all_end = false;
             }
         }
-        self.shared.spares.wait(deadline) && all_end
+        self.shared.tasks.wait(deadline) && all_end
     }
 }
 
@@ -98,7 +102,7 @@ impl Shared {
         if let Some(kept) = &self.device.kept {
             kept.end_waits();
         }
-        self.spares.close();
+        self.tasks.close();
     }
 
     /// Waits for a reader to end, and interrupts it when unmounting has not ended it already. False: not in time.

@@ -38,6 +38,11 @@ impl Kernel {
         (head, rest.to_vec())
     }
 
+    pub fn has_no_reply(&self) {
+        let received = rustix::net::recv(&self.0, &mut [0; 16][..], RecvFlags::DONTWAIT);
+        assert!(received.is_err() || received.is_ok_and(|(len, _)| len == 0));
+    }
+
     pub fn init(&self, major: u32, minor: u32, flags: u32) -> (OutHeader, Vec<u8>) {
         self.request(opcode::INIT, 2, [major, minor, 131_072, flags].as_bytes());
         self.reply()

@@ -1,19 +1,21 @@
 //! One session goes on where another ended: requests in flight are answered, interrupts find them, and nobody sees more
 //! than a wait. Both ways: the kernel sends them again, or they were kept.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use forebay_fuse::abi::opcode;
 use forebay_fuse::{
-    Access, Handler, KeptRequests, Mount, MountOptions, Negotiated, Operation, ROOT_NODE, Reply, Request, Session,
-    SessionOptions, agree, mount,
+    Access, Handler, KeptRequests, Mount, MountOptions, Negotiated, Operation, OwnedRequest, ROOT_NODE, Reply, Request, Session, SessionOptions, Task, agree, mount,
 };
 use tempfile::TempDir;
 
-use crate::fixture::{alone, skip};
+use crate::fixture::{alone, eventually, skip};
+use crate::protocol::Kernel;
 use crate::tree::Tree;
 
 /// The mark of a request that the kernel sent again (`FUSE_UNIQUE_RESEND`).
@@ -224,4 +226,78 @@ fn sessions_come_and_go_while_every_slot_is_taken() {
     }
     let (_session, _tree) = held.serve();
     readers.into_iter().for_each(has_read_all);
+}
+
+/// Ioctls are tasks, which wait for ever or not at all.
+struct Ioctls {
+    wait: bool,
+}
+
+impl Handler for Ioctls {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
+        if let Operation::Ioctl { .. } = request.operation {
+            return Some(reply);
+        }
+        reply.error(forebay_types::Errno::ENODATA);
+        None
+    }
+
+    fn task(self: Arc<Self>, request: OwnedRequest, reply: Reply) -> Task {
+        Box::pin(async move {
+            if self.wait {
+                std::future::pending::<()>().await;
+            }
+            let request = request.request();
+            let Operation::Ioctl { input, .. } = request.operation else { return };
+            assert!(input.iter().all(|byte| *byte == request.unique as u8), "the bytes are those of the request");
+            reply.ioctl(0, &[]);
+        })
+    }
+}
+
+/// Each of three daemons leaves more large requests than there are intakes at first; the readers of each next one read on meanwhile.
+#[test]
+fn large_requests_in_any_number_are_answered_by_the_next_session() {
+    const EACH: u64 = 250;
+    const INPUT_BYTES: usize = 2000;
+    let _alone = alone();
+    let memory = KeptRequests::create(forebay_fuse::limits::KERNEL_REQUESTS_KEPT, Access::ReadOnly).unwrap();
+    let (kernel, descriptor) = Kernel::pair();
+    let negotiated = Negotiated { minor: 31, flags: 0, offered: 0, max_background: 64, request_bytes_max: 1 << 20 };
+    let serve = |wait| {
+        let kept = KeptRequests::open(memory.try_clone().unwrap()).unwrap();
+        let options = SessionOptions { readers: 8, ..SessionOptions::default() };
+        Session::resume(Arc::clone(&descriptor), negotiated, &options, Some(kept), Arc::new(Ioctls { wait })).unwrap()
+    };
+    let others_are_answered = || {
+        kernel.request(opcode::STATFS, 2, &[]);
+        assert_eq!(kernel.reply().0.unique, 2);
+    };
+    let mut asked = BTreeSet::new();
+    for daemon in 0..3 {
+        let session = serve(true);
+        others_are_answered();
+        for number in 0..EACH {
+            let unique = 10 + 2 * (daemon * EACH + number);
+            let mut arguments = vec![0; 32];
+            arguments[24..28].copy_from_slice(&(INPUT_BYTES as u32).to_ne_bytes());
+            arguments.extend([unique as u8; INPUT_BYTES]);
+            kernel.request(opcode::IOCTL, unique, &arguments);
+            asked.insert(unique);
+        }
+        let all = asked.len() as u64;
+        eventually("all are taken", || session.message_counts().of("ioctl") == all);
+        others_are_answered();
+        session.hand_over(Duration::ZERO);
+    }
+    let session = serve(false);
+    while !asked.is_empty() {
+        let head = kernel.reply().0;
+        assert_eq!(head.error, 0);
+        assert!(asked.remove(&head.unique), "{} is answered once", head.unique);
+    }
+    others_are_answered();
+    drop(kernel);
+    session.wait();
+    assert!(KeptRequests::open(memory.try_clone().unwrap()).is_ok());
 }

@@ -210,7 +210,14 @@ impl Tree {
 }
 
 impl Handler for Tree {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
+        self.answer(request, reply);
+        None
+    }
+}
+
+impl Tree {
+    fn answer(&self, request: Request<'_>, reply: Reply) {
         match request.operation {
             Operation::Lookup { name } => self.lookup(request.node, name, reply),
             Operation::Getattr { .. } => {

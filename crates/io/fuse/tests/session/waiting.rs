@@ -1,73 +1,87 @@
-//! Requests that wait leave readers for those that do not, however many they are.
+//! Requests that wait are tasks: they take no reader and few threads, however many they are.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use forebay_fuse::abi::opcode;
-use forebay_fuse::{Change, Handler, Operation, Reply, Request, Session, SessionOptions};
+use forebay_fuse::limits::{TASKS_MAX, TASKS_RESERVE};
+use forebay_fuse::{Change, Handler, Operation, OwnedRequest, Reply, Request, Session, SessionOptions, Task};
 use forebay_types::Errno;
-use forebay_types::threads::SPARE_THREADS_MAX;
+use forebay_types::threads::FUSE_TASK_THREADS_MAX;
 
 use crate::fixture::{alone, eventually};
 use crate::protocol::Kernel;
 
 const READERS: usize = 4;
 
-/// Lookups wait until they may end. Of some it answers only when they are interrupted.
+/// Lookups and locks are tasks that wait until they may end or are interrupted. `slow` holds its reader first.
 #[derive(Default)]
 struct Slow {
-    may_end: Mutex<bool>,
+    may_end: Mutex<(bool, Vec<Waker>)>,
+    slow: Mutex<bool>,
     changed: Condvar,
-    under_way: AtomicUsize,
-    handed_over: AtomicUsize,
-    unanswered: Mutex<Vec<(u64, Reply)>>,
+    begun: AtomicUsize,
+    held: AtomicUsize,
 }
 
 impl Slow {
     fn let_all_end(&self) {
-        *self.may_end.lock().unwrap() = true;
+        let mut may_end = self.may_end.lock().unwrap();
+        may_end.0 = true;
+        may_end.1.drain(..).for_each(Waker::wake);
+    }
+
+    fn let_slow_go_on(&self) {
+        *self.slow.lock().unwrap() = true;
         self.changed.notify_all();
     }
 }
 
 impl Handler for Slow {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
         match request.operation {
-            Operation::Change(Change::SetLockWaiting(_)) => {
-                self.under_way.fetch_add(1, Ordering::SeqCst);
-                drop(self.changed.wait_while(self.may_end.lock().unwrap(), |may_end| !*may_end).unwrap());
-                self.unanswered.lock().unwrap().push((request.unique, reply));
+            Operation::Lookup { name: b"slow" } => {
+                self.held.fetch_add(1, Ordering::SeqCst);
+                drop(self.changed.wait_while(self.slow.lock().unwrap(), |may_go_on| !*may_go_on).unwrap());
+                return Some(reply);
             }
-            Operation::Lookup { name } => {
-                self.under_way.fetch_add(1, Ordering::SeqCst);
-                drop(self.changed.wait_while(self.may_end.lock().unwrap(), |may_end| !*may_end).unwrap());
-                if name == b"late" {
-                    self.unanswered.lock().unwrap().push((request.unique, reply));
-                } else {
-                    reply.error(Errno::ENOENT);
-                }
-            }
-            Operation::Interrupt { unique } => {
-                let mut unanswered = self.unanswered.lock().unwrap();
-                let at = unanswered.iter().position(|(of, _)| *of == unique);
-                let found = at.map(|at| unanswered.swap_remove(at));
-                drop(unanswered);
-                found.into_iter().for_each(|(_, reply)| reply.error(Errno::EINTR));
-                reply.none();
-            }
+            Operation::Change(Change::SetLockWaiting(_)) | Operation::Lookup { .. } => return Some(reply),
+            Operation::Interrupt { .. } => reply.none(),
             _ => reply.error(Errno::ENODATA),
         }
+        None
     }
 
-    fn may_wait(&self, request: &Request<'_>) -> bool {
+    fn may_block(&self, request: &Request<'_>) -> bool {
         matches!(request.operation, Operation::Lookup { .. })
     }
 
-    fn hand_over(&self, _request: &Request<'_>) -> Box<dyn Send> {
-        self.handed_over.fetch_add(1, Ordering::SeqCst);
-        Box::new(())
+    fn task(self: Arc<Self>, request: OwnedRequest, reply: Reply) -> Task {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let interruption = Arc::clone(request.interruption());
+            let mut interrupted = Box::pin(interruption.come());
+            let errno = poll_fn(|context| {
+                if let Operation::Lookup { name: b"panic" } = request.request().operation {
+                    panic!("expected by this test");
+                }
+                if interrupted.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Errno::EINTR);
+                }
+                let mut may_end = self.may_end.lock().unwrap();
+                if may_end.0 {
+                    return Poll::Ready(Errno::ENOENT);
+                }
+                may_end.1.push(context.waker().clone());
+                Poll::Pending
+            });
+            reply.error(errno.await);
+        })
     }
 }
 
@@ -81,12 +95,12 @@ fn started() -> (Session, Kernel, Arc<Slow>) {
     (starting.join().unwrap().unwrap(), kernel, slow)
 }
 
-/// Asks for so many names, with numbers from 1000 on, until all have been read.
-fn ask(kernel: &Kernel, session: &Session, count: usize) {
+/// Asks for so many names, with numbers from 10,000 on, until all are tasks.
+fn ask(kernel: &Kernel, slow: &Slow, count: usize) {
     for number in 0..count as u64 {
-        kernel.request(opcode::LOOKUP, 1000 + 2 * number, b"name\0");
+        kernel.request(opcode::LOOKUP, 10_000 + 2 * number, b"name\0");
     }
-    eventually("all are read", || session.message_counts().of("lookup") == count as u64);
+    eventually("all are tasks", || slow.begun.load(Ordering::SeqCst) == count);
 }
 
 fn uniques_of_replies(kernel: &Kernel, count: usize, error: Errno) -> BTreeSet<u64> {
@@ -98,78 +112,123 @@ fn uniques_of_replies(kernel: &Kernel, count: usize, error: Errno) -> BTreeSet<u
     (0..count).map(|_| one()).collect()
 }
 
+/// Requests that do not wait are answered.
+fn others_are_answered(kernel: &Kernel, count: u64) {
+    for unique in 1..=count {
+        kernel.request(opcode::STATFS, 2 * unique, &[]);
+        assert_eq!(kernel.reply().0.unique, 2 * unique);
+    }
+}
+
+fn task_threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    names
+        .filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "fuse-task\n"))
+        .count()
+}
+
 #[test]
-fn other_requests_are_answered_while_any_number_waits() {
+fn other_requests_are_answered_while_any_number_waits_on_few_threads() {
     let _alone = alone();
-    for count in [1, READERS, 20, SPARE_THREADS_MAX + 50] {
+    for count in [1, READERS, 20, 1000] {
         let (session, kernel, slow) = started();
-        ask(&kernel, &session, count);
-        for unique in 0..100 {
-            kernel.request(opcode::STATFS, 2 * unique + 2, &[]);
-            assert_eq!(kernel.reply().0.unique, 2 * unique + 2);
-        }
-        let expected = count.min(READERS - 2 + SPARE_THREADS_MAX);
-        eventually("threads wait", || slow.under_way.load(Ordering::SeqCst) == expected);
-        let handed_over = slow.handed_over.load(Ordering::SeqCst);
-        assert_eq!(handed_over, count.saturating_sub(READERS - 2), "only where few readers are free");
+        ask(&kernel, &slow, count);
+        others_are_answered(&kernel, 100);
+        assert!((1..=FUSE_TASK_THREADS_MAX).contains(&task_threads()), "{}", task_threads());
+        eventually("idle threads end", || task_threads() <= 2);
         slow.let_all_end();
         assert_eq!(uniques_of_replies(&kernel, count, Errno::ENOENT).len(), count);
+        eventually("all threads end", || task_threads() == 0);
         drop(kernel);
         session.wait();
     }
 }
 
 #[test]
-fn an_interrupt_that_comes_before_its_request_is_handled_is_not_lost() {
+fn an_interrupt_that_comes_before_its_request_is_known_is_not_lost() {
     let _alone = alone();
     let (session, kernel, slow) = started();
-    ask(&kernel, &session, READERS);
-    kernel.request(opcode::LOOKUP, 2, b"late\0");
-    eventually("it is handed over", || slow.under_way.load(Ordering::SeqCst) == READERS + 1);
+    kernel.request(opcode::LOOKUP, 2, b"slow\0");
+    eventually("a reader has it", || slow.held.load(Ordering::SeqCst) == 1);
     kernel.request(opcode::INTERRUPT, 4, &2u64.to_ne_bytes());
     kernel.request(opcode::STATFS, 6, &[]);
     assert_eq!(kernel.reply().0.unique, 6);
     eventually("the interrupt is read", || session.message_counts().of("interrupt") == 1);
-    slow.let_all_end();
-    let mut replies: Vec<_> = (0..=READERS).map(|_| kernel.reply().0).map(|head| (head.unique, head.error)).collect();
-    replies.sort_unstable();
-    assert_eq!(replies[0], (2, -Errno::EINTR.number()));
+    slow.let_slow_go_on();
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::EINTR), [2].into());
     drop(kernel);
     session.wait();
 }
 
 #[test]
-fn an_interrupt_of_a_lock_that_a_reader_is_handling_is_not_lost() {
+fn an_interrupt_of_a_request_that_waits_finds_it_alone() {
     let _alone = alone();
     let (session, kernel, slow) = started();
-    kernel.request(opcode::SETLKW, 2, &[0; 48]);
-    eventually("it is being handled", || slow.under_way.load(Ordering::SeqCst) == 1);
-    kernel.request(opcode::INTERRUPT, 4, &2u64.to_ne_bytes());
-    kernel.request(opcode::STATFS, 6, &[]);
-    assert_eq!(kernel.reply().0.unique, 6);
-    eventually("the interrupt is read", || session.message_counts().of("interrupt") == 1);
-    assert_eq!(slow.handed_over.load(Ordering::SeqCst), 0);
+    ask(&kernel, &slow, 10);
+    kernel.request(opcode::INTERRUPT, 4, &10_004u64.to_ne_bytes());
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::EINTR), [10_004].into());
     slow.let_all_end();
-    let head = kernel.reply().0;
-    assert_eq!((head.unique, head.error), (2, -Errno::EINTR.number()));
+    assert_eq!(uniques_of_replies(&kernel, 9, Errno::ENOENT).len(), 9);
     drop(kernel);
     session.wait();
 }
 
 #[test]
-fn requests_that_still_queue_when_the_session_ends_are_answered() {
+fn a_task_that_panics_answers_an_error_and_ends_nothing_else() {
     let _alone = alone();
     let (session, kernel, slow) = started();
-    let queued = 50;
-    let threads = READERS - 2 + SPARE_THREADS_MAX;
-    ask(&kernel, &session, threads + queued);
-    eventually("threads wait", || slow.under_way.load(Ordering::SeqCst) == threads);
-    thread::scope(|scope| {
-        scope.spawn(|| session.stop());
-        let given_back = uniques_of_replies(&kernel, queued, Errno::EIO);
-        assert_eq!(given_back.len(), queued);
-        slow.let_all_end();
-        assert_eq!(uniques_of_replies(&kernel, threads, Errno::ENOENT).len(), threads);
-    });
+    ask(&kernel, &slow, 3);
+    kernel.request(opcode::LOOKUP, 2, b"panic\0");
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::EIO), [2].into());
+    others_are_answered(&kernel, 10);
+    slow.let_all_end();
+    assert_eq!(uniques_of_replies(&kernel, 3, Errno::ENOENT).len(), 3);
+    drop(kernel);
+    session.wait();
+}
+
+/// Three readers hold a request each, and the fourth takes what is in the reserve.
+#[test]
+fn beyond_all_limits_requests_fail_and_the_last_reader_reads_on() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    let readers = READERS - 1;
+    let asked = TASKS_MAX + readers + TASKS_RESERVE;
+    for number in 0..asked as u64 {
+        kernel.request(opcode::LOOKUP, 10_000 + 2 * number, b"name\0");
+    }
+    eventually("all are read", || session.message_counts().of("lookup") == asked as u64);
+    eventually("most are tasks", || slow.begun.load(Ordering::SeqCst) == asked - readers);
+    others_are_answered(&kernel, 100);
+    kernel.request(opcode::LOOKUP, 2, b"name\0");
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOMEM), [2].into());
+    kernel.request(opcode::SETLKW, 4, &[0; 48]);
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOLCK), [4].into());
+    kernel.request(opcode::INTERRUPT, 6, &10_000u64.to_ne_bytes());
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::EINTR), [10_000].into());
+    slow.let_all_end();
+    assert_eq!(uniques_of_replies(&kernel, asked - 1, Errno::ENOENT).len(), asked - 1);
+    drop(kernel);
+    session.wait();
+}
+
+#[test]
+fn requests_that_still_wait_when_the_session_has_ended_are_answered() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    ask(&kernel, &slow, 50);
+    session.stop();
+    assert_eq!(uniques_of_replies(&kernel, 50, Errno::EIO).len(), 50);
     assert!(session.is_ended());
+    eventually("all threads end", || task_threads() == 0);
+}
+
+#[test]
+fn a_session_that_hands_over_leaves_what_waits_to_the_next() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    ask(&kernel, &slow, 50);
+    session.hand_over(Duration::ZERO);
+    drop((session, slow));
+    kernel.has_no_reply();
 }
