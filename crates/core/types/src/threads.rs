@@ -48,8 +48,7 @@ pub const OWNER_BACKING_THREADS_MAX: usize = 16;
 /// Of `BLOCKING_THREADS`, threads that write stripes for the owner: one backing file system that hangs must not take all.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
 
-/// `answer`: requests of one node that have a thread each: so many that keep the tree and its copies safe, and so many of drains. A node has a
-/// few of them at the same time, and asks again.
+/// `answer`: requests of one node that have a thread each, those of drains. A node has a few of them at the same time, and asks again.
 pub const THREADS_PER_NODE_MAX: usize = 8;
 
 /// Threads of the owner that wait for stripes of other nodes: one for each stripe under way.

@@ -68,9 +68,6 @@ impl WriteParts {
         }
         self.end_waits();
         self.giving_back.end();
-        if let Some(copying) = &self.local.copying {
-            copying.end();
-        }
         self.alarm.end();
         self.local.calls.end();
         if let Some(landings) = &self.landings {
@@ -79,6 +76,7 @@ impl WriteParts {
         if landing.join().is_err() {
             tracing::error!("the landing thread panicked");
         }
+        self.nodes.wait_for_tasks();
         let is_needed = match self.owner() {
             Some(owner) => {
                 let tree = owner.tree();

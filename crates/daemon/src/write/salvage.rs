@@ -309,6 +309,10 @@ impl Calls for Together {
         operation();
     }
 
+    fn spawn(&self, _: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
+        unreachable!("no node follows another")
+    }
+
     fn wait_for(&self, mut waiting: Waiting<'_, ()>) {
         // Each node answers at once, on the thread that asks.
         while waiting.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {

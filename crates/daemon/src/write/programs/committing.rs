@@ -63,7 +63,7 @@ impl Committing {
             None => self.is_copied(file),
         });
         if let Some(copying) = self.reader.local.copying.as_ref().filter(|_| is_copied) {
-            copying.wait()?;
+            self.reader.nodes.wait_for(copying.wait(&self.reader.nodes))?;
         }
         self.reader.tree.make_durable()
     }

@@ -3,6 +3,7 @@
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use forebay_types::Errno;
+use tokio::sync::Notify;
 
 use crate::write::remote::PATIENCE;
 
@@ -14,6 +15,8 @@ pub struct Joined {
     outcome: OnceLock<Result<(), String>>,
     waiting: Mutex<()>,
     known: Condvar,
+    /// The same, for tasks.
+    told: Notify,
 }
 
 impl Joined {
@@ -37,6 +40,18 @@ impl Joined {
         let _ = self.outcome.set(outcome);
         drop(self.waiting.lock());
         self.known.notify_all();
+        self.told.notify_waiters();
+    }
+
+    /// The outcome, once it is known. By a task.
+    pub async fn until_known(&self) -> &Result<(), String> {
+        loop {
+            let told = self.told.notified();
+            if let Some(outcome) = self.outcome.get() {
+                return outcome;
+            }
+            told.await;
+        }
     }
 
     /// Until programs are served.

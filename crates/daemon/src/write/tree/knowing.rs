@@ -176,10 +176,12 @@ impl Owner {
     /// # Errors
     /// As `meet`.
     pub(super) async fn carry_out_by_task(&self, on: On, operation: Operation) -> Result<(), Errno> {
-        let apply = move |owner: &Self| match on {
-            On::Pool if !owner.council.is_held() => Err(Needs::Nothing(Errno::EAGAIN)),
-            On::Pool => owner.apply_own(operation),
-            On::ThisThread => owner.hold_tree().map_err(Needs::from).and_then(|()| owner.apply_own(operation)),
+        if on == On::ThisThread {
+            self.council.hold().await?;
+        }
+        let apply = move |owner: &Self| match owner.council.is_held() {
+            true => owner.apply_own(operation),
+            false => Err(Needs::Nothing(Errno::EAGAIN)),
         };
         match self.call(on, apply).await? {
             Ok(applied) => self.tell_of(&applied).await,

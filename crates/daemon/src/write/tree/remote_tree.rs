@@ -49,6 +49,15 @@ impl RemoteTree {
         self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased })?
     }
 
+    /// The same by a task, for the daemon itself.
+    ///
+    /// # Errors
+    /// As `ask`.
+    pub async fn ask_by_task(&self, question: Question) -> Result<Told, Errno> {
+        let message = WriteMessage::Question { caller: Caller::default(), question, is_leased: false };
+        self.nodes.answer_of_owner::<Result<Told, Errno>>(&message).await?
+    }
+
     pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
         let found = self.known().lookup(self.now(), caller, &place);
         match found {

@@ -219,9 +219,14 @@ impl TreeLink {
         }
     }
 
-    /// How much of another node's log the tree needs: bytes, by segment.
-    pub fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
-        self.ask_needed(Question::Needed { of: Some(of), is_filling: false })
+    /// How much of another node's log the tree needs: bytes, by segment. By a task.
+    pub async fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
+        let question = Question::Needed { of: Some(of), is_filling: false };
+        let told = match self {
+            Self::Here(owner) => owner.tell_own_by_task(question).await,
+            Self::There(remote) => remote.ask_by_task(question).await,
+        };
+        bytes_by_segment(told?)
     }
 
     /// The owner is to go on without a node that does not answer. Whether it can.
@@ -234,13 +239,13 @@ impl TreeLink {
 
     /// How much of this node's log the tree needs: bytes, by segment.
     pub fn needed(&self, is_filling: bool) -> Result<BTreeMap<u64, u64>, Errno> {
-        self.ask_needed(Question::Needed { of: None, is_filling })
+        bytes_by_segment(self.ask_own(Question::Needed { of: None, is_filling })?)
     }
+}
 
-    fn ask_needed(&self, question: Question) -> Result<BTreeMap<u64, u64>, Errno> {
-        match self.ask_own(question)? {
-            Told::Needed(needed) => Ok(needed),
-            _ => Err(SENSELESS),
-        }
+fn bytes_by_segment(told: Told) -> Result<BTreeMap<u64, u64>, Errno> {
+    match told {
+        Told::Needed(needed) => Ok(needed),
+        _ => Err(SENSELESS),
     }
 }
