@@ -42,8 +42,7 @@ pub const OWNER_BACKING_THREADS_MAX: usize = 16;
 /// Stripes that a node writes for the owner at the same time. Each has a part in memory, and one of the threads `backing` while it is written.
 pub const STRIPES_FOR_OWNER_MAX: usize = 4;
 
-/// `answer`: requests of one node that have a thread each: so many that keep the tree and its copies safe, and so many of drains. A node has a
-/// few of them at the same time, and asks again.
+/// `answer`: requests of one node that have a thread each, those of drains. A node has a few of them at the same time, and asks again.
 pub const THREADS_PER_NODE_MAX: usize = 8;
 
 /// Nodes that are asked the same thing at once: silent ones hold up only so many others. Where lost nodes are looked for, and where the owner
@@ -69,6 +68,11 @@ const _: () = assert!(OWNER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_
 pub const THREADS_MAX: usize = 512;
 
 const _: () = assert!(
-    KERNEL_READERS + BURST_READERS + FUSE_TASK_THREADS_MAX + BACKING_CONCURRENCY + BLOCKING_THREADS + NODES_ASKED_AT_ONCE
+    KERNEL_READERS
+        + BURST_READERS
+        + FUSE_TASK_THREADS_MAX
+        + BACKING_CONCURRENCY
+        + BLOCKING_THREADS
+        + NODES_ASKED_AT_ONCE
         < THREADS_MAX
 );

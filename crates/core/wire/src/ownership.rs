@@ -73,12 +73,12 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handed(pub Vec<(Have, Change)>);
 
-/// How much of a tree's history a node has.
+/// How much of a stream a node has: of a tree's history, or of the records of another node's log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Have {
-    /// The history: each daemon of the owner begins another, since a cut of power may have taken the end of the one before.
+    /// Each daemon of the node that leads begins another, since a cut of power may have taken the end of the one before.
     pub line: u64,
-    /// How many changes.
+    /// How many entries.
     pub count: u64,
 }
 

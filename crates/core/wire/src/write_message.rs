@@ -78,8 +78,8 @@ pub enum WriteMessage {
     },
     /// The asked node's partner asks for what it is to copy next, and waits for that for a time. Body: `ToCopy`.
     Copy {
-        /// The batch that it has copied last.
-        done: Option<u64>,
+        /// How many it has copied, of which daemon's count; `None` where it does not know.
+        have: Option<Have>,
     },
     /// Uncommitted records of the asked node's log. Body: bytes by segment.
     Pending,
@@ -158,11 +158,11 @@ pub struct Changed {
     pub safe: Option<Have>,
 }
 
-/// Records of a log that are to be copied.
+/// Records of a log that its partner is to copy next.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ToCopy {
-    /// Which batch of them it is.
-    pub batch: u64,
+    /// How many the partner has with these.
+    pub have: Have,
     /// The records, with the bytes of their contents; together `CONTENTS_PARTS_MAX` and `CONTENTS_BYTES_MAX` at most.
     pub records: Vec<(LogPosition, u32)>,
 }

@@ -1,104 +1,12 @@
-//! A node's log on another node, its partner. `Uncopied` has the records still to be copied, at the writing node, and `Copies` the
-//! copies, at the partner.
-//!
-//! The partner asks for the next records, appends them to its own log and asks for more, which confirms the ones before.
-//! Records that it does not confirm are handed again. The caller passes the time.
+//! The copies that a node's partner has of the node's log. They come by a replicated stream (`replicate`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::time::Duration;
 
-use forebay_types::{LogPosition, NodeRank, Time};
+use forebay_types::{LogPosition, NodeRank};
 use forebay_wire::write::Copy;
-use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, COPIES_MAX, ToCopy};
+use forebay_wire::write_message::COPIES_MAX;
 use serde::{Deserialize, Serialize};
-
-/// A partner that has asked nothing for so long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Records of this node that its partner does not have.
-#[derive(Debug)]
-pub struct Uncopied {
-    /// Bytes of each.
-    records: BTreeMap<LogPosition, u32>,
-    bytes: u64,
-    /// The records that were handed last, and their number.
-    handed: Vec<LogPosition>,
-    batch: u64,
-    /// When the partner asked last, or was to begin.
-    heard: Time,
-}
-
-impl Uncopied {
-    /// These, for a daemon whose batches have numbers above `batch`. Its time begins now, and its partner is to ask soon.
-    #[must_use]
-    pub fn new(batch: u64, records: BTreeMap<LogPosition, u32>) -> Self {
-        let bytes = records.values().map(|len| u64::from(*len)).sum();
-        Self { records, bytes, handed: vec![], batch, heard: Time::default() }
-    }
-
-    /// One more.
-    pub fn note(&mut self, position: LogPosition, len: u32) {
-        if self.records.insert(position, len).is_none() {
-            self.bytes += u64::from(len);
-        }
-    }
-
-    /// The partner asks, and has the batch `done`.
-    pub fn heard(&mut self, now: Time, done: Option<u64>) {
-        self.heard = now;
-        if done == Some(self.batch) {
-            for position in std::mem::take(&mut self.handed) {
-                self.bytes -= self.records.remove(&position).map_or(0, u64::from);
-            }
-        }
-    }
-
-    /// The next records for the partner to copy: none when it has them all.
-    pub fn hand(&mut self) -> ToCopy {
-        let mut room = CONTENTS_BYTES_MAX;
-        let fits = |record: &(&LogPosition, &u32)| {
-            let len = u64::from(*record.1);
-            let is_fitting = len <= room;
-            room = room.saturating_sub(len);
-            is_fitting
-        };
-        let next = self.records.iter().take(CONTENTS_PARTS_MAX).take_while(fits);
-        let records: Vec<(LogPosition, u32)> = next.map(|(position, len)| (*position, *len)).collect();
-        self.handed = records.iter().map(|(position, _)| *position).collect();
-        self.batch += 1;
-        ToCopy { batch: self.batch, records }
-    }
-
-    /// The last that was noted, if the partner does not have it.
-    #[must_use]
-    pub fn last(&self) -> Option<LogPosition> {
-        self.records.last_key_value().map(|(position, _)| *position)
-    }
-
-    /// Whether the partner has everything up to `last`.
-    #[must_use]
-    pub fn is_copied(&self, last: LogPosition) -> bool {
-        self.records.first_key_value().is_none_or(|(first, _)| *first > last)
-    }
-
-    /// Whether the partner asks.
-    #[must_use]
-    pub fn is_followed(&self, now: Time) -> bool {
-        now.since(self.heard) < PATIENCE
-    }
-
-    /// The records that the partner lacks.
-    pub fn records(&self) -> impl Iterator<Item = (LogPosition, u32)> {
-        self.records.iter().map(|(position, len)| (*position, *len))
-    }
-
-    /// How much that is.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
 
 /// Records of other nodes that this one has copied to its own log.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -183,39 +91,6 @@ mod tests {
 
     fn at(offset: u32) -> LogPosition {
         LogPosition { segment: 3, offset }
-    }
-
-    fn positions(to_copy: &ToCopy) -> Vec<u32> {
-        to_copy.records.iter().map(|(position, _)| position.offset).collect()
-    }
-
-    #[test]
-    fn what_was_handed_is_handed_again_until_it_is_said_to_be_there() {
-        let mut uncopied = Uncopied::new(0, BTreeMap::from([(at(0), 10)]));
-        assert!(uncopied.is_followed(Time(0)) && !uncopied.is_followed(Time(5_000_000_000)), "nobody has asked");
-        uncopied.heard(Time(0), None);
-        assert!(uncopied.is_followed(Time(0)) && !uncopied.is_followed(Time(5_000_000_000)));
-        let first = uncopied.hand();
-        uncopied.note(at(100), 20);
-        assert_eq!((positions(&first), uncopied.last(), uncopied.bytes()), (vec![0], Some(at(100)), 30));
-        uncopied.heard(Time(1), None);
-        let again = uncopied.hand();
-        assert_eq!(positions(&again), [0, 100]);
-        uncopied.heard(Time(2), Some(first.batch));
-        assert_eq!(uncopied.bytes(), 30, "that is not what was handed last");
-        assert!(!uncopied.is_copied(at(100)));
-        uncopied.heard(Time(3), Some(again.batch));
-        assert_eq!((uncopied.bytes(), uncopied.last()), (0, None));
-    }
-
-    #[test]
-    fn a_batch_has_its_limits_and_one_record_at_least() {
-        let megabytes = |count: u32| (0..count).map(|index| (at(index), 1 << 20)).collect();
-        let mut uncopied = Uncopied::new(7, megabytes(10));
-        let batch = uncopied.hand();
-        assert_eq!((batch.batch, positions(&batch)), (8, vec![0, 1, 2, 3]));
-        uncopied.heard(Time(0), Some(8));
-        assert!(uncopied.is_copied(at(3)) && !uncopied.is_copied(at(4)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How long nodes wait for each other about the tree, in one place: which of them outlasts which is what makes them right.
+//! How long nodes wait for each other about the tree and its copies, in one place: which of them outlasts which is what makes them right.
 //!
 //! A node's clock may be slower or faster than another's by a tenth. All times are by the clock of the node that keeps them.
 
@@ -22,17 +22,38 @@ pub const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// How long a member is asked for its vote.
 pub const VOTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long the second home's question waits at the owner for something to happen.
+/// How long a follower's question waits at the leader for something to happen: the tree's second home and the partners of logs follow alike.
 pub const FOLLOWED_AFTER: Duration = Duration::from_millis(400);
 
-/// How long the second home waits for the answer.
+/// How long an answer with room for more waits for that, while nobody waits for the follower.
+pub const FOLLOWED_TOGETHER: Duration = Duration::from_millis(20);
+
+/// How long the follower waits for the answer.
 pub const FOLLOWED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long the second home pauses where the owner did not answer.
+/// How long the follower pauses where the leader did not answer.
 pub const FOLLOW_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// A second home that has said nothing for so long is not waited for.
-pub const SECOND_HOME_SILENT: Duration = Duration::from_secs(5);
+/// A follower that has said nothing for so long is not waited for.
+pub const FOLLOWER_SILENT: Duration = Duration::from_secs(5);
+
+/// How often a caller that waits for the follower looks whether it is still waited for.
+pub const FOLLOWER_LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+
+/// A tree of which the second home has asked for no parts for so long is not kept for them.
+pub const PARTS_KEPT: Duration = Duration::from_secs(10);
+
+/// How often a partner asks which of its copies are needed.
+pub const COPIES_LOOKED_AT_EVERY: Duration = Duration::from_millis(500);
+
+/// How long it asks the node that has written them.
+pub const COPIES_LOOKED_AT_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long the owner asks a node that begins, or that did not answer, whether its log has what the tree says.
+pub const VERIFIED_WITHIN: Duration = Duration::from_millis(500);
+
+/// The pause before it asks again.
+pub const VERIFY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// How long a new owner asks each node for changes that the owner before has carried out: others may act against those that it does not
 /// know. The owner before is not asked, so that this is waited for only where another node is silent, too.
@@ -57,12 +78,16 @@ const _: () = {
     assert!(TENURE_HELD.as_millis() * 10 <= TENURE.as_millis() * 9);
     // A renewal may be lost, and the next one is in time.
     assert!(RENEW_EVERY.as_millis() + RENEWED_WITHIN.as_millis() < TENURE_HELD.as_millis());
-    // The owner answers before the second home stops waiting.
-    assert!(FOLLOWED_AFTER.as_millis() * 2 < FOLLOWED_WITHIN.as_millis());
-    // A node whose daemon starts again is asked more than once.
-    assert!(FOLLOWED_WITHIN.as_millis() * 3 < HANDED_WITHIN.as_millis());
+    // The leader answers before the follower stops waiting.
+    assert!((FOLLOWED_AFTER.as_millis() + FOLLOWED_TOGETHER.as_millis()) * 2 < FOLLOWED_WITHIN.as_millis());
+    // A follower that misses an answer is heard of again, and more than once, before it is not waited for.
+    assert!((FOLLOWED_WITHIN.as_millis() + FOLLOW_AGAIN_AFTER.as_millis()) * 3 < FOLLOWER_SILENT.as_millis());
+    // A caller notices soon that the follower is not waited for any more.
+    assert!(FOLLOWER_LOOKED_AT_EVERY.as_millis() * 10 <= FOLLOWER_SILENT.as_millis());
+    // A second home that comes back while it is still waited for goes on with the parts that it has.
+    assert!(FOLLOWER_SILENT.as_millis() < PARTS_KEPT.as_millis());
     // A second home is not given up while it would rather take the tree over.
-    assert!(TENURE.as_millis() + FOLLOWED_WITHIN.as_millis() < SECOND_HOME_SILENT.as_millis());
+    assert!(TENURE.as_millis() + FOLLOWED_WITHIN.as_millis() < FOLLOWER_SILENT.as_millis());
     // A node forgets before the owner goes on without telling it, also where the owner's clock is faster by a tenth.
     assert!(BELIEVED.as_millis() * 11 <= BELIEVED_HELD.as_millis() * 10);
 };

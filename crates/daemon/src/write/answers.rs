@@ -43,6 +43,7 @@ impl WriteParts {
     /// Answers node `from`, or begins to: the rest waits for other nodes, or for the backing file system. May block for this node's own disk.
     fn begin(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Result<Waiting<'static, Answered>, Answered> {
         match message {
+            message if keeps_tree(&message) => Ok(Box::pin(self.answer_to_keep(from, message))),
             WriteMessage::Change(change) => self.begin_change(from, change),
             WriteMessage::Question { caller, question, is_leased } => {
                 self.begin_question(Asker { node: from, is_leased }, (caller, question))
@@ -65,22 +66,13 @@ impl WriteParts {
             WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {
                 AGAIN
             }
-            message => self.answer_of_store(from, message),
+            message => self.answer_of_store(message),
         }
     }
 
-    fn answer_of_store(&self, from: NodeRank, message: WriteMessage) -> Answered {
+    fn answer_of_store(&self, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::Renew(_)
-            | WriteMessage::Vote(_)
-            | WriteMessage::WhoOwns
-            | WriteMessage::HandOver { .. }
-            | WriteMessage::Follow { .. } => self.answer_of_ownership(from, message),
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
-            WriteMessage::Copy { done } => match &self.local.copying {
-                Some(copying) => told(&copying.hand(done)),
-                None => AGAIN,
-            },
             WriteMessage::Pending => told(&self.files.with_pending_bytes(|| ()).1),
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
             WriteMessage::CommitAll => told(&self.commit_all()),
@@ -93,7 +85,13 @@ impl WriteParts {
             WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.owner().is_none() => NOT_THE_OWNER,
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
-            WriteMessage::Change(_)
+            WriteMessage::Renew(_)
+            | WriteMessage::Vote(_)
+            | WriteMessage::WhoOwns
+            | WriteMessage::HandOver { .. }
+            | WriteMessage::Follow { .. }
+            | WriteMessage::Copy { .. }
+            | WriteMessage::Change(_)
             | WriteMessage::Question { .. }
             | WriteMessage::Forget { .. }
             | WriteMessage::Rescue { .. }
@@ -102,21 +100,30 @@ impl WriteParts {
         }
     }
 
-    /// About who owns the tree: each node speaks for itself.
-    fn answer_of_ownership(&self, from: NodeRank, message: WriteMessage) -> Answered {
+    /// Answers a request that keeps the tree and its copies safe: each node speaks for itself.
+    async fn answer_to_keep(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Answered {
         let is_second_home = || second_home(self.nodes.council(), self.local.rank) == Some(from);
         match message {
             WriteMessage::Renew(renewal) if may_own(from, renewal.owns, self.nodes.council()) => {
-                told(&self.council.renew(renewal))
+                told(&self.council.renew(renewal).await)
             }
-            WriteMessage::Vote(bid) if may_own(from, bid.owns, self.nodes.council()) => told(&self.council.vote(bid)),
+            WriteMessage::Vote(bid) if may_own(from, bid.owns, self.nodes.council()) => {
+                told(&self.council.vote(bid).await)
+            }
             WriteMessage::WhoOwns => told(&self.nodes.owns()),
             WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
                 self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
             }
             WriteMessage::Follow { have, parts } if is_second_home() => match self.owner() {
-                Some(owner) if self.council.is_held() => self.if_held(told(&owner.followed(have, parts))),
+                Some(owner) if self.council.is_held() => {
+                    let followed = owner.followed(have, parts).await;
+                    self.if_held(told(&followed))
+                }
                 _ => NOT_THE_OWNER,
+            },
+            WriteMessage::Copy { have } => match &self.local.copying {
+                Some(copying) => told(&copying.answer(&self.nodes, have).await),
+                None => AGAIN,
             },
             _ => (Outcome::Failed(Errno::EPERM), vec![]),
         }
@@ -288,9 +295,15 @@ pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, me
     let tasks = Arc::clone(node);
     match message {
         WriteMessage::Forget { files } => drop(node.spawn(async move { send(reply, write.forget(&files).await) })),
+        message if keeps_tree(&message) => {
+            let Some(admitted) = write.tree_tasks.admit(from) else { return send(reply, AGAIN) };
+            drop(node.spawn(async move {
+                send(reply, write.answer(from, message).await);
+                drop(admitted);
+            }));
+        }
         message if has_own_thread(&message) => {
-            let of_kind = if keeps_tree(&message) { &write.tree_threads } else { &write.waiting_threads };
-            let Some(admitted) = of_kind.admit(from) else { return send(reply, AGAIN) };
+            let Some(admitted) = write.waiting_threads.admit(from) else { return send(reply, AGAIN) };
             let answer = move || {
                 send(reply, write.answer_here(from, message));
                 drop(admitted);
@@ -310,7 +323,7 @@ fn send(reply: Replier, (outcome, body): Answered) {
     reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
 }
 
-/// Whether a request keeps the tree and its copies safe: users' commands must not take its threads.
+/// Whether a request keeps the tree and its copies safe: it is a task, which needs a thread of the pool only to write something down.
 fn keeps_tree(message: &WriteMessage) -> bool {
     use WriteMessage::{Copy, Follow, HandOver, Renew, Vote, WhoOwns};
     matches!(message, Copy { .. } | Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
@@ -319,7 +332,7 @@ fn keeps_tree(message: &WriteMessage) -> bool {
 /// Whether a request has a thread of its own: others may wait for it, or it waits for long and is rare.
 fn has_own_thread(message: &WriteMessage) -> bool {
     use WriteMessage::{CommitAll, Drain, EndChanges, GiveBack, Landed};
-    keeps_tree(message) || matches!(message, CommitAll | Drain { .. } | EndChanges | GiveBack | Landed { .. })
+    matches!(message, CommitAll | Drain { .. } | EndChanges | GiveBack | Landed { .. })
 }
 
 #[cfg(test)]

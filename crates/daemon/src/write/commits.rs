@@ -176,7 +176,7 @@ impl Commits {
     }
 
     async fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
-        owner.council.until_held().await?;
+        owner.council.hold().await?;
         let applied = {
             let _noting = self.files.noting();
             let applied = owner.apply(change);

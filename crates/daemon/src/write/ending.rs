@@ -68,9 +68,6 @@ impl WriteParts {
         self.nodes.end();
         self.council.wake();
         self.giving_back.end();
-        if let Some(copying) = &self.local.copying {
-            copying.end();
-        }
         self.local.calls.end();
         if let Some(drainer) = &self.drainer {
             drainer.end();
@@ -78,6 +75,7 @@ impl WriteParts {
         if landing.join().is_err() {
             tracing::error!("the landing thread panicked");
         }
+        self.nodes.wait_for_tasks();
         let is_needed = match self.owner() {
             Some(owner) => {
                 let tree = owner.tree();

@@ -101,7 +101,8 @@ impl GivingBack {
     pub fn all(&self) -> Result<(), Errno> {
         if let Some(partner) = &self.partner {
             let of = self.reader.local.copies().nodes();
-            of.into_iter().try_for_each(|of| partner.drop_unneeded(of, true))?;
+            let nodes = &self.reader.nodes;
+            of.into_iter().try_for_each(|of| nodes.wait_for(partner.drop_unneeded(of, true)))?;
         }
         self.once()
     }

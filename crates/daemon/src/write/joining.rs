@@ -3,24 +3,19 @@
 //! First it makes sure that its store is about the owner's tree. The identities of files, and what was written and not committed, mean
 //! something in one tree only: in another they would be parts of other files. A store that has nothing of that kind goes on with any tree.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::Errno;
 use forebay_wire::write::{Caller, Operation};
 
 use super::notes::StoreTree;
 use super::parts::WriteParts;
-use super::tree::checkpoint;
-use super::tree::second_home::SecondHome;
 
 /// Identities that the daemon before may have given, and that have not come to the owner yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
 
 /// How long a node that begins waits for the owner, of the time that `up` has: longer than other nodes take to begin.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
-
-/// How often it looks.
-const JOIN_LOOK: Duration = Duration::from_millis(2);
 
 /// The pause before an owner that was silent for long is asked anew.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -81,28 +76,13 @@ impl WriteParts {
         self.has_uncommitted() || self.joined.has_mirrored || self.local.log.space().live_bytes > 0
     }
 
-    /// Follows the tree as its second home. One that has the names of the tree that its store is about does not wait for the owner first:
-    /// it may have to take the tree over, and nobody else could.
-    pub(super) fn follow(&self, second: &SecondHome) {
-        let mirrored = second.mirror().as_ref().map(|mirror| mirror.tree.number());
-        if mirrored.is_none() || mirrored != self.local.tree_number() {
-            while self.nodes.wait_for(self.joined.until_served(&self.nodes)).is_err() {
-                if self.joined.outcome().is_some() || self.nodes.is_ending() {
-                    return;
-                }
-            }
-        }
-        let keep = || checkpoint::write(&self.local, self.giving_back.parts(), &self.files);
-        second.follow(&self.council, || keep().map_err(|error| error.to_string()));
-    }
-
     /// Asks until the owner answers, or all is over.
     fn owners_tree(&self, known: Option<u64>) -> Result<u64, String> {
         loop {
             match self.nodes.wait_for(self.reader.tree.number(known)) {
                 Ok(number) => return Ok(number),
                 Err(errno) if self.nodes.is_ending() => return Err(format!("the owner of the burst tree: {errno}")),
-                Err(_) => std::thread::sleep(ASK_AGAIN_AFTER),
+                Err(_) => self.nodes.wait_for(self.nodes.pause(ASK_AGAIN_AFTER)),
             }
         }
     }
@@ -118,15 +98,16 @@ impl WriteParts {
     /// # Errors
     /// Why this node has no part in the burst tier.
     pub async fn until_joined(&self) -> Result<(), String> {
-        let began = Instant::now();
-        while self.joined.outcome().is_none() && self.has_something() {
-            if began.elapsed() >= JOIN_PATIENCE {
-                tracing::warn!(
-                    "the owner of the burst tree does not answer: what an earlier job left here is committed later"
-                );
-                return Ok(());
+        if self.joined.outcome().is_none() && self.has_something() {
+            tokio::select! {
+                biased;
+                _ = self.joined.until_known() => {}
+                () = self.nodes.pause(JOIN_PATIENCE) => {
+                    tracing::warn!(
+                        "the owner of the burst tree does not answer: what an earlier job left here is committed later"
+                    );
+                }
             }
-            tokio::time::sleep(JOIN_LOOK).await;
         }
         self.joined.outcome().cloned().unwrap_or(Ok(()))
     }

@@ -15,7 +15,8 @@
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
-//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). When nodes
+//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). Both go by one
+//! kind of stream (`replication`), and all that keeps them safe is tasks (`starting`). When nodes
 //! begin anew, it finds out which bytes a loss of power has taken from their logs (`unverified`, `verifying`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the owner (`joining`). Nodes reach each
@@ -50,12 +51,16 @@ mod peers;
 mod programs;
 mod recovery;
 mod remote;
+mod remote_contents;
 #[cfg(test)]
 mod remote_tests;
+mod replication;
 mod report;
 mod salvage;
 mod settling;
+mod starting;
 mod stripes_under_way;
+mod tasks;
 mod time_limit;
 mod tree;
 mod waiting_requests;

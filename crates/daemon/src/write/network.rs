@@ -8,6 +8,7 @@ use forebay_types::NodeRank;
 use forebay_wire::Request;
 use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
 use crate::environment::Operation;
@@ -80,6 +81,10 @@ impl Calls for Network {
 
     fn block(&self, operation: Operation) {
         self.node.environment.block(operation);
+    }
+
+    fn spawn(&self, task: Waiting<'static, ()>) -> JoinHandle<()> {
+        self.node.spawn(task)
     }
 
     fn wait_for(&self, waiting: Waiting<'_, ()>) {

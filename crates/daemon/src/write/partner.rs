@@ -1,30 +1,24 @@
 //! A node that is other nodes' partner: it has copies of what they write in its own log.
 //!
-//! It asks each of them what comes next (`Copying` answers), reads that from their logs and appends it to its own. A copy goes
-//! when neither the tree nor its node needs the record. When a node is gone, its records are where the copies are: see `rescue`.
+//! It follows each of them (`replication`; `Copying` leads): it asks what comes next, reads that from their logs and appends it to its own. A
+//! copy goes when neither the tree nor its node needs the record. When a node is gone, its records are where the copies are: see `rescue`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use forebay_log::LogError;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank};
 use forebay_wire::write::Copy;
-use forebay_wire::write_message::{LogPart, ToCopy, WriteMessage};
+use forebay_wire::write_message::{Have, LogPart, ToCopy, WriteMessage};
+use forebay_write::timing::{COPIES_LOOKED_AT_EVERY, COPIES_LOOKED_AT_WITHIN};
 
+use super::copying::Record;
 use super::files::Files;
 use super::local::{APPENDED, Local};
+use super::peers::copy;
 use super::remote::Nodes;
+use super::replication::follower::{Stream, follow};
 use super::tree::tree_link::TreeLink;
-
-/// How long a node is asked before it is looked whether all is over: longer than it waits for something to be written.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Pause after something went wrong.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
-
-/// How often is looked which copies are needed.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Of a record's file, in its serial: that it is a copy, of a record in the segment of the other bits.
 const COPY: u64 = 1 << 63;
@@ -37,11 +31,43 @@ pub struct Partner {
     files: Arc<Files>,
 }
 
+/// Another node's log, as far as it is copied here.
+struct Followed {
+    partner: Arc<Partner>,
+    of: NodeRank,
+    have: Option<Have>,
+}
+
 /// The node's record that a record is a copy of, if it is one.
 pub fn copied_from(file: FileId, file_offset: u64) -> Option<(NodeRank, LogPosition)> {
     let segment = (file.serial & COPY != 0).then_some(file.serial & !COPY)?;
     let offset = u32::try_from(file_offset & !APPENDED).ok()?;
     Some((file.creator, LogPosition { segment, offset }))
+}
+
+impl Stream for Followed {
+    type Answer = ToCopy;
+
+    fn leader(&self) -> NodeRank {
+        self.of
+    }
+
+    fn question(&self) -> WriteMessage {
+        WriteMessage::Copy { have: self.have }
+    }
+
+    async fn take(&mut self, ToCopy { have, records }: ToCopy) -> Result<(), String> {
+        if !records.is_empty() {
+            self.partner.copy(self.of, records).await.map_err(|errno| errno.to_string())?;
+        }
+        self.have = Some(have);
+        Ok(())
+    }
+
+    async fn fail(&mut self, failed: String) -> bool {
+        tracing::warn!(of = %self.of, failed, "what a node writes is not copied");
+        false
+    }
 }
 
 impl Partner {
@@ -52,54 +78,60 @@ impl Partner {
     }
 
     /// Copies what a node writes, until all is over.
-    pub fn follow(&self, of: NodeRank) {
-        let (mut done, mut looked_at) = (None, Instant::now());
+    pub async fn follow(self: Arc<Self>, of: NodeRank) {
+        follow(&self.nodes, Followed { partner: Arc::clone(&self), of, have: None }).await;
+    }
+
+    /// Drops the copies of what a node has written that nobody needs any more, until all is over.
+    pub async fn look(self: Arc<Self>, of: NodeRank) {
         while !self.nodes.is_ending() {
-            match self.follow_once(of, done) {
-                Ok(batch) => done = Some(batch),
-                Err(_) if self.nodes.is_ending() => return,
-                Err(errno) => {
-                    tracing::warn!(%of, %errno, "what a node writes is not copied");
-                    done = None;
-                    std::thread::sleep(AGAIN_AFTER);
-                }
-            }
-            if looked_at.elapsed() >= LOOK_EVERY && self.local.copies().has_any(of) {
-                looked_at = Instant::now();
-                if let Err(errno) = self.drop_unneeded(of, false) {
-                    tracing::debug!(%of, %errno, "which copies are needed is not known");
-                }
+            self.nodes.pause(COPIES_LOOKED_AT_EVERY).await;
+            if let Err(errno) = self.drop_unneeded(of, false).await {
+                tracing::debug!(%of, %errno, "which copies are needed is not known");
             }
         }
     }
 
-    fn follow_once(&self, of: NodeRank, done: Option<u64>) -> Result<u64, Errno> {
-        let ToCopy { batch, records } = self.nodes.ask(of, &WriteMessage::Copy { done }, PATIENCE)?;
-        let records: Vec<_> =
-            records.into_iter().filter(|(position, len)| *len > 0 && !self.local.copies().has(of, *position)).collect();
-        if records.is_empty() {
-            return Ok(batch);
-        }
-        let mut bytes = vec![0; records.iter().map(|(_, len)| *len as usize).sum()];
-        match self.nodes.wait_for(self.nodes.read(of, &contents_of(&records), &mut bytes)) {
-            Ok(()) => self.append_all(of, &records, &bytes)?,
-            // Some of them are not needed any more.
-            Err(Errno::ESTALE) => records.iter().try_for_each(|record| self.copy_one(of, *record))?,
-            Err(errno) => return Err(errno),
-        }
-        Ok(batch)
+    /// A call that may block, on a thread of the pool.
+    async fn block<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        let partner = Arc::clone(self);
+        self.nodes.block(move || call(&partner)).await.ok_or(Errno::EIO)
     }
 
-    fn copy_one(&self, of: NodeRank, record: (LogPosition, u32)) -> Result<(), Errno> {
-        let mut bytes = vec![0; record.1 as usize];
-        match self.nodes.wait_for(self.nodes.read(of, &contents_of(&[record]), &mut bytes)) {
-            Ok(()) => self.append_all(of, &[record], &bytes),
-            Err(Errno::ESTALE) => Ok(()),
-            Err(errno) => Err(errno),
+    async fn copy(self: &Arc<Self>, of: NodeRank, mut records: Vec<Record>) -> Result<(), Errno> {
+        let lacking = move |partner: &Self| {
+            let copies = partner.local.copies();
+            // A daemon that begins hands those again that the one before may have handed.
+            records.retain(|(position, len)| *len > 0 && !copies.has(of, *position));
+            records
+        };
+        let mut batches = vec![self.block(lacking).await?];
+        while let Some(records) = batches.pop().filter(|records| !records.is_empty()) {
+            let len = records.iter().map(|(_, len)| *len as usize).sum();
+            match self.nodes.read_parts(of, &contents_of(&records), len).await {
+                Ok(parts) => {
+                    let append = move |partner: &Self| {
+                        let mut bytes = vec![0; len];
+                        copy(&parts, &mut bytes);
+                        partner.append_all(of, &records, &bytes)
+                    };
+                    self.block(append).await??;
+                }
+                // Some of them are not needed any more.
+                Err(Errno::ESTALE) if records.len() > 1 => {
+                    batches.extend(records.into_iter().rev().map(|record| vec![record]));
+                }
+                Err(Errno::ESTALE) => {}
+                Err(errno) => return Err(errno),
+            }
         }
+        Ok(())
     }
 
-    fn append_all(&self, of: NodeRank, records: &[(LogPosition, u32)], mut bytes: &[u8]) -> Result<(), Errno> {
+    fn append_all(&self, of: NodeRank, records: &[Record], mut bytes: &[u8]) -> Result<(), Errno> {
         for (from, len) in records {
             let (contents, rest) = bytes.split_at(*len as usize);
             bytes = rest;
@@ -117,30 +149,34 @@ impl Partner {
     ///
     /// # Errors
     /// Why that is not known.
-    pub fn drop_unneeded(&self, of: NodeRank, is_gone: bool) -> Result<(), Errno> {
-        let newest = self.local.copies().newest(of);
-        let pending = match self.nodes.ask::<BTreeMap<u64, u64>>(of, &WriteMessage::Pending, PATIENCE) {
+    pub async fn drop_unneeded(self: &Arc<Self>, of: NodeRank, is_gone: bool) -> Result<(), Errno> {
+        let newest = self.block(move |partner| partner.local.copies().newest(of)).await?;
+        let Some(newest) = newest else { return Ok(()) };
+        let asked = self.nodes.answer_of::<BTreeMap<u64, u64>>(of, &WriteMessage::Pending, COPIES_LOOKED_AT_WITHIN);
+        let pending = match asked.await {
             Err(_) if is_gone => BTreeMap::new(),
             pending => pending?,
         };
-        let needed = self.nodes.wait_for(self.tree.needed_of(of))?;
-        let is_needed = |from: LogPosition| {
-            Some(from) > newest || pending.contains_key(&from.segment) || needed.contains_key(&from.segment)
+        let needed = self.tree.needed_of(of).await?;
+        let is_needed = move |from: LogPosition| {
+            from > newest || pending.contains_key(&from.segment) || needed.contains_key(&from.segment)
         };
+        self.block(move |partner| partner.drop(of, is_needed)).await
+    }
+
+    fn drop(&self, of: NodeRank, is_needed: impl Fn(LogPosition) -> bool) {
         let dropped = self.local.copies().drop_of(of, is_needed);
         // Elsewhere it is counted (`giving_back`).
-        if self.tree.here().is_some() {
-            for copy in dropped {
-                if let Err(error) = self.local.log.release(copy.to, copy.len.into()) {
-                    tracing::warn!(%error, "room in the store that is not given back");
-                }
+        let of_owner = dropped.into_iter().filter(|_| self.tree.here().is_some());
+        for copy in of_owner {
+            if let Err(error) = self.local.log.release(copy.to, copy.len.into()) {
+                tracing::warn!(%error, "room in the store that is not given back");
             }
         }
-        Ok(())
     }
 }
 
-fn contents_of(records: &[(LogPosition, u32)]) -> WriteMessage {
-    let part = |(position, len): &(LogPosition, u32)| LogPart { position: *position, skip: 0, len: *len };
+fn contents_of(records: &[Record]) -> WriteMessage {
+    let part = |(position, len): &Record| LogPart { position: *position, skip: 0, len: *len };
     WriteMessage::Contents { parts: records.iter().map(part).collect() }
 }

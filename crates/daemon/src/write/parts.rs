@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
@@ -46,7 +45,7 @@ use super::tree::owner::{Life, Owner};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::second_home::SecondHome;
 use super::tree::tree_link::TreeLink;
-use super::waiting_requests::{TASKS_PER_NODE_MAX, WaitingRequests};
+use super::waiting_requests::{TASKS_PER_NODE_MAX, TREE_TASKS_PER_NODE_MAX, WaitingRequests};
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
@@ -77,10 +76,10 @@ pub struct WriteParts {
     pub(super) locking: Arc<Locking>,
     pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
-    /// Requests of other nodes: tasks, and threads.
+    /// Requests of other nodes: tasks, those of them that keep the tree and its copies safe, and threads.
     pub(super) waiting_tasks: Arc<WaitingRequests>,
+    pub(super) tree_tasks: Arc<WaitingRequests>,
     pub(super) waiting_threads: Arc<WaitingRequests>,
-    pub(super) tree_threads: Arc<WaitingRequests>,
     pub(super) made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
@@ -98,7 +97,7 @@ pub struct WriteParts {
     /// Where the tree has it here.
     pub(super) second: Option<Arc<SecondHome>>,
     /// Where nodes have partners.
-    partner: Option<Arc<Partner>>,
+    pub(super) partner: Option<Arc<Partner>>,
 }
 
 /// Settings that a node begins with.
@@ -178,8 +177,8 @@ impl WriteParts {
             cache,
             council,
             waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
+            tree_tasks: WaitingRequests::new(TREE_TASKS_PER_NODE_MAX),
             waiting_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
-            tree_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
             nodes,
             reader,
             files,
@@ -245,37 +244,6 @@ impl WriteParts {
     /// The owner's part, if this node is it.
     pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
         self.reader.tree.here()
-    }
-
-    /// Starts the thread that follows the tree on the backing file system, or gives back what it has landed, until `end`.
-    ///
-    /// # Errors
-    /// When there are no more threads.
-    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
-        let parts = Arc::clone(self);
-        std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
-            std::thread::scope(|scope| {
-                if let Some(owner) = parts.owner() {
-                    for member in parts.nodes.council() {
-                        let parts = &parts;
-                        scope.spawn(move || parts.council.keep(*member, || owner.safe.renewal()));
-                    }
-                }
-                if let Some(second) = &parts.second {
-                    let parts = &parts;
-                    scope.spawn(move || parts.follow(second));
-                }
-                if parts.join().is_err() {
-                    return;
-                }
-                if let Some(partner) = &parts.partner {
-                    for of in parts.nodes.partner_of(parts.local.rank) {
-                        scope.spawn(move || partner.follow(of));
-                    }
-                }
-                parts.land();
-            });
-        })
     }
 
     /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.

@@ -11,6 +11,7 @@ use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
 
 use crate::environment::{Operation, since_boot};
 
@@ -56,6 +57,9 @@ pub trait Calls: Send + Sync {
     /// Has something done that may block, on one of the threads for that.
     fn block(&self, operation: Operation);
 
+    /// Has a task done beside the others.
+    fn spawn(&self, task: Waiting<'static, ()>) -> JoinHandle<()>;
+
     /// Waits, on a thread that may.
     fn wait_for(&self, waiting: Waiting<'_, ()>);
 
@@ -78,13 +82,26 @@ pub trait Calls: Send + Sync {
     }
 }
 
-/// Waits until all are over.
-pub async fn all(mut waiting: Vec<Waiting<'_, ()>>) {
-    std::future::poll_fn(move |context| {
-        waiting.retain_mut(|one| one.as_mut().poll(context).is_pending());
-        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+/// Waits until all are over. Their outcomes come in the order of their ends.
+pub async fn all<T>(waiting: Vec<Waiting<'_, T>>) -> Vec<T> {
+    until(waiting, |_| false).await
+}
+
+/// The same until what some have come to `is_enough`. The others are dropped.
+pub async fn until<T>(mut waiting: Vec<Waiting<'_, T>>, is_enough: impl Fn(&[T]) -> bool) -> Vec<T> {
+    let mut ended = vec![];
+    std::future::poll_fn(|context| {
+        waiting.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(came_to) => {
+                ended.push(came_to);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if waiting.is_empty() || is_enough(&ended) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+    ended
 }
 
 /// Fills `into` with `parts`, which are as long together.
@@ -109,5 +126,27 @@ pub fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes])
     match outcome {
         Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
         _ => Err(Errno::EPROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(seconds: u64) -> Waiting<'static, u64> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            seconds
+        })
+    }
+
+    /// A vote that is decided does not wait for a silent member.
+    #[tokio::test(start_paused = true)]
+    async fn those_that_are_not_needed_are_not_waited_for() {
+        let began = tokio::time::Instant::now();
+        let ended = until([3, 600, 1, 2].map(after).into(), |ended| ended.len() == 2).await;
+        assert_eq!((ended, began.elapsed()), (vec![1, 2], Duration::from_secs(2)));
+        assert_eq!(all([2, 1].map(after).into()).await, [1, 2]);
+        assert!(all::<u64>(vec![]).await.is_empty());
     }
 }

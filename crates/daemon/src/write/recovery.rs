@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
-use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
+use forebay_types::{FileId, LogPosition, NodeRank, OperationId, Time, ViewPath};
 use forebay_wire::journal::{JournalEntry, LeaderEntry};
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
 use forebay_wire::write_message::Owns;
-use forebay_write::{Copies, Lineage, Recent, Released, Tree, Uncopied};
+use forebay_write::{Backlog, Copies, Entries, Lineage, Released, Tree};
 
 use super::calls::BackingCalls;
 use super::copying::Copying;
@@ -31,9 +31,6 @@ use super::tree::second_home::Mirror;
 use crate::environment::Environment;
 use crate::options::Copied;
 
-/// Batches that a daemon may hand to its partner in a millisecond of its life, bits.
-const BATCH_BITS: u32 = 20;
-
 /// A store with what was found in it.
 pub struct OpenedStore {
     pub local: Arc<Local>,
@@ -44,7 +41,7 @@ pub struct OpenedStore {
     /// The node that it has taken the tree over from, if it has not begun with it yet.
     pub owner_before: Option<NodeRank>,
     /// How it came to be so.
-    pub history: (Lineage, Recent),
+    pub history: (Lineage, Entries<Vec<u8>>),
     /// If it has its second home here.
     pub mirror: Option<Mirror>,
     /// With names of files that have not landed.
@@ -94,9 +91,10 @@ pub fn open_store(
         live.retain(|(position, _)| recovery.keeps(position.segment));
     }
     let log = recovery.finish(live)?;
-    let batch = environment.unix_time().as_millis() as u64;
+    // No two daemons of a node begin at the same time.
+    let incarnation = environment.unix_time().as_nanos() as u64;
     let uncopied = std::mem::take(&mut found.uncopied);
-    let uncopied = Uncopied::new(batch << BATCH_BITS, uncopied);
+    let uncopied = Backlog::begin(incarnation, uncopied, Time::default());
     let copying = (copied != Copied::Nothing).then(|| Copying::new(uncopied, copied, copied_within));
     let node = (store_owner.node, store_owner.job.clone(), found.owns, found.store_tree);
     let local = Arc::new(Local::new(
@@ -126,7 +124,7 @@ pub struct Found {
     /// How it came to be so.
     lineage: Lineage,
     /// Its newest changes.
-    recent: Recent,
+    recent: Entries<Vec<u8>>,
     /// If it has its second home here.
     mirror: Option<Mirror>,
     copies: Copies,
@@ -153,7 +151,7 @@ impl Found {
             tree: (owns.node == rank).then_some(tree),
             owner_before: None,
             lineage: Lineage::default(),
-            recent: Recent::default(),
+            recent: Entries::default(),
             mirror: None,
             copies: Copies::default(),
             uncopied: BTreeMap::new(),

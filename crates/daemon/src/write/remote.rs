@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
@@ -18,8 +17,9 @@ use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Que
 use forebay_write::Unconfirmed;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use super::peers::{Called, Calls, Unanswered, Waiting, copy, decoded, whole};
+use super::peers::{Called, Calls, Unanswered, Waiting, decoded, whole};
 
 /// The error for an answer that an owner of another build might give.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -38,9 +38,6 @@ const HANDED_BYTES_MAX: usize = 1 << 20;
 
 /// How long one of them is asked.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// The same where somebody else has what is asked for.
-const COPIED_PATIENCE: Duration = Duration::from_secs(4);
 
 /// The same for who asks by a command.
 const TEXT_PATIENCE: Duration = Duration::from_secs(5);
@@ -72,6 +69,8 @@ pub struct Nodes {
     is_alone: bool,
     began: Duration,
     is_ending: AtomicBool,
+    /// Those that end when all is over.
+    pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// The tree's owner, and what it has carried out for this node.
@@ -110,6 +109,7 @@ impl Nodes {
             is_alone,
             began,
             is_ending: AtomicBool::new(false),
+            tasks: Mutex::default(),
         })
     }
 
@@ -368,6 +368,15 @@ impl Nodes {
         decoded(&outcome, &body)
     }
 
+    /// The owner's answer to a question that is about nothing which an owner before it has carried out for this node. By a task.
+    ///
+    /// # Errors
+    /// As `ask_owner`.
+    pub async fn answer_of_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
+        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE).await?;
+        decoded(&outcome, &body)
+    }
+
     /// Asks a node for what is not a file's contents, for `patience` at most.
     ///
     /// # Errors
@@ -397,13 +406,13 @@ impl Nodes {
     }
 
     /// Asks a node once. `None` when it does not answer.
-    pub fn ask_once<T: DeserializeOwned + Checked>(
+    pub async fn ask_once<T: DeserializeOwned + Checked>(
         &self,
         to: NodeRank,
         message: &WriteMessage,
         within: Duration,
     ) -> Option<T> {
-        let (outcome, body) = self.call_once(to, message, within).ok()?;
+        let (outcome, body) = self.call_once(to, message, within).await.ok()?;
         decoded(&outcome, &body).ok()
     }
 
@@ -419,47 +428,17 @@ impl Nodes {
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
     }
 
-    /// Fills `into` with what `message` asks for.
-    ///
-    /// # Errors
-    /// As `read_parts`.
-    pub async fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
-        self.read_parts(from, message, into.len()).await.map(|parts| copy(&parts, into))
-    }
-
-    /// The `len` bytes that `message` asks for.
-    ///
-    /// # Errors
-    /// The other node's error; EIO when it says nothing.
-    pub async fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
-        self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE }).await
-    }
-
-    /// The same, asked for `patience` at most.
-    ///
-    /// # Errors
-    /// As `read_parts`.
-    pub async fn read_within(
-        &self,
-        from: NodeRank,
-        message: &WriteMessage,
-        len: usize,
-        patience: Duration,
-    ) -> Result<Vec<Bytes>, Errno> {
-        let (_, answered) = self.call(To::Node(from), message, patience).await?;
-        match answered {
-            (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
-            (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),
-            _ => Err(Errno::EPROTO),
-        }
-    }
-
-    /// A node's answer within a time. May block.
+    /// A node's answer within a time.
     ///
     /// # Errors
     /// Why it does not.
-    pub fn call_once(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered> {
-        self.wait_for(self.calls.call(to, message, within))
+    pub async fn call_once(
+        &self,
+        to: NodeRank,
+        message: &WriteMessage,
+        within: Duration,
+    ) -> Result<Called, Unanswered> {
+        self.calls.call(to, message, within).await
     }
 
     fn wait_for_call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {

@@ -50,6 +50,10 @@ impl Calls for SilentOwner {
         operation();
     }
 
+    fn spawn(&self, task: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(task)
+    }
+
     fn wait_for(&self, _: Waiting<'_, ()>) {
         unreachable!("the test waits by a task");
     }

@@ -11,7 +11,6 @@ use forebay_wire::write_message::WriteMessage;
 use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
-use super::copying::Copying;
 use super::drain::progress::Progress;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
@@ -93,7 +92,7 @@ impl WriteParts {
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
             partner: self.nodes.partners_of(self.local.rank).first().map(|partner| partner.0),
-            uncopied_bytes: self.local.copying.as_ref().and_then(Copying::behind_bytes),
+            uncopied_bytes: self.local.copying.as_ref().and_then(|copying| copying.behind_bytes(&self.nodes)),
             stripes_written: self.local.stripes_written.load(Ordering::Relaxed),
             landing: self.landing_status(),
             steps_to_land: progress.steps,

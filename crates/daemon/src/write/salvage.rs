@@ -321,6 +321,10 @@ impl Calls for Together {
         operation();
     }
 
+    fn spawn(&self, _: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
+        unreachable!("no node follows another")
+    }
+
     /// Each node answers on the thread that asks, and waits there.
     fn wait_for(&self, waiting: Waiting<'_, ()>) {
         self.carry_out(waiting);

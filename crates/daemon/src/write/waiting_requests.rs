@@ -10,6 +10,9 @@ use forebay_types::NodeRank;
 /// Requests of one node that wait at the same time: more than its kernel sends at the same time.
 pub const TASKS_PER_NODE_MAX: usize = 1024;
 
+/// The same of those that keep the tree and its copies safe: of each kind a node has one or two at the same time, and asks again.
+pub const TREE_TASKS_PER_NODE_MAX: usize = 8;
+
 /// See the module.
 pub struct WaitingRequests {
     per_node_max: usize,

@@ -22,7 +22,7 @@ const TRUTHFUL_TYPES: [(u32, &str); 4] =
 pub(crate) fn written(file: &File, bytes: u32) -> io::Result<Vec<Range<u32>>> {
     match is_truthful(fstatfs(file)?.f_type as u32) {
         true => told(file, bytes),
-        false => Ok(vec![0..bytes]),
+        false => Ok(std::iter::once(0..bytes).collect()),
     }
 }
 

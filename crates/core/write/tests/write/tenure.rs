@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};
 use forebay_wire::write_message::{Bid, Have, Owns, Renewal, Verdict};
-use forebay_write::{History, Lineage, Member, Recent, Sent, Tenure, is_majority, second_home};
+use forebay_write::{Backlog, Entries, Lineage, Member, Next, Tenure, is_majority, second_home};
 use proptest::prelude::*;
 
 /// One thing that happens.
@@ -49,7 +49,7 @@ const RECENT: usize = 3;
 
 struct Owner {
     tenure: Tenure,
-    history: History,
+    history: Backlog<Vec<u8>>,
 }
 
 /// The part of a node's log about a tree that it owns.
@@ -76,8 +76,8 @@ impl Log {
     }
 
     /// The findings of a daemon that begins.
-    fn recover(&self) -> (Lineage, Recent) {
-        let (mut lineage, mut recent) = (Lineage::default(), Recent::default());
+    fn recover(&self) -> (Lineage, Entries<Vec<u8>>) {
+        let (mut lineage, mut recent) = (Lineage::default(), Entries::default());
         for note in &self.notes {
             match note {
                 Note::Line(line) => lineage.begin(*line),
@@ -135,7 +135,7 @@ impl World {
             let (mut lineage, recent) = at.log.recover();
             lineage.begin(lines);
             at.log.notes.push(Note::Line(lines));
-            Owner { tenure: Tenure::new(council), history: History::new(lineage, recent, now) }
+            Owner { tenure: Tenure::new(council), history: Backlog::new(lineage, recent, now) }
         });
     }
 
@@ -238,13 +238,12 @@ impl World {
         let (all, taken) = (self.nodes[owner].log.changes(), self.nodes[owner].log.taken.len());
         let history = &mut self.nodes[owner].owner.as_mut().unwrap().history;
         history.heard(now, mirror.as_ref().map(|(have, _)| *have));
-        let sent = match history.sent() {
-            Sent::Nothing => mirror,
-            Sent::Changes { have, changes } => mirror.map(|(_, mut known)| {
-                known.extend(changes.into_iter().map(|change| u64::from_le_bytes(change.try_into().unwrap())));
+        let sent = match history.next() {
+            Next::Entries { have, entries } => mirror.map(|(_, mut known)| {
+                known.extend(entries.into_iter().map(|change| u64::from_le_bytes(change.try_into().unwrap())));
                 (have, known)
             }),
-            Sent::Tree => Some((history.have(), all.clone())),
+            Next::All => Some((history.have(), all.clone())),
         };
         let (have, known) = sent.clone().unwrap_or_default();
         assert!(all.starts_with(&known), "{known:?} is not how {all:?} began");

@@ -47,6 +47,17 @@ impl Joined {
         self.known.notify_waiters();
     }
 
+    /// The outcome, once it is known.
+    pub async fn until_known(&self) -> &Result<(), String> {
+        loop {
+            let known = self.known.notified();
+            if let Some(outcome) = self.outcome.get() {
+                return outcome;
+            }
+            known.await;
+        }
+    }
+
     /// Until programs are served.
     ///
     /// # Errors

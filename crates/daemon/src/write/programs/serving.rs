@@ -19,7 +19,9 @@ impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
         match &request.operation {
             Op::Forget { .. } | Op::BatchForget(_) | Op::Interrupt { .. } => reply.none(),
-            Op::Change(Asked::Write { data, .. }) if self.joined.serves_writes_at_once() && self.write_at_once(&request) => {
+            Op::Change(Asked::Write { data, .. })
+                if self.joined.serves_writes_at_once() && self.write_at_once(&request) =>
+            {
                 reply.written(data.len() as u32);
             }
             _ => return Some(reply),

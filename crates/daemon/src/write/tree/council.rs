@@ -4,8 +4,7 @@
 //! Where a node begins or ceases to own the tree, or becomes its second home, its next daemon does: it finds in the log who owns it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, NodeRank};
@@ -15,6 +14,7 @@ use forebay_write::{Member, Tenure, is_majority, second_home};
 use tokio::sync::Notify;
 
 use crate::write::local::Local;
+use crate::write::peers::{Waiting, until};
 use crate::write::remote::{Nodes, PATIENCE};
 
 /// Why an owner changes nothing.
@@ -35,10 +35,12 @@ pub struct Council {
     role: Role,
     member: Mutex<Member>,
     tenure: Mutex<Tenure>,
+    /// The newest owner that is written down, as far as is known.
+    written: Mutex<Owns>,
     /// The tenure is another, or is to be.
-    changed: Condvar,
-    /// The same, for tasks.
-    changed_for_tasks: Notify,
+    changed: Notify,
+    /// A task tells a newer owner what the one before may not have.
+    is_settling: AtomicBool,
     is_leaving: AtomicBool,
     /// Has the node's next daemon begin.
     begin_next: Box<dyn Fn() + Send + Sync>,
@@ -65,8 +67,9 @@ impl Council {
             role: role(owns, nodes.council(), local.rank),
             member: Mutex::new(Member::new(nodes.now(), owns)),
             tenure: Mutex::new(Tenure::new(nodes.council().to_vec())),
-            changed: Condvar::new(),
-            changed_for_tasks: Notify::new(),
+            written: Mutex::new(owns),
+            changed: Notify::new(),
+            is_settling: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             begin_next,
         })
@@ -76,7 +79,7 @@ impl Council {
     ///
     /// # Errors
     /// A newer owner.
-    pub fn renew(self: &Arc<Self>, renewal: Renewal) -> Result<(), Owns> {
+    pub async fn renew(self: &Arc<Self>, renewal: Renewal) -> Result<(), Owns> {
         let owns = renewal.owns;
         self.member().renew(self.nodes.now(), renewal)?;
         self.nodes.adopt(owns);
@@ -84,33 +87,61 @@ impl Council {
             self.tenure().refused(owns);
         }
         if role(owns, self.nodes.council(), self.local.rank) != self.role {
-            // The owner goes on when it is answered, and then this node tells it what the one before may not have.
-            let council = Arc::clone(self);
-            std::thread::spawn(move || {
-                let _ = council.nodes.wait_for(council.nodes.settle());
-                council.leave(owns);
-            });
-        } else if let Err(error) = self.local.note_owns(owns) {
-            tracing::error!(%error, "who owns the burst tree cannot be written down");
+            self.begin_to_leave(owns);
+        } else {
+            self.note_owns(owns).await;
         }
         Ok(())
     }
 
+    /// The next daemon is to go on under this owner. The owner goes on when it is answered, and then this node tells it what the one before may
+    /// not have.
+    fn begin_to_leave(self: &Arc<Self>, owns: Owns) {
+        if self.is_settling.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let council = Arc::clone(self);
+        self.nodes.spawn(async move {
+            let _ = council.nodes.settle().await;
+            let nodes = Arc::clone(&council.nodes);
+            let leave = move || {
+                council.leave(owns);
+                council.is_settling.store(false, Ordering::Relaxed);
+            };
+            nodes.block(leave).await;
+        });
+    }
+
     /// Another node wants to own the tree.
-    pub fn vote(&self, bid: Bid) -> Verdict {
+    pub async fn vote(self: &Arc<Self>, bid: Bid) -> Verdict {
         if self.role == Role::Owner && self.tenure().newer().is_none() {
             return Verdict::TooEarly;
         }
         let verdict = self.member().vote(self.nodes.now(), bid);
-        if verdict == Verdict::Granted
-            && !bid.is_trial
-            && bid.owns.node != self.local.rank
-            && let Err(error) = self.local.note_owns(bid.owns)
-        {
-            tracing::error!(%error, "a vote cannot be written down");
-            return Verdict::TooEarly;
+        let is_binding = verdict == Verdict::Granted && !bid.is_trial && bid.owns.node != self.local.rank;
+        // A vote that is not written down is none.
+        if is_binding && !self.note_owns(bid.owns).await { Verdict::TooEarly } else { verdict }
+    }
+
+    /// Writes down who owns the tree. Whether that is written.
+    async fn note_owns(self: &Arc<Self>, owns: Owns) -> bool {
+        if *self.written() >= owns {
+            return true;
         }
-        verdict
+        let council = Arc::clone(self);
+        let noted = self.nodes.block(move || council.local.note_owns(owns)).await;
+        match noted {
+            Some(Ok(())) => {
+                let mut written = self.written();
+                *written = owns.max(*written);
+                true
+            }
+            Some(Err(error)) => {
+                tracing::error!(%error, "who owns the burst tree cannot be written down");
+                false
+            }
+            None => false,
+        }
     }
 
     /// Whether the next daemon is to go on as something else.
@@ -118,7 +149,7 @@ impl Council {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// The next daemon goes on as what the node is under this owner.
+    /// The next daemon goes on as what the node is under this owner. May block.
     pub fn leave(&self, owns: Owns) {
         if self.is_leaving.swap(true, Ordering::Relaxed) {
             return;
@@ -134,40 +165,45 @@ impl Council {
     }
 
     /// Keeps the owner's tenure at one member, until all is over, or there is a newer owner: nobody would vote for it otherwise.
-    pub fn keep(self: &Arc<Self>, member: NodeRank, renewal: impl Fn() -> Renewal) {
+    pub async fn keep(self: Arc<Self>, member: NodeRank, renewal: impl Fn() -> Renewal + Send + Sync) {
         while !self.nodes.is_ending() && self.tenure().newer().is_none() {
             let (asked, said) = (self.nodes.now(), renewal());
             self.tenure().asks(member, said.is_followed);
             let told = match member == self.local.rank {
-                true => Some(self.renew(said)),
-                false => self.nodes.ask_once(member, &WriteMessage::Renew(said), RENEWED_WITHIN),
+                true => Some(self.renew(said).await),
+                false => self.nodes.ask_once(member, &WriteMessage::Renew(said), RENEWED_WITHIN).await,
             };
             match told {
                 Some(Ok(())) => self.tenure().granted(member, asked, said.is_followed),
                 Some(Err(newer)) => self.tenure().refused(newer),
                 None => {}
             }
-            self.wake();
-            self.pause(&renewal, said);
+            self.changed.notify_waiters();
+            self.pause(&renewal, said).await;
         }
     }
 
     /// Until a member is to be asked again.
-    fn pause(&self, renewal: &impl Fn() -> Renewal, said: Renewal) {
+    async fn pause(&self, renewal: &(impl Fn() -> Renewal + Sync), said: Renewal) {
         let began = Instant::now();
-        while !self.nodes.is_ending() && renewal().is_followed == said.is_followed {
-            let held = self.is_held();
-            let pause = if held { RENEW_EVERY } else { RENEW_AGAIN_AFTER };
-            let Some(left) = pause.checked_sub(began.elapsed()) else { return };
-            let tenure = self.tenure();
-            drop(self.changed.wait_timeout(tenure, left).unwrap_or_else(PoisonError::into_inner));
+        loop {
+            let changed = self.changed.notified();
+            let pause = if self.is_held() { RENEW_EVERY } else { RENEW_AGAIN_AFTER };
+            let left = pause.saturating_sub(began.elapsed());
+            if left.is_zero() || self.nodes.is_ending() || renewal().is_followed != said.is_followed {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.nodes.pause(left) => {}
+            }
         }
     }
 
     /// Members are to be told what has changed, or all is over.
     pub fn wake(&self) {
-        self.changed.notify_all();
-        self.changed_for_tasks.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Whether this node owns the tree beyond doubt. A job without a council has one process.
@@ -180,40 +216,18 @@ impl Council {
         self.nodes.council().is_empty() || self.tenure().may_go_on_alone(self.nodes.now())
     }
 
-    /// Waits until this node owns the tree beyond doubt. May block.
+    /// Waits until this node owns the tree beyond doubt.
     ///
     /// # Errors
     /// EIO when it does not for a long time.
-    pub fn hold(&self) -> Result<(), Errno> {
-        if self.is_held() {
-            return Ok(());
-        }
-        let began = Instant::now();
-        while !self.nodes.is_ending() && began.elapsed() < PATIENCE {
-            let tenure = self.tenure();
-            if tenure.is_held(self.nodes.now()) {
-                return Ok(());
-            }
-            drop(self.changed.wait_timeout(tenure, RENEW_AGAIN_AFTER).unwrap_or_else(PoisonError::into_inner));
-        }
-        tracing::error!("{CUT_OFF}: nothing can be changed");
-        Err(Errno::EIO)
-    }
-
-    /// The same by a task.
-    ///
-    /// # Errors
-    /// As `hold`.
-    pub async fn until_held(&self) -> Result<(), Errno> {
+    pub async fn hold(&self) -> Result<(), Errno> {
         let began = Instant::now();
         loop {
-            let changed = self.changed_for_tasks.notified();
+            let changed = self.changed.notified();
             if self.is_held() {
                 return Ok(());
-            }
-            if self.nodes.is_ending() || began.elapsed() >= PATIENCE {
-                tracing::error!("{CUT_OFF}: nothing can be changed");
-                return Err(Errno::EIO);
+            } else if self.nodes.is_ending() || began.elapsed() >= PATIENCE {
+                break;
             }
             tokio::select! {
                 biased;
@@ -221,6 +235,8 @@ impl Council {
                 () = self.nodes.pause(RENEW_AGAIN_AFTER) => {}
             }
         }
+        tracing::error!("{CUT_OFF}: nothing can be changed");
+        Err(Errno::EIO)
     }
 
     /// Why the tree cannot be changed, if it cannot.
@@ -232,44 +248,36 @@ impl Council {
     }
 
     /// Asks the council whether this node may own a tree whose owner is silent, with what it has of its history. As which owner, if so.
-    pub fn stand(self: &Arc<Self>, line: u64) -> Option<Owns> {
+    pub async fn stand(self: &Arc<Self>, line: u64) -> Option<Owns> {
         let known = self.member().owns();
         let owns = match known.node == self.local.rank {
             // Asked before.
             true => known,
             false => known.next(self.local.rank)?,
         };
-        let wins = |is_trial| {
-            let bid = Bid { owns, line, is_trial };
-            let verdicts = self.ask_until_won(bid);
+        for is_trial in [true, false] {
+            let verdicts = self.ask_until_won(Bid { owns, line, is_trial }).await;
             tracing::info!(epoch = owns.epoch, is_trial, ?verdicts, "the owner of the burst tree is silent");
-            has_won(self.nodes.council(), &verdicts)
-        };
-        (wins(true) && wins(false)).then_some(owns)
+            if !has_won(self.nodes.council(), &verdicts) {
+                return None;
+            }
+        }
+        Some(owns)
     }
 
     /// Asks all members at once. A silent one is waited for only while it may decide.
-    fn ask_until_won(self: &Arc<Self>, bid: Bid) -> Vec<(NodeRank, Option<Verdict>)> {
-        let (said, verdicts) = mpsc::channel();
-        for member in self.nodes.council().to_vec() {
-            let (council, said) = (Arc::clone(self), said.clone());
-            std::thread::spawn(move || {
-                let verdict = match member == council.local.rank {
-                    true => Some(council.vote(bid)),
-                    false => council.nodes.ask_once(member, &WriteMessage::Vote(bid), VOTED_WITHIN),
-                };
-                // It may have been decided without this one.
-                let _ = said.send((member, verdict));
-            });
-        }
-        drop(said);
-        let mut all = vec![];
-        while !has_won(self.nodes.council(), &all)
-            && let Ok(verdict) = verdicts.recv()
-        {
-            all.push(verdict);
-        }
-        all
+    async fn ask_until_won(self: &Arc<Self>, bid: Bid) -> Vec<(NodeRank, Option<Verdict>)> {
+        let members = self.nodes.council();
+        let asked = members.iter().map(|member| Box::pin(self.ask_for_vote(*member, bid)) as Waiting<'_, _>);
+        until(asked.collect(), |verdicts| has_won(members, verdicts)).await
+    }
+
+    async fn ask_for_vote(self: &Arc<Self>, member: NodeRank, bid: Bid) -> (NodeRank, Option<Verdict>) {
+        let verdict = match member == self.local.rank {
+            true => Some(self.vote(bid).await),
+            false => self.nodes.ask_once(member, &WriteMessage::Vote(bid), VOTED_WITHIN).await,
+        };
+        (member, verdict)
     }
 
     /// How long this node's kernel may believe what it is told by the owner that this node is: another one may own the tree after that.
@@ -288,6 +296,10 @@ impl Council {
 
     fn member(&self) -> MutexGuard<'_, Member> {
         self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> MutexGuard<'_, Owns> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tenure(&self) -> MutexGuard<'_, Tenure> {

@@ -7,7 +7,6 @@ use forebay_store::LandedEntry;
 use forebay_types::{Errno, FileId};
 use forebay_wire::journal::{ADOPTED_ENTRIES_MAX, AdoptedEntry, LeaderEntry};
 use forebay_wire::write::{Change, Done, Operation};
-use forebay_wire::write_message::Have;
 use forebay_write::Refusal;
 
 use super::calling::On;
@@ -50,7 +49,7 @@ impl Owner {
     /// # Errors
     /// The error for the program; EIO while this node may not own the tree any more.
     pub async fn carry_out_on_task(&self, change: &Change) -> Result<Done, Errno> {
-        self.council.until_held().await?;
+        self.council.hold().await?;
         let applied = match self.apply_knowing(change, false) {
             Ok(applied) => applied,
             Err(needs) => self.apply_after(On::Task, change, needs).await?,
@@ -65,7 +64,7 @@ impl Owner {
     /// # Errors
     /// As `carry_out_on_task`.
     pub async fn note_landing(&self, entry: LeaderEntry) -> Result<(), Errno> {
-        self.hold_tree()?;
+        self.council.hold().await?;
         let applied = self.apply(&entry).map_err(about_nothing)?;
         self.tell_of(&applied).await
     }
@@ -160,14 +159,13 @@ impl Owner {
     /// # Errors
     /// As `meet`.
     pub(super) async fn note_by_task(&self, on: On, entry: LeaderEntry) -> Result<(), Errno> {
-        if on == On::Task {
-            self.council.until_held().await?;
+        if on != On::Pool {
+            self.council.hold().await?;
         }
         let apply = move |owner: &Self| {
             match on {
                 On::Pool if !owner.council.is_held() => return Err(Errno::EAGAIN),
-                On::Pool | On::Task => {}
-                On::ThisThread => owner.hold_tree()?,
+                _ => {}
             }
             owner.apply(&entry).map_err(about_nothing)
         };

@@ -13,9 +13,9 @@ use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
 use forebay_wire::journal::EntryRef;
 use forebay_wire::write::{Change, Done, Operation, Place};
-use forebay_wire::write_message::{Changed, Followed, Have};
+use forebay_wire::write_message::{Changed, Have};
 use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
-use forebay_write::{Leases, Lineage, Recent, Refusal, Released, Told, Tree};
+use forebay_write::{Entries, Leases, Lineage, Refusal, Released, Told, Tree};
 use tokio::sync::Notify;
 
 use super::calling::{BackingPart, On};
@@ -95,7 +95,7 @@ pub struct Life {
     /// The node that it has taken the tree over from.
     pub owner_before: Option<NodeRank>,
     /// How its tree came to be as it is.
-    pub history: (Lineage, Recent),
+    pub history: (Lineage, Entries<Vec<u8>>),
     /// Whether the tree has a second home.
     pub has_second: bool,
     /// Of the node's kernel.
@@ -160,12 +160,12 @@ impl Owner {
         }
     }
 
-    /// Waits until this node may change the tree.
+    /// Waits until this node may change the tree. May block.
     ///
     /// # Errors
     /// EIO while it may not own the tree any more.
     pub fn hold_tree(&self) -> Result<(), Errno> {
-        self.council.hold()
+        if self.council.is_held() { Ok(()) } else { self.nodes.wait_for(self.council.hold()) }
     }
 
     /// Takes a step of the tree's history and writes it down. Waits for no other node; `tell_of` is to follow.
@@ -260,14 +260,6 @@ impl Owner {
     /// As `make_durable`.
     pub async fn make_durable_to_land(&self) -> Result<(), Errno> {
         self.safe.make_durable_on(On::ThisThread).await
-    }
-
-    /// The second home's answer (`Safe::followed`). May block.
-    pub fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
-        self.safe.followed(have, parts, || {
-            let tree = self.tree();
-            (self.safe.lineage().have(), tree.clone())
-        })
     }
 
     pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {

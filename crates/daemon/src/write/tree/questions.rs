@@ -1,12 +1,12 @@
-//! Questions to the owner of the burst tree, by its own node's programs and by other nodes.
+//! Questions to the owner of the burst tree, by its own node's programs and by other nodes, among them the tree's second home.
 
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
-use forebay_wire::write_message::{Entries, Question, Told};
+use forebay_wire::write_message::{Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
-use forebay_write::{Refusal, Tree};
+use forebay_write::{Next, Refusal, Tree};
 
 use super::calling::On;
 use super::knowing::{Needs, io_for_again};
@@ -31,7 +31,7 @@ impl Owner {
     /// # Errors
     /// The error for the program.
     pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Told, Errno> {
-        self.council.hold()?;
+        self.hold_tree()?;
         let asker = Asker { node: self.local.rank, is_leased: false };
         match self.tell_known(asker, caller, question) {
             Ok(told) => Ok(told),
@@ -48,7 +48,7 @@ impl Owner {
     /// # Errors
     /// As `tell`.
     pub async fn tell_on_task(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
-        self.council.until_held().await?;
+        self.council.hold().await?;
         let asker = Asker { node: self.local.rank, is_leased: false };
         match self.tell_known(asker, caller, &question) {
             Ok(told) => Ok(told),
@@ -90,6 +90,28 @@ impl Owner {
             match self.call(on, move |owner| owner.tell_known(asker, &again.0, &again.1)).await? {
                 Ok(told) => return Ok(told),
                 Err(next) => needs = next,
+            }
+        }
+    }
+
+    /// The second home's answer. It has `have`, and of a tree that it is being sent has come to `parts`.
+    pub async fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
+        if !self.safe.hear(have) {
+            return Followed::NotNow;
+        }
+        if self.safe.is_releasing() && self.call(On::Pool, |owner| owner.safe.release_safe()).await.is_err() {
+            return Followed::NotNow;
+        }
+        match self.safe.next().await {
+            Next::Entries { have, entries } => Followed::Changes { have, changes: entries },
+            Next::All => {
+                let of_tree = move |owner: &Self| {
+                    owner.safe.parts(parts, || {
+                        let tree = owner.tree();
+                        (owner.safe.lineage().have(), tree.clone())
+                    })
+                };
+                self.call(On::Pool, of_tree).await.unwrap_or(Followed::NotNow)
             }
         }
     }

@@ -27,20 +27,16 @@ impl Owner {
         let mut any = false;
         for partner in self.nodes.partners_of(node) {
             let records = self.call(on, move |owner| owner.tree().records_of(node)).await?;
-            any |= !records.is_empty() && self.move_by_task(on, node, partner, &records).await?;
+            any |= !records.is_empty() && self.move_to(on, node, partner, &records).await?;
         }
         Ok(any)
     }
 
-    /// Gives records of a node the places of their copies at its partner. Whether any have them now. May block.
+    /// Gives records of a node the places of their copies at its partner. Whether any have them now.
     ///
     /// # Errors
     /// The error that kept it from being recorded.
-    pub fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
-        self.nodes.wait_for(self.move_by_task(On::ThisThread, node, partner, records))
-    }
-
-    async fn move_by_task(
+    pub async fn move_to(
         &self,
         on: On,
         node: NodeRank,

@@ -1,6 +1,6 @@
 //! The tree's second home: a node that does not own it, and has all of it written down.
 //!
-//! It asks the owner for what has happened since (`forebay_write::History`), writes that down and asks for more, which tells the
+//! It follows the tree (`replication`): it asks the owner for what has happened since, writes that down and asks for more, which tells the
 //! owner how far it is. When the owner's node is lost, what landed there is lost with it, and the tree is not: this node takes it over,
 //! with what the other nodes have changed of late and this one does not have yet.
 
@@ -22,7 +22,9 @@ use super::council::Council;
 use super::memory::Footprint;
 use crate::write::local::Local;
 use crate::write::notes::Note;
+use crate::write::peers::{Waiting, all};
 use crate::write::remote::Nodes;
+use crate::write::replication::follower::{Stream, follow};
 
 /// The tree as it is known here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -60,11 +62,67 @@ impl Mirror {
     }
 }
 
+/// Makes a checkpoint. May block.
+pub type Keep = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The tree that is followed.
+struct FollowedTree {
+    second: Arc<SecondHome>,
+    council: Arc<Council>,
+    keep: Keep,
+    began: Instant,
+    /// When the owner answered last.
+    heard_at: Instant,
+    coming: Option<Coming>,
+}
+
 /// A tree of which the parts before `next` are here.
 struct Coming {
     have: Have,
     next: u32,
     tree: Tree,
+}
+
+impl Stream for FollowedTree {
+    type Answer = Followed;
+
+    fn leader(&self) -> NodeRank {
+        self.second.nodes.owns().node
+    }
+
+    fn question(&self) -> WriteMessage {
+        let parts = self.coming.as_ref().map(|coming| (coming.have, coming.next));
+        WriteMessage::Follow { have: self.second.have(), parts }
+    }
+
+    async fn take(&mut self, answer: Followed) -> Result<(), String> {
+        let coming = self.coming.take();
+        match answer {
+            Followed::Changes { have, changes } if changes.is_empty() && self.second.have() == Some(have) => {}
+            Followed::Changes { have, changes } => {
+                self.second.block(move |second| second.take_changes(have, &changes)).await?;
+            }
+            Followed::Parts { have, first, next, tree } => {
+                let keep = Arc::clone(&self.keep);
+                let take = move |second: &SecondHome| second.take_parts(coming, (have, first, next), &tree, &keep);
+                self.coming = self.second.block(take).await?;
+            }
+            Followed::NotNow => return Err("the owner has no time for it".to_owned()),
+        }
+        self.heard_at = Instant::now();
+        Ok(())
+    }
+
+    /// Whether this node is to own the tree from now on.
+    async fn fail(&mut self, failed: String) -> bool {
+        tracing::warn!(failed, "the tree's second home does not follow");
+        let Some(have) = self.second.have().filter(|_| self.heard_at.elapsed() >= TENURE) else { return false };
+        let Some(owns) = self.council.stand(have.line).await else { return false };
+        // The owner before may have been another's node so lately that its kernel believes what it was told then.
+        self.second.nodes.pause(BELIEVED_HELD.saturating_sub(self.began.elapsed())).await;
+        self.second.take_over(owns, &self.council).await;
+        true
+    }
 }
 
 impl SecondHome {
@@ -83,37 +141,30 @@ impl SecondHome {
         self.mirror.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows until all is over, or until this node owns the tree. `keep` makes a checkpoint.
-    pub fn follow(&self, council: &Arc<Council>, keep: impl Fn() -> Result<(), String>) {
-        let (began, mut heard_at, mut coming) = (Instant::now(), Instant::now(), None);
-        while !self.nodes.is_ending() {
-            match self.follow_once(&mut coming, &keep) {
-                Ok(()) => {
-                    heard_at = Instant::now();
-                    self.footprint.set(self.mirror().as_ref().map_or(0, |mirror| mirror.tree.files()));
-                }
-                Err(_) if self.nodes.is_ending() => return,
-                Err(failed) => {
-                    tracing::warn!(failed, "the tree's second home does not follow");
-                    let known = self.mirror().as_ref().map(|mirror| mirror.have);
-                    if let Some(have) = known.filter(|_| heard_at.elapsed() >= TENURE)
-                        && let Some(owns) = council.stand(have.line)
-                    {
-                        // The owner before may have been another's node so lately that its kernel believes what it was told then.
-                        while began.elapsed() < BELIEVED_HELD && !self.nodes.is_ending() {
-                            std::thread::sleep(FOLLOW_AGAIN_AFTER);
-                        }
-                        return self.take_over(owns, council);
-                    }
-                    std::thread::sleep(FOLLOW_AGAIN_AFTER);
-                }
-            }
-        }
+    /// How much this node has of the tree's history, if it has the tree.
+    fn have(&self) -> Option<Have> {
+        self.mirror().as_ref().map(|mirror| mirror.have)
+    }
+
+    /// Follows until all is over, or until this node owns the tree.
+    pub async fn follow(self: Arc<Self>, council: Arc<Council>, keep: Keep) {
+        let (nodes, now) = (Arc::clone(&self.nodes), Instant::now());
+        follow(&nodes, FollowedTree { second: self, council, keep, began: now, heard_at: now, coming: None }).await;
+    }
+
+    /// A call that may block, on a thread of the pool.
+    async fn block<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let second = Arc::clone(self);
+        let called = self.nodes.block(move || call(&second)).await;
+        called.unwrap_or_else(|| Err("this daemon is ending".to_owned()))
     }
 
     /// This node is to own the tree. The owner before changes it no more.
-    fn take_over(&self, owns: Owns, council: &Council) {
-        let Some(have) = self.mirror().as_ref().map(|mirror| mirror.have) else { return };
+    async fn take_over(self: &Arc<Self>, owns: Owns, council: &Arc<Council>) {
+        let Some(have) = self.have() else { return };
         let mut handed = vec![];
         while let Ok(Handed(changes)) = self.nodes.hand_over(owns, handed.last().map_or(have, |(have, _)| *have))
             && !changes.is_empty()
@@ -124,18 +175,51 @@ impl SecondHome {
             tracing::warn!("another node owns the burst tree by now");
             return;
         }
-        let before = council.owner_before(owns);
+        let of_council = Arc::clone(council);
+        let Some(before) = self.nodes.block(move || of_council.owner_before(owns)).await else { return };
         // The owner before has told what it was asked for when it answered: nobody waits for it.
         let others: Vec<NodeRank> = self.nodes.others().into_iter().filter(|node| Some(*node) != before).collect();
         for nodes in others.chunks(NODES_ASKED_AT_ONCE) {
-            std::thread::scope(|scope| {
-                let asked: Vec<_> =
-                    nodes.iter().map(|node| scope.spawn(move || self.handed_by(*node, owns, have))).collect();
-                handed.extend(asked.into_iter().filter_map(|asked| asked.join().ok()).flatten());
-            });
+            let asked = nodes.iter().map(|node| Box::pin(self.handed_by(*node, owns, have)) as Waiting<'_, _>);
+            handed.extend(all(asked.collect()).await.into_iter().flatten());
         }
-        handed.sort_by_key(|(have, _)| *have);
+        // Changes of nodes that were not asked would be lost: the next daemon stands again.
+        if self.nodes.is_ending() {
+            return;
+        }
         tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
+        let council = Arc::clone(council);
+        let gone_on = move |second: &Self| {
+            second.go_on_with(handed, before);
+            council.leave(owns);
+            Ok(())
+        };
+        if let Err(failed) = self.block(gone_on).await {
+            tracing::error!(failed, "the burst tree is not taken over");
+        }
+    }
+
+    /// Changes of a node that came after what this one has.
+    async fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
+        let (mut all, mut after, began) = (vec![], have, Instant::now());
+        while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
+            let asked = WriteMessage::HandOver { owns, after };
+            match self.nodes.ask_once::<Handed>(node, &asked, FOLLOWED_WITHIN).await {
+                Some(Handed(changes)) if changes.is_empty() => break,
+                Some(Handed(changes)) => {
+                    after = changes.last().map_or(after, |(last, _)| *last);
+                    // Those that it has not asked for itself are none of its own.
+                    all.extend(changes.into_iter().filter(|(_, change)| change.check_sender(node).is_ok()));
+                }
+                None => self.nodes.pause(FOLLOW_AGAIN_AFTER).await,
+            }
+        }
+        all
+    }
+
+    /// The tree goes on with what other nodes have changed, and without the node that owned it.
+    fn go_on_with(&self, mut handed: Vec<(Have, Change)>, before: Option<NodeRank>) {
+        handed.sort_by_key(|(have, _)| *have);
         let handed = handed.into_iter().map(|(_, change)| JournalEntry::Request(change));
         let without = before.into_iter().flat_map(|before| self.without(before)).map(JournalEntry::Leader);
         for entry in handed.chain(without) {
@@ -143,24 +227,6 @@ impl SecondHome {
                 tracing::error!(failed, ?entry, "a change is lost with the node that owned the burst tree");
             }
         }
-        council.leave(owns);
-    }
-
-    /// Changes of a node that came after what this one has.
-    fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
-        let (mut all, mut after, began) = (vec![], have, Instant::now());
-        while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
-            match self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, FOLLOWED_WITHIN) {
-                Some(Handed(changes)) if changes.is_empty() => break,
-                Some(Handed(changes)) => {
-                    after = changes.last().map_or(after, |(last, _)| *last);
-                    // Those that it has not asked for itself are none of its own.
-                    all.extend(changes.into_iter().filter(|(_, change)| change.check_sender(node).is_ok()));
-                }
-                None => std::thread::sleep(FOLLOW_AGAIN_AFTER),
-            }
-        }
-        all
     }
 
     /// The tree goes on without a node: nothing waits for bytes that it alone has, what its programs have open is closed, and their locks are
@@ -183,29 +249,36 @@ impl SecondHome {
         Ok(())
     }
 
-    fn follow_once(&self, coming: &mut Option<Coming>, keep: &impl Fn() -> Result<(), String>) -> Result<(), String> {
-        let have = self.mirror().as_ref().map(|mirror| mirror.have);
-        let parts = coming.as_ref().map(|coming| (coming.have, coming.next));
-        let asked =
-            self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have, parts }, FOLLOWED_WITHIN);
-        match asked.map_err(|errno| format!("the owner does not answer: {errno}"))? {
-            Followed::Changes { have, changes } => {
-                *coming = None;
-                changes.iter().try_for_each(|change| self.take(change))?;
-                self.go_on_as(have)
-            }
-            Followed::Parts { have, first, next, tree } => {
-                let Travelling(tree) = decode(&tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
-                if Some(tree.number()) != self.local.tree_number() {
-                    return Err("the owner has another tree than this node's store".to_owned());
-                }
-                let Some(tree) = self.come_on(coming, (have, first, next), tree) else { return Ok(()) };
-                *self.mirror() = Some(Mirror { have, tree });
-                // A tree that is not written down is not known.
-                keep().inspect_err(|_| *self.mirror() = None)
-            }
-            Followed::NotNow => Err("the owner has no time for it".to_owned()),
+    /// The changes that come next, which lead to `have`.
+    fn take_changes(&self, have: Have, changes: &[Vec<u8>]) -> Result<(), String> {
+        changes.iter().try_for_each(|change| self.take(change))?;
+        self.go_on_as(have)?;
+        self.note_footprint();
+        Ok(())
+    }
+
+    /// The parts of the tree that come next. If the tree is not whole yet, the parts of it so far.
+    fn take_parts(
+        &self,
+        mut coming: Option<Coming>,
+        (have, first, next): (Have, u32, Option<u32>),
+        tree: &[u8],
+        keep: &Keep,
+    ) -> Result<Option<Coming>, String> {
+        let Travelling(tree) = decode(tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
+        if Some(tree.number()) != self.local.tree_number() {
+            return Err("the owner has another tree than this node's store".to_owned());
         }
+        let Some(tree) = self.come_on(&mut coming, (have, first, next), tree) else { return Ok(coming) };
+        *self.mirror() = Some(Mirror { have, tree });
+        // A tree that is not written down is not known.
+        keep().inspect_err(|_| *self.mirror() = None)?;
+        self.note_footprint();
+        Ok(None)
+    }
+
+    fn note_footprint(&self) {
+        self.footprint.set(self.mirror().as_ref().map_or(0, |mirror| mirror.tree.files()));
     }
 
     /// Adds parts to the tree that is coming. The tree, once it is whole.

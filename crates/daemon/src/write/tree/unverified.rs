@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use forebay_types::NodeRank;
-
-/// The pause where a node has not answered.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
+use forebay_write::timing::VERIFY_AGAIN_AFTER;
 
 /// When to look.
 pub struct Unverified {
     nodes: Mutex<BTreeMap<NodeRank, Instant>>,
-    /// Held by whoever looks for a node that did not answer.
-    looking: Mutex<()>,
+    /// Held by what looks for a node that did not answer.
+    looking: tokio::sync::Mutex<()>,
     /// Held by the task that does so for requests of lost nodes.
     hearing: tokio::sync::Mutex<()>,
     /// How often one has, for each node.
@@ -25,7 +23,12 @@ impl Unverified {
     pub fn new(nodes: Vec<NodeRank>) -> Self {
         let now = Instant::now();
         let nodes = Mutex::new(nodes.into_iter().map(|node| (node, now)).collect());
-        Self { nodes, looking: Mutex::default(), hearing: tokio::sync::Mutex::default(), heard: Mutex::default() }
+        Self {
+            nodes,
+            looking: tokio::sync::Mutex::default(),
+            hearing: tokio::sync::Mutex::default(),
+            heard: Mutex::default(),
+        }
     }
 
     /// A node begins anew.
@@ -48,12 +51,12 @@ impl Unverified {
 
     /// It did not answer.
     pub fn put_back(&self, node: NodeRank) {
-        self.lock().entry(node).or_insert_with(|| Instant::now() + AGAIN_AFTER);
+        self.lock().entry(node).or_insert_with(|| Instant::now() + VERIFY_AGAIN_AFTER);
     }
 
-    /// No other thread looks for a node meanwhile.
-    pub fn looking(&self) -> MutexGuard<'_, ()> {
-        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Which nodes are lost is changed by no other task meanwhile.
+    pub async fn looking(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.looking.lock().await
     }
 
     /// No other task looks for a node meanwhile.

@@ -10,7 +10,6 @@
 //! A node that does not answer at all (`LeaderEntry::Lost`) is asked in the same way until it does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank};
@@ -19,12 +18,11 @@ use forebay_wire::journal::{LeaderEntry, MOVED_MAX};
 use forebay_wire::write::{Copy, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 use forebay_write::gone_from;
+use forebay_write::timing::VERIFIED_WITHIN;
 
 use super::calling::On;
 use super::owner::Owner;
-
-/// How long a node is asked whether it has records.
-const WITHIN: Duration = Duration::from_millis(500);
+use crate::write::peers::{Waiting, all};
 
 impl Owner {
     /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
@@ -36,16 +34,22 @@ impl Owner {
         let is_first = self.local.owns().epoch == 0;
         let due = self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank);
         let (lost, due): (Vec<_>, Vec<_>) = due.partition(|node| self.tree().lost_nodes().contains(node));
-        for nodes in lost.chunks(NODES_ASKED_AT_ONCE) {
-            std::thread::scope(|scope| {
-                nodes.iter().for_each(|node| drop(scope.spawn(|| self.look_again(*node, true))))
-            });
+        if lost.is_empty() && due.is_empty() {
+            return;
         }
-        due.into_iter().for_each(|node| self.look_again(node, false));
+        self.nodes.wait_for(async {
+            for nodes in lost.chunks(NODES_ASKED_AT_ONCE) {
+                let looks = nodes.iter().map(|node| Box::pin(self.look_again(*node, true)) as Waiting<'_, _>);
+                all(looks.collect()).await;
+            }
+            for node in due {
+                self.look_again(node, false).await;
+            }
+        });
     }
 
-    fn look_again(&self, node: NodeRank, is_lost: bool) {
-        let verified = if is_lost { self.look_for_lost(node) } else { self.verify_log(node) };
+    async fn look_again(&self, node: NodeRank, is_lost: bool) {
+        let verified = if is_lost { self.look_for_lost(node).await } else { self.verify_log(node).await };
         if let Err(errno) = verified {
             tracing::debug!(%node, %errno, "whether a node has what it wrote is not known yet");
             self.unverified.put_back(node);
@@ -66,13 +70,12 @@ impl Owner {
         let _alone = self.unverified.hearing().await;
         // Otherwise an earlier request of the node has had it looked for.
         if self.unverified.heard(node) == heard {
-            let looked = self.call(On::Pool, move |owner| owner.look_for_lost(node)).await?;
-            if let Err(errno) = looked {
+            if let Err(errno) = self.look_for_lost(node).await {
                 tracing::debug!(%node, %errno, "a node asks, and does not answer");
             }
             self.unverified.note_heard(node);
         }
-        Ok(())
+        if self.nodes.is_ending() { Err(Errno::EIO) } else { Ok(()) }
     }
 
     /// Why a file that is there cannot be changed yet: when some of it turns out to be gone, it would stay as it is in part.
@@ -88,34 +91,39 @@ impl Owner {
     }
 
     /// Looks whether a node that did not answer does. Its partner's copies are used meanwhile.
-    fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
-        let answers = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, WITHIN).is_some();
+    async fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
+        let asked = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, VERIFIED_WITHIN);
+        let answers = asked.await.is_some();
         // One after the other changes which nodes are lost.
-        let _alone = self.unverified.looking();
-        if !self.tree().lost_nodes().contains(&node) {
+        let _alone = self.unverified.looking().await;
+        if !self.call(On::Pool, move |owner| owner.is_lost(node)).await? {
             return Ok(());
         }
         if !answers {
-            let records = self.tree().records_of(node);
+            let records = self.call(On::Pool, move |owner| owner.tree().records_of(node)).await?;
             for partner in self.nodes.partners_of(node).into_iter().filter(|_| !records.is_empty()) {
-                self.move_to(node, partner, &records)?;
+                self.move_to(On::Pool, node, partner, &records).await?;
             }
             return Err(Errno::EIO);
         }
-        self.verify_log(node)?;
-        let nodes = self.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect();
+        self.verify_log(node).await?;
+        let others = move |owner: &Self| -> Vec<NodeRank> {
+            owner.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect()
+        };
+        let nodes = self.call(On::Pool, others).await?;
         tracing::info!(%node, "a node answers again");
-        self.note(&LeaderEntry::Lost { nodes })
+        self.note_by_task(On::Pool, LeaderEntry::Lost { nodes }).await
     }
 
-    fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
+    async fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
         let mut missing = BTreeSet::new();
-        for ends in self.ends_of(node).chunks(CONTENTS_PARTS_MAX) {
-            if self.has(node, ends)? {
+        let ends = self.call(On::Pool, move |owner| owner.ends_of(node)).await?;
+        for ends in ends.chunks(CONTENTS_PARTS_MAX) {
+            if self.has(node, ends.to_vec()).await? {
                 continue;
             }
             for end in ends {
-                if !self.has(node, std::slice::from_ref(end))? {
+                if !self.has(node, vec![*end]).await? {
                     missing.insert(end.position);
                 }
             }
@@ -124,16 +132,17 @@ impl Owner {
             return Ok(());
         }
         for partner in self.nodes.partners_of(node) {
-            if !self.tree().lost_nodes().contains(&partner) {
-                let _ = self.nodes.wait_for(self.copies_of(node, partner, None))?;
-                self.move_to(node, partner, &missing)?;
+            if !self.call(On::Pool, move |owner| owner.is_lost(partner)).await? {
+                let _ = self.copies_of(node, partner, None).await?;
+                self.move_to(On::Pool, node, partner, &missing).await?;
             }
         }
-        let left = self.tree().records_of(node);
+        let left = self.call(On::Pool, move |owner| owner.tree().records_of(node)).await?;
         let gone: Vec<Copy> =
             left.intersection(&missing).map(|position| Copy { from: *position, to: *position, len: 0 }).collect();
         for copies in gone.chunks(MOVED_MAX) {
-            self.note(&LeaderEntry::Moved { node, to: gone_from(node), copies: copies.to_vec() })?;
+            let moved = LeaderEntry::Moved { node, to: gone_from(node), copies: copies.to_vec() };
+            self.note_by_task(On::Pool, moved).await?;
         }
         if !gone.is_empty() {
             tracing::error!(%node, records = gone.len(), "the loss of its power has taken what a node wrote and did not sync");
@@ -153,19 +162,22 @@ impl Owner {
     }
 
     /// Whether a node's log has all of these.
-    fn has(&self, node: NodeRank, parts: &[LogPart]) -> Result<bool, Errno> {
+    async fn has(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<bool, Errno> {
         if node == self.local.rank {
-            let read = |part: &LogPart| self.local.read(part.position, part.skip, &mut vec![0; part.len as usize]);
-            return match parts.iter().try_for_each(read) {
-                Err(Errno::ESTALE) => Ok(false),
-                read => read.map(|()| true),
-            };
+            return self.call(On::Pool, move |owner| owner.has_here(&parts)).await?;
         }
-        let asked = WriteMessage::Contents { parts: parts.to_vec() };
-        match self.nodes.call_once(node, &asked, WITHIN) {
+        match self.nodes.call_once(node, &WriteMessage::Contents { parts }, VERIFIED_WITHIN).await {
             Ok((Outcome::Body, _)) => Ok(true),
             Ok((Outcome::Bundle(errors), _)) if errors == [Some(Errno::ESTALE)] => Ok(false),
             _ => Err(Errno::EIO),
+        }
+    }
+
+    fn has_here(&self, parts: &[LogPart]) -> Result<bool, Errno> {
+        let read = |part: &LogPart| self.local.read(part.position, part.skip, &mut vec![0; part.len as usize]);
+        match parts.iter().try_for_each(read) {
+            Err(Errno::ESTALE) => Ok(false),
+            read => read.map(|()| true),
         }
     }
 }

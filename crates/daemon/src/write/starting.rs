@@ -1,0 +1,68 @@
+//! The beginning of a node's part in the burst tier: tasks that keep the tree and its copies safe, and a thread that lands.
+//!
+//! The tasks renew the owner's tenure, follow the tree as its second home, and copy what other nodes write as their partner.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::parts::WriteParts;
+use super::tree::checkpoint;
+use super::tree::second_home::{Keep, SecondHome};
+
+impl WriteParts {
+    /// Starts the tasks that keep the tree and its copies safe, and the thread that follows the tree on the backing file system, or gives back
+    /// what it has landed, until `end`.
+    ///
+    /// # Errors
+    /// When there are no more threads.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        self.begin_with_tree();
+        let parts = Arc::clone(self);
+        std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
+            if parts.join().is_err() {
+                return;
+            }
+            parts.begin_to_copy();
+            parts.land();
+        })
+    }
+
+    /// Begins those that do not wait until the node has come to terms with the owner: it may be the owner, or have to take the tree over.
+    fn begin_with_tree(self: &Arc<Self>) {
+        for member in self.nodes.council().iter().copied() {
+            let Some(owner) = self.owner().map(Arc::clone) else { break };
+            let council = Arc::clone(&self.council);
+            self.nodes.spawn(async move { council.keep(member, || owner.safe.renewal()).await });
+        }
+        if let Some(second) = &self.second {
+            // One that has the names of the tree that its store is about does not wait for the owner: nobody else could take the tree over.
+            let mirrored = second.mirror().as_ref().map(|mirror| mirror.tree.number());
+            let waits_for_owner = mirrored.is_none() || mirrored != self.local.tree_number();
+            self.nodes.spawn(Arc::clone(self).follow_tree(Arc::clone(second), waits_for_owner));
+        }
+    }
+
+    /// Begins the others.
+    fn begin_to_copy(self: &Arc<Self>) {
+        let Some(partner) = &self.partner else { return };
+        for of in self.nodes.partner_of(self.local.rank) {
+            self.nodes.spawn(Arc::clone(partner).follow(of));
+            self.nodes.spawn(Arc::clone(partner).look(of));
+        }
+    }
+
+    async fn follow_tree(self: Arc<Self>, second: Arc<SecondHome>, waits_for_owner: bool) {
+        if waits_for_owner {
+            tokio::select! {
+                biased;
+                met = self.joined.until_known() => if met.is_err() { return },
+                () = self.nodes.until_end() => return,
+            }
+        }
+        let parts = Arc::clone(&self);
+        let keep: Keep = Arc::new(move || {
+            checkpoint::write(&parts.local, parts.giving_back.parts(), &parts.files).map_err(|error| error.to_string())
+        });
+        second.follow(Arc::clone(&self.council), keep).await;
+    }
+}
