@@ -26,6 +26,14 @@ pub fn owner(bed: &Bed) -> Option<u64> {
     owner["rank"].as_u64()
 }
 
+/// How many daemons of a node have died and how many have left to another one, as `status` says.
+fn daemons_before(bed: &Bed, node: usize) -> Option<(u64, u64)> {
+    let told = bed.command(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&told.stdout).ok()?;
+    let count = |name: &str| status["nodes"][node][name].as_u64();
+    Some((count("restarts")?, count("replaced")?))
+}
+
 /// The first node is lost, and the second owns the tree.
 pub fn lose_the_owner(bed: &Bed) {
     let daemon = bed.job.daemon(0).unwrap();
@@ -64,6 +72,14 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
             status.is_some()
         });
         assert!(status.unwrap().success(), "it has seen nothing of it");
+    }
+    for node in [1, 2] {
+        let mut before = None;
+        wait_until("what the node is has changed", PATIENCE, || {
+            before = daemons_before(&bed, node).filter(|before| *before != (0, 0));
+            before.is_some()
+        });
+        assert_eq!(before, Some((0, 1)), "the daemon of node {node} has left, and not died");
     }
     for node in [1, 2] {
         let script = format!(

@@ -40,18 +40,22 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
         .build()
         .context("starting the network runtime")?;
     let outcome = runtime.block_on(run_in_runtime(options, link));
-    runtime.shutdown_timeout(outcome.as_ref().map_or(SHUTDOWN_DEADLINE, |(_, within)| *within));
+    match outcome.as_ref().map_or(Some(SHUTDOWN_DEADLINE), |(_, within)| *within) {
+        Some(within) => runtime.shutdown_timeout(within),
+        // The process ends. Threads that wait would find the timers gone, and panic.
+        None => std::mem::forget(runtime),
+    }
     outcome.map(|(reason, _)| reason)
 }
 
-/// Why the daemon ends, and how long work that blocks may go on then.
-async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(ExitReason, Duration)> {
+/// Why the daemon ends, and how long work that blocks may go on then: `None` where nothing is ended before the process is.
+async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(ExitReason, Option<Duration>)> {
     let driver = Driver::new(options, Machine::here())?;
     let (node, read) = (Arc::clone(&driver.node), Arc::clone(&driver.read));
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
     let Some(handoff) = link.stand_by()? else {
-        return Ok((ExitReason::End, SHUTDOWN_DEADLINE));
+        return Ok((ExitReason::End, Some(SHUTDOWN_DEADLINE)));
     };
     let Handoff { view, burst, peers, control, inodes, beliefs } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
@@ -100,17 +104,17 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(
     Ok((reason, within))
 }
 
-/// Ends the mounts and the connections. How long work that blocks may go on then.
+/// Ends the mounts and the connections. How long work that blocks may go on then, as `run_in_runtime` has it.
 async fn end_all(
     reason: ExitReason,
     burst: Option<BurstSession>,
     (mount, session): (Mount, Arc<Session>),
     endpoint: &Endpoint,
-) -> Duration {
+) -> Option<Duration> {
     if let Some(burst) = burst {
         if reason == ExitReason::HandOver && burst.write.is_leaving() {
             burst.leave(&session);
-            return Duration::ZERO;
+            return None;
         }
         burst.end(reason).await;
     }
@@ -118,11 +122,11 @@ async fn end_all(
         ExitReason::HandOver => {
             hand_over(session, endpoint).await;
             // Work for the kernel that a hung file system holds up must not keep the next daemon from starting.
-            HAND_OVER_DRAIN
+            Some(HAND_OVER_DRAIN)
         }
         ExitReason::End | ExitReason::Orphaned => {
             end(mount, session, endpoint).await;
-            SHUTDOWN_DEADLINE
+            Some(SHUTDOWN_DEADLINE)
         }
     }
 }

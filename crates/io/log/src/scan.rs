@@ -257,7 +257,7 @@ mod tests {
                 let file = unwritten(directory.path(), BYTES);
                 parts.iter().for_each(|part| part.write(&file));
                 let passed_over = steps(scanned(&file));
-                let whole = Scanned { written: Some(vec![0..BYTES]), ..scanned(&file) };
+                let whole = Scanned { written: Some(std::iter::once(0..BYTES).collect()), ..scanned(&file) };
                 prop_assert_eq!(&passed_over, &steps(whole));
                 // Pages that were read are in the page cache now.
                 prop_assert_eq!(&passed_over, &steps(scanned(&file)));
