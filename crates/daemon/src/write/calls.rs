@@ -48,7 +48,7 @@ pub struct BackingCalls {
     may_land: MayLand,
 }
 
-/// What calls of landing are counted as.
+/// The count of calls of landing against the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
     /// Bytes that they write.
@@ -64,7 +64,7 @@ impl Cost {
     }
 }
 
-/// Who makes calls of landing.
+/// The maker of calls of landing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// The tree's owner, which waits for the rate before each.
@@ -241,9 +241,9 @@ impl BackingCalls {
     {
         let (done, mut outcome) = oneshot::channel();
         let may_land = self.may_land.clone();
-        // Who waits may have gone.
+        // The task that waits may have gone.
         let make: Operation = Box::new(move || drop(done.send(make(&may_land))));
-        // What is told from now on is heard.
+        // A word from now on is heard.
         let told = self.threads.look_again().notified();
         let returned = match self.threads.call(Class::Background, make) {
             Err(make) => Some(make),
@@ -255,7 +255,7 @@ impl BackingCalls {
                         () = told => {}
                     }
                 }
-                // What is not there any more has begun.
+                // A call that is not there any more has begun.
                 self.threads.take_back(number)
             }
         };

@@ -249,9 +249,9 @@ impl WriteParts {
     /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.
     pub(super) fn land(self: &Arc<Self>) {
         let Some(drainer) = &self.drainer else { return self.giving_back.go_on() };
-        self.nodes.carry_out(async {
+        self.nodes.calls.carry_out(Box::pin(async {
             tokio::join!(drainer.follow(), self.watch_time());
-        });
+        }));
     }
 
     /// Has everything landed before the job's time is over.

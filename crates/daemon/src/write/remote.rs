@@ -351,13 +351,6 @@ impl Nodes {
         outcome.expect("it has been waited for to its end")
     }
 
-    /// The same for a task that itself calls what may block.
-    pub fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
-        let mut outcome = None;
-        self.calls.carry_out(Box::pin(async { outcome = Some(task.await) }));
-        outcome.expect("it has been carried out to its end")
-    }
-
     /// Asks the owner until it answers.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use crate::write::contents::Reader;
 /// Holes that are looked at in one turn: a turn writes no more than a part then, and lasts no longer than that of a part.
 const HOLES_AT_ONCE: usize = 256;
 
-/// Clears holes of a file, where it has anything: what is a hole there stays one. What was written and is not compared yet; it is to be made
-/// durable together with what follows.
+/// Clears holes of a file, where it has anything: what is a hole there stays one. The zeros that are written and not compared yet: they are to be
+/// made durable together with what follows.
 ///
 /// # Errors
 /// The backing file system's error; EIO when it has other bytes than were written.

@@ -216,7 +216,7 @@ impl Given {
     }
 }
 
-/// Drafts take their names. What has landed, and why the one after them has not. May block.
+/// Drafts take their names. The contents that have landed, and why the next one has not. May block.
 fn name(
     place: &LandingPlace,
     may_land: &MayLand,

@@ -173,7 +173,7 @@ pub async fn write_stripe(reader: &Reader, by: By, into: &Arc<File>, extents: &[
     Ok(())
 }
 
-/// What the upload came to, as an error of a file.
+/// An upload's error as one of a file.
 pub fn errno(error: &UploadError) -> Errno {
     match error {
         UploadError::Write(error) | UploadError::ReadBack(error) => Errno::of(error),
