@@ -1,6 +1,5 @@
 //! Questions to the owner of the burst tree, by its own node's programs and by other nodes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, NodeRank};

@@ -132,14 +132,14 @@ impl Safe {
     /// EIO; for another node EAGAIN when this node may not own the tree any more.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
-            self.local.group_commit.make_durable(&self.local, &self.nodes).await?;
+            self.local.make_durable_for_all().await?;
             self.wait_for_second_home().await?;
             return self.check_held();
         }
         loop {
             if on == On::Task {
                 self.council.until_held().await?;
-                self.local.group_commit.make_durable(&self.local, &self.nodes).await?;
+                self.local.make_durable_for_all().await?;
             } else {
                 self.council.hold()?;
                 self.local.make_durable()?;

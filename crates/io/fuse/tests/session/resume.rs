@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use forebay_fuse::abi::opcode;
 use forebay_fuse::{
-    Access, Handler, KeptRequests, Mount, MountOptions, Negotiated, Operation, OwnedRequest, ROOT_NODE, Reply, Request, Session, SessionOptions, Task, agree, mount,
+    Access, Handler, KeptRequests, Mount, MountOptions, Negotiated, Operation, OwnedRequest, ROOT_NODE, Reply, Request,
+    Session, SessionOptions, Task, agree, mount,
 };
 use tempfile::TempDir;
 
