@@ -371,7 +371,7 @@ impl OpenFile {
         self.commit.lock().await
     }
 
-    /// What was written first, as much as one commit has.
+    /// The extents that were written first, as many as one commit has.
     pub fn first_written(&self) -> Vec<WrittenExtent> {
         self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect()
     }

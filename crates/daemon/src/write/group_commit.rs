@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_types::Errno;
 use tokio::sync::oneshot;
 
-use super::local::Local;
-use super::remote::Nodes;
+use crate::environment::Operation;
 
 /// See the module.
 #[derive(Default)]
@@ -20,14 +19,15 @@ struct State {
 }
 
 impl GroupCommit {
-    /// All bytes and changes that this node's log has by now survive the loss of power.
+    /// The outcome of a `commit` that begins from now on, for all that ask meanwhile, on the thread that `block` has for it.
     ///
     /// # Errors
-    /// EIO.
-    pub async fn make_durable(self: &Arc<Self>, local: &Arc<Local>, nodes: &Nodes) -> Result<(), Errno> {
-        if local.log.durable() >= local.log.end() {
-            return Ok(());
-        }
+    /// As `commit`; EIO when the daemon ends.
+    pub async fn commit(
+        self: &Arc<Self>,
+        commit: impl Fn() -> Result<(), Errno> + Send + 'static,
+        block: impl FnOnce(Operation),
+    ) -> Result<(), Errno> {
         let (done, outcome) = oneshot::channel();
         let is_running = {
             let mut state = self.state();
@@ -35,14 +35,14 @@ impl GroupCommit {
             std::mem::replace(&mut state.is_running, true)
         };
         if !is_running {
-            let (group, local) = (Arc::clone(self), Arc::clone(local));
+            let group = Arc::clone(self);
             // Its end is not waited for: it goes on as long as others come.
-            nodes.calls.block(Box::new(move || group.run(&local)));
+            block(Box::new(move || group.run(commit)));
         }
         outcome.await.unwrap_or(Err(Errno::EIO))
     }
 
-    fn run(&self, local: &Local) {
+    fn run(&self, commit: impl Fn() -> Result<(), Errno>) {
         loop {
             let waiting = {
                 let mut state = self.state();
@@ -53,7 +53,7 @@ impl GroupCommit {
             if waiting.is_empty() {
                 return;
             }
-            let outcome = local.make_durable();
+            let outcome = commit();
             for done in waiting {
                 // The waiter may have gone.
                 let _ = done.send(outcome);

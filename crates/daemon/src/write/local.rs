@@ -44,8 +44,7 @@ pub struct Local {
     /// The log says that this node is to be the owner, or is it no more: the next daemon is.
     is_over: AtomicBool,
     pub log: Log,
-    /// Makes it durable for requests.
-    pub group_commit: Arc<GroupCommit>,
+    group_commit: Arc<GroupCommit>,
     /// Where a partner copies it.
     pub copying: Option<Copying>,
     /// Its copies of other nodes' records.
@@ -292,6 +291,18 @@ impl Local {
     /// EIO.
     pub fn make_durable(&self) -> Result<(), Errno> {
         self.log.commit(self.log.end()).map_err(forebay_log::LogError::errno)
+    }
+
+    /// The same for a task, by one thread for all that wait.
+    ///
+    /// # Errors
+    /// EIO.
+    pub async fn make_durable_for_all(self: &Arc<Self>) -> Result<(), Errno> {
+        if self.log.durable() >= self.log.end() {
+            return Ok(());
+        }
+        let local = Arc::clone(self);
+        self.group_commit.commit(move || local.make_durable(), |operation| self.block(operation)).await
     }
 }
 

@@ -339,11 +339,6 @@ impl Nodes {
         outcome.await.ok()
     }
 
-    /// A task that somebody else than the daemon's runtime goes on with.
-    pub fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {
-        self.calls.in_context(task)
-    }
-
     /// Waits for what other nodes do. May block.
     pub fn wait_for<T: Send>(&self, waiting: impl Future<Output = T> + Send) -> T {
         let mut outcome = None;

@@ -29,7 +29,7 @@ enum Memory {
 #[derive(Default)]
 pub(crate) struct Free(Mutex<Vec<Vec<u8>>>);
 
-/// What one reader reads into.
+/// The memory that one reader reads into.
 pub(crate) struct Buffer {
     space: Arc<Space>,
     /// A slot for the next request, where it has to be kept.

@@ -168,7 +168,7 @@ impl KeptRequests {
         Ok(large)
     }
 
-    /// The intakes whose request was found at the start and is too large for a slot. Nobody else has them before it is answered.
+    /// The intakes whose request was found at the start and is too large for a slot. No reader gets them before it is answered.
     pub(crate) fn large(&self) -> io::Result<Vec<Intake>> {
         self.large.iter().map(|index| self.intake_at(*index)).collect()
     }

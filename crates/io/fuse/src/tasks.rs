@@ -57,7 +57,7 @@ struct State {
     threads: usize,
     /// Threads that wait for something to do.
     idle: usize,
-    /// Nothing is waited for any more.
+    /// Threads end when there are no tasks.
     is_closed: bool,
     /// The rest is dropped.
     is_over: bool,
@@ -228,7 +228,7 @@ impl Tasks {
         None
     }
 
-    /// Nothing is waited for any more: threads end when there are no tasks.
+    /// Threads end from now on when there are no tasks, and no reader waits for room.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.came.notify_all();

@@ -55,7 +55,7 @@ impl Committing {
     /// Commits until now, of one file or all, survive the loss of power, and of the node that owns the tree.
     pub async fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
         let (local, nodes) = (&self.reader.local, &self.reader.nodes);
-        local.group_commit.make_durable(local, nodes).await?;
+        local.make_durable_for_all().await?;
         let is_copied = match file {
             None => true,
             Some(file) => match self.files.find(file) {

@@ -69,7 +69,7 @@ impl Owed {
         }
     }
 
-    /// A program has closed a file, as the request with this number says. Nothing is waited for.
+    /// A program has closed a file, as the request with this number says. Waits for nothing.
     pub fn begin(&self, request: &Request<'_>, number: Number, flock_owner: Option<u64>) -> Close {
         let file = file_of(request.node);
         let handle = match request.operation {

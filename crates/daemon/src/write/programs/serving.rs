@@ -40,7 +40,7 @@ impl Handler for Kernel {
         let is_close = matches!(request.operation, Op::Release { .. });
         let closing = is_close.then(|| self.locking.closing(file_of(request.node)));
         let nodes = Arc::clone(&self.reader.nodes);
-        nodes.in_context(Box::pin(async move { self.serve(owned, (number, closing), reply).await }))
+        nodes.calls.in_context(Box::pin(async move { self.serve(owned, (number, closing), reply).await }))
     }
 }
 

@@ -16,7 +16,7 @@ struct Write<'a> {
     file: FileId,
     offset: u64,
     data: &'a [u8],
-    /// Whose rights the file lends no more afterwards.
+    /// The user whose rights the file lends no more afterwards.
     writer: Option<Caller>,
 }
 
@@ -40,11 +40,11 @@ impl Kernel {
     pub fn write_at_once(&self, request: &Request<'_>) -> bool {
         let Some((write, is_append)) = Write::of(request) else { return false };
         let open = self.files.entry(write.file);
-        let is_alone = !is_append
-            && write.end() <= SURE_FILE_BYTES
-            && !open.is_about_to_commit(KERNEL_READERS_MAX)
-            && !(write.writer.is_some() && open.lends_rights());
-        let Some(is_copied) = self.committing.known_copied(&open).filter(|_| is_alone) else { return false };
+        let is_with_owner = is_append
+            || write.end() > SURE_FILE_BYTES
+            || open.is_about_to_commit(KERNEL_READERS_MAX)
+            || write.writer.is_some() && open.lends_rights();
+        let Some(is_copied) = self.committing.known_copied(&open).filter(|_| !is_with_owner) else { return false };
         let Ok(amount) = self.append_to_log(&open, &write, is_copied) else { return false };
         self.early_commits.begin_if(amount != Amount::Little, write.file);
         true

@@ -115,14 +115,14 @@ impl Safe {
     /// EIO; for another node EAGAIN when this node may not own the tree any more.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
-            self.local.group_commit.make_durable(&self.local, &self.nodes).await?;
+            self.local.make_durable_for_all().await?;
             self.wait_for_second_home().await?;
             return self.check_held();
         }
         loop {
             self.council.hold().await?;
             match on {
-                On::Task => self.local.group_commit.make_durable(&self.local, &self.nodes).await?,
+                On::Task => self.local.make_durable_for_all().await?,
                 _ => self.local.make_durable()?,
             }
             match self.wait_for_second_home().await.and_then(|()| self.check_held()) {
