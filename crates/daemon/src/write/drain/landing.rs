@@ -4,7 +4,7 @@
 //! read back and compared, and take their name when they are whole and durable. A step that fails is tried again, and later ones
 //! wait: the order is the promise.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,23 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long the thread waits for a change at most, before it looks whether it is to end; and how often it looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// The steps that may be followed.
+#[derive(Clone, Copy)]
+enum Allowed {
+    All,
+    /// Those before this one: of a drain, whatever the policy.
+    Below(u64),
+}
+
+impl Allowed {
+    fn has(self, step: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Below(end) => step < end,
+        }
+    }
+}
+
 /// The thread's state, as others see it.
 pub struct Landings {
     owner: Arc<Owner>,
@@ -49,8 +66,7 @@ pub struct Landings {
     /// How much is sent.
     pub meter: Arc<Meter>,
     policy: DrainPolicy,
-    /// Steps below it may be followed.
-    allowed: AtomicU64,
+    allowed: Mutex<Allowed>,
     maker: Maker,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
@@ -59,7 +75,7 @@ pub struct Landings {
 impl Landings {
     pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
         let meter = Arc::new(Meter::default());
-        let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
+        let allowed = if policy.waits_for_drain() { Allowed::Below(0) } else { Allowed::All };
         let draining = Draining::new(owner, reader, commits, &meter);
         let maker = Maker::new(owner);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
@@ -72,7 +88,7 @@ impl Landings {
             publisher,
             meter,
             policy,
-            allowed,
+            allowed: Mutex::new(allowed),
             maker,
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
@@ -91,7 +107,11 @@ impl Landings {
 
     /// A drain has begun: all changes until now are followed whatever the policy.
     pub fn allow(&self) {
-        self.allowed.fetch_max(self.owner.tree().steps_end(), Ordering::Relaxed);
+        let end = self.owner.tree().steps_end();
+        let mut allowed = self.allowed();
+        if let Allowed::Below(before) = &mut *allowed {
+            *before = end.max(*before);
+        }
     }
 
     /// No more is begun.
@@ -130,9 +150,9 @@ impl Landings {
                 self.owner.wait_for_change(LOOK_EVERY);
                 continue;
             }
-            let allowed = self.allowed.load(Ordering::Relaxed);
+            let allowed = *self.allowed();
             let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
-            turns.retain(|turn| turn.step < allowed);
+            turns.retain(|turn| allowed.has(turn.step));
             let taken = self.meter.measure(|| self.owner.nodes.now(), || self.take(&turns));
             // After a failure, steps are taken singly: the one that fails is found.
             count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
@@ -155,6 +175,10 @@ impl Landings {
                 }
             }
         }
+    }
+
+    fn allowed(&self) -> std::sync::MutexGuard<'_, Allowed> {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn trouble(&self) -> std::sync::MutexGuard<'_, Option<String>> {

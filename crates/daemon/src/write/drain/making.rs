@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Errno, FileId, Kind, ViewPath};
 use forebay_wire::journal::StepOutcome;
 
 use super::rights;
@@ -51,14 +51,13 @@ impl Maker {
             (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
             (_, None) => return Ok(StepOutcome::Done),
         };
-        let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
         // Any other entry there is somebody else's.
         match (made, &attributes) {
             (Err(Errno::EEXIST), Some(attributes))
                 if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
             // It has gone from the tree since. An empty directory of this user is the one that the daemon before this one made.
             (Err(Errno::EEXIST), None)
-                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, &of_nobody, &target))? => {}
+                if self.may_be_made(file) && calls.land(|| place.is_own_empty_directory(path))? => {}
             (Err(Errno::EEXIST), _) => return Err(Errno::EEXIST),
             (made, _) => {
                 // It may be there even if the call failed.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request};
 use forebay_types::{Errno, FileId};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
 use super::allocating::least_bytes;
@@ -31,7 +32,6 @@ use crate::write::files::{Amount, Files, OpenFile};
 use crate::write::kernel_words::{
     O_APPEND, file_of, handle, may_map, may_write, mode_of, node_of, open_flags, place, time, wanted, without_rights,
 };
-use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
 use crate::write::tree::fits::SURE_FILE_BYTES;
 
@@ -355,7 +355,7 @@ impl Kernel {
         let is_copied = open.is_copied(|| self.committing.is_copied(file));
         let pending = self.room.wait_for(|| {
             let _noting = self.files.noting();
-            let extent = self.reader.local.append((file, is_copied), offset, offset, data)?;
+            let extent = self.reader.local.append(RecordData::Written { file, offset, is_copied }, data)?;
             Ok(open.note(extent, self.reader.local.now(), writer.clone()))
         })?;
         // The commit ends the rights that the file lends.
@@ -395,7 +395,7 @@ impl Kernel {
         let is_copied = open.is_copied(|| self.committing.is_copied(open.file));
         let extent = self.room.wait_for(|| {
             let _noting = self.files.noting();
-            let extent = self.reader.local.append((open.file, is_copied), APPENDED, 0, data)?;
+            let extent = self.reader.local.append(RecordData::Appended { file: open.file, is_copied }, data)?;
             open.note_appending(extent);
             Ok(extent)
         })?;
