@@ -15,6 +15,7 @@ mod ownership;
 pub mod parcel;
 pub mod query;
 pub mod read;
+mod record_data;
 pub mod recording;
 pub mod report;
 pub mod request;

@@ -4,18 +4,19 @@
 //!
 //! ```text
 //!  0  checksum           u32   crc32c of bytes 4 to 71
-//!  4  kind               u8    1 begin, 2 data, 3 note, 4 pad, 5 index
-//!  5  zero               [u8; 3]
+//!  4  kind               u8    1 begin, 2 written, 3 note, 4 pad, 5 index, 6 appended, 7 copy
+//!  5  is_copied          u8    1 if the node's partner is to copy it; zero unless written or appended
+//!  6  zero               [u8; 2]
 //!  8  identity           u64   of the log, random
 //! 16  segment            u64   where this record lies
 //! 24  offset             u32   in the segment, bytes
 //! 28  contents_bytes     u32
 //! 32  contents_checksum  u32   crc32c of the contents; zero for a pad
-//! 36  creator            u32   of the file; zero unless data
+//! 36  creator            u32   of the file; of a copy, the node of whose log it is; zero unless data
 //! 40  sequence           u64   from 1, one more with each record; a pad has that of the record before it
 //! 48  durable            u64   records below this sequence were on stable storage when this one was made
-//! 56  serial             u64   of the file; zero unless data
-//! 64  file_offset        u64   of the contents in the file, bytes; zero unless data
+//! 56  serial             u64   of the file; of a copy, the segment that it is from; zero unless data
+//! 64  offset             u64   of what was written in the file, of a copy in its segment, bytes; else zero
 //! 72  contents           [u8; contents_bytes], then what is missing to a multiple of 8
 //! ```
 //!
@@ -26,8 +27,11 @@
 //! An index ends its segment: its contents are the heads of all records before it, then zeros, then its own offset as a u64
 //! in the segment's last 8 bytes, so that a segment is indexed by reading its end.
 
-use forebay_types::{FileId, LogPosition, NodeRank};
+use forebay_types::LogPosition;
 use thiserror::Error;
+
+use crate::record_data::Fields;
+pub use crate::record_data::RecordData;
 
 /// Bytes of a record's head.
 pub const RECORD_HEAD_BYTES: usize = 72;
@@ -81,12 +85,7 @@ pub enum RecordKind {
     /// The first record of every segment, without contents.
     Begin,
     /// Bytes of a file.
-    Data {
-        /// The file.
-        file: FileId,
-        /// Where in the file they lie, bytes.
-        file_offset: u64,
-    },
+    Data(RecordData),
     /// Bytes that mean something to the write core only.
     Note,
     /// Bytes to be passed over.
@@ -131,24 +130,25 @@ impl RecordHead {
     #[must_use]
     pub fn encode(&self, identity: LogIdentity) -> [u8; RECORD_HEAD_BYTES] {
         let mut bytes = [0; RECORD_HEAD_BYTES];
-        let (kind, file, file_offset) = match self.kind {
-            RecordKind::Begin => (1, None, 0),
-            RecordKind::Data { file, file_offset } => (2, Some(file), file_offset),
-            RecordKind::Note => (3, None, 0),
-            RecordKind::Pad => (4, None, 0),
-            RecordKind::Index => (5, None, 0),
+        let without_data = |kind| Fields { kind, is_copied: false, creator: 0, serial: 0, offset: 0 };
+        let fields = match self.kind {
+            RecordKind::Begin => without_data(1),
+            RecordKind::Data(data) => data.fields(),
+            RecordKind::Note => without_data(3),
+            RecordKind::Pad => without_data(4),
+            RecordKind::Index => without_data(5),
         };
-        bytes[4] = kind;
+        (bytes[4], bytes[5]) = (fields.kind, fields.is_copied.into());
         bytes[8..16].copy_from_slice(&identity.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.position.segment.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.position.offset.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.contents_bytes.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.contents_checksum.to_le_bytes());
-        bytes[36..40].copy_from_slice(&file.map_or(0, |file| file.creator.0).to_le_bytes());
+        bytes[36..40].copy_from_slice(&fields.creator.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.sequence.0.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.durable.0.to_le_bytes());
-        bytes[56..64].copy_from_slice(&file.map_or(0, |file| file.serial).to_le_bytes());
-        bytes[64..72].copy_from_slice(&file_offset.to_le_bytes());
+        bytes[56..64].copy_from_slice(&fields.serial.to_le_bytes());
+        bytes[64..72].copy_from_slice(&fields.offset.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -188,7 +188,7 @@ impl RecordHead {
         if end > segment_bytes {
             return Err(RecordError::Senseless("it ends behind its segment"));
         }
-        let is_limited = matches!(self.kind, RecordKind::Data { .. } | RecordKind::Note);
+        let is_limited = matches!(self.kind, RecordKind::Data(_) | RecordKind::Note);
         if is_limited && self.contents_bytes > RECORD_CONTENTS_BYTES_MAX {
             return Err(RecordError::Senseless("its length is above the limit"));
         }
@@ -199,8 +199,8 @@ impl RecordHead {
         if self.kind == RecordKind::Index && end != segment_bytes {
             return Err(RecordError::Senseless("it is an index and does not end its segment"));
         }
-        if let RecordKind::Data { file_offset, .. } = self.kind
-            && file_offset.checked_add(self.contents_bytes.into()).is_none()
+        if let RecordKind::Data(RecordData::Written { offset, .. }) = self.kind
+            && offset.checked_add(self.contents_bytes.into()).is_none()
         {
             return Err(RecordError::Senseless("it ends behind any file"));
         }
@@ -245,22 +245,27 @@ pub fn is_placed(bytes: &[u8; RECORD_HEAD_BYTES], identity: LogIdentity, positio
 }
 
 fn kind_of(bytes: &[u8; RECORD_HEAD_BYTES]) -> Result<RecordKind, RecordError> {
-    if bytes[5..8] != [0; 3] {
+    if bytes[5] > 1 || bytes[6..8] != [0; 2] {
         return Err(RecordError::Senseless("bytes that must be zero are not"));
     }
-    let (creator, serial, file_offset) = (word(bytes, 36), long(bytes, 56), long(bytes, 64));
-    let kind = match bytes[4] {
-        2 => {
-            let file = FileId { creator: NodeRank(creator), serial };
-            return Ok(RecordKind::Data { file, file_offset });
-        }
+    let fields = Fields {
+        kind: bytes[4],
+        is_copied: bytes[5] == 1,
+        creator: word(bytes, 36),
+        serial: long(bytes, 56),
+        offset: long(bytes, 64),
+    };
+    if let Some(data) = RecordData::of(&fields).map_err(RecordError::Senseless)? {
+        return Ok(RecordKind::Data(data));
+    }
+    let kind = match fields.kind {
         1 => RecordKind::Begin,
         3 => RecordKind::Note,
         4 => RecordKind::Pad,
         5 => RecordKind::Index,
         _ => return Err(RecordError::Senseless("its kind is unknown")),
     };
-    if (creator, serial, file_offset) == (0, 0, 0) {
+    if (fields.is_copied, fields.creator, fields.serial, fields.offset) == (false, 0, 0, 0) {
         Ok(kind)
     } else {
         Err(RecordError::Senseless("it names a file and holds no data"))
@@ -277,8 +282,10 @@ fn long(bytes: &[u8; RECORD_HEAD_BYTES], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use forebay_types::{FileId, NodeRank};
     use proptest::prelude::*;
+
+    use super::*;
 
     const LOG: LogIdentity = LogIdentity(0x1234_5678_9abc_def0);
 
@@ -296,8 +303,18 @@ mod tests {
             Just(RecordKind::Note),
             Just(RecordKind::Pad),
             Just(RecordKind::Index),
-            (any::<u32>(), any::<u64>(), 0..u64::MAX / 2).prop_map(|(creator, serial, file_offset)| {
-                RecordKind::Data { file: FileId { creator: NodeRank(creator), serial }, file_offset }
+            (any::<u32>(), any::<u64>(), 0..u64::MAX / 2, any::<bool>()).prop_map(
+                |(creator, serial, offset, is_copied)| {
+                    let file = FileId { creator: NodeRank(creator), serial };
+                    RecordKind::Data(RecordData::Written { file, offset, is_copied })
+                }
+            ),
+            (any::<u32>(), any::<u64>(), any::<bool>()).prop_map(|(creator, serial, is_copied)| {
+                let file = FileId { creator: NodeRank(creator), serial };
+                RecordKind::Data(RecordData::Appended { file, is_copied })
+            }),
+            (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(of, segment, offset)| {
+                RecordKind::Data(RecordData::Copy { of: NodeRank(of), from: LogPosition { segment, offset } })
             }),
         ]
     }
@@ -369,7 +386,7 @@ mod tests {
             |at: usize, value: u64| decoded_after(move |bytes| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes()));
         let senseless = [
             decoded_after(|bytes| bytes[4] = 0),
-            decoded_after(|bytes| bytes[4] = 6),
+            decoded_after(|bytes| bytes[4] = 8),
             decoded_after(|bytes| bytes[4] = 1),
             decoded_after(|bytes| bytes[6] = 1),
             decoded_after(|bytes| bytes[28..32].copy_from_slice(&u32::MAX.to_le_bytes())),
@@ -385,6 +402,11 @@ mod tests {
                 bytes[4] = 2;
                 bytes[64..72].copy_from_slice(&u64::MAX.to_le_bytes());
             }),
+            // It is appended and has an offset; it is a copy and is to be copied, or of no segment; it is no data and is to be copied.
+            decoded_after(|bytes| (bytes[4], bytes[64]) = (6, 1)),
+            decoded_after(|bytes| bytes[4..6].copy_from_slice(&[7, 1])),
+            decoded_after(|bytes| (bytes[4], bytes[70]) = (7, 1)),
+            decoded_after(|bytes| bytes[5] = 1),
         ];
         for decoded in senseless {
             assert!(matches!(decoded, Err(RecordError::Senseless(_))), "{decoded:?}");

@@ -56,12 +56,12 @@ impl WriteParts {
                 contents(owner.read_unlinked(On::Pool, file, offset, len).await)
             }),
             WriteMessage::Stripe(stripe) => Ok(Box::pin(async move { told(&self.write_stripe(from, &stripe).await) })),
-            message => Err(self.answer_here(from, message)),
+            message => Err(self.answer_here(message)),
         }
     }
 
     /// The same for a thread that may block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
-    fn answer_here(&self, from: NodeRank, message: WriteMessage) -> Answered {
+    fn answer_here(&self, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {
                 AGAIN
@@ -305,7 +305,7 @@ pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, me
         message if has_own_thread(&message) => {
             let Some(admitted) = write.waiting_threads.admit(from) else { return send(reply, AGAIN) };
             let answer = move || {
-                send(reply, write.answer_here(from, message));
+                send(reply, write.answer_here(message));
                 drop(admitted);
             };
             // Where there are no more threads it is asked again.

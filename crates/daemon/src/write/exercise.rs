@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use forebay_log::RecoveredRecord;
 use forebay_types::{Attributes, FileId, LogPosition, NodeRank};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::COMMIT_EXTENTS_MAX;
 use forebay_write::Tree;
@@ -62,7 +63,8 @@ pub fn recover(bytes: &[u8]) -> usize {
         let len = if *kind >= WRITTEN { WRITTEN_FIELDS } else { usize::from(*kind) };
         let (contents, behind) = behind.split_at(len.min(behind.len()));
         rest = behind;
-        let record = if *kind >= WRITTEN { written(contents) } else { RecoveredRecord::Note(contents.to_vec().into()) };
+        let record =
+            if *kind >= WRITTEN { written(*kind, contents) } else { RecoveredRecord::Note(contents.to_vec().into()) };
         if found.take(position, record).is_err() {
             return taken;
         }
@@ -77,14 +79,20 @@ pub fn recover(bytes: &[u8]) -> usize {
 }
 
 /// A record with bytes of a file.
-fn written(contents: &[u8]) -> RecoveredRecord {
+fn written(kind: u8, contents: &[u8]) -> RecoveredRecord {
     let mut fields = [0; WRITTEN_FIELDS];
     fields[..contents.len()].copy_from_slice(contents);
     let long = |at: usize| fields[at..at + 8].iter().rev().fold(0, |long, byte| long << 8 | u64::from(*byte));
     // As the head of a record is checked.
-    let (bytes, file_offset) = (u32::from(fields[17]) << 10, long(8).min(u64::MAX - (1 << 20)));
-    let creator = NodeRank(fields[16].into());
-    RecoveredRecord::Data { file: FileId { creator, serial: long(0) }, file_offset, bytes }
+    let (bytes, offset) = (u32::from(fields[17]) << 10, long(8).min(u64::MAX - (1 << 20)));
+    let (of, is_copied) = (NodeRank(fields[16].into()), kind & 4 != 0);
+    let file = FileId { creator: of, serial: long(0) };
+    let data = match kind & 3 {
+        0 | 1 => RecordData::Written { file, offset, is_copied },
+        2 => RecordData::Appended { file, is_copied },
+        _ => RecordData::Copy { of, from: LogPosition { segment: long(0), offset: long(8) as u32 } },
+    };
+    RecoveredRecord::Data { data, bytes }
 }
 
 #[cfg(test)]
@@ -119,7 +127,7 @@ mod tests {
             assert!(is_one.1 || !name.starts_with("note-"), "{name}");
             most = most.max(recover(&bytes));
         }
-        assert_eq!(most, 10, "records of the longest log");
+        assert_eq!(most, 11, "records of the longest log");
     }
 
     /// Cut short or with a bit changed at any place, nothing panics.
@@ -146,7 +154,8 @@ mod tests {
             put(&format!("note-{index}"), note.clone());
         }
         let record = |note: &Vec<u8>| [&[u8::try_from(note.len()).unwrap()], &note[..]].concat();
-        let written = [&[WRITTEN][..], &encode_written(), &[WRITTEN], &encode_written()].concat();
+        let written =
+            [WRITTEN, WRITTEN | 6, WRITTEN | 3].map(|kind| [&[kind][..], &encode_written()].concat()).concat();
         let log = |rank: u8, notes: &[Vec<u8>]| {
             let records: Vec<u8> = notes.iter().flat_map(record).collect();
             [&[rank][..], &written, &records].concat()

@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay_log::Log;
 use forebay_store::LandingPlace;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Owns;
 use forebay_write::Copies;
@@ -19,18 +20,6 @@ use super::group_commit::GroupCommit;
 use super::notes::{Note, StoreTree};
 use super::stripes_under_way::UnderWay;
 use crate::environment::{Environment, NamesToSettle, Operation};
-
-/// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
-/// committed before its daemon died is written again, by the request that is sent again.
-pub const APPENDED: u64 = 1 << 63;
-
-/// Of a record's file, in its serial: that the partner is to copy it.
-const TO_COPY: u64 = 1 << 62;
-
-/// The file of a record that is no copy, and whether the partner is to copy it.
-pub fn without_mark(file: FileId) -> (FileId, bool) {
-    (FileId { serial: file.serial & !TO_COPY, ..file }, file.serial & TO_COPY != 0)
-}
 
 /// See the module.
 pub struct Local {
@@ -175,25 +164,22 @@ impl Local {
         self.next_serial.fetch_max(next, Ordering::Relaxed);
     }
 
-    /// Appends what was written to a file, which the partner copies or not: what is at `offset`, or where the owner says if the
-    /// record's `record_offset` is `APPENDED`.
+    /// Appends what was written to a file, which the partner copies or not: at a place of the file, or at its end, from where the extent's
+    /// offset counts then.
     ///
     /// # Errors
     /// ENOSPC, EIO.
-    pub fn append(
-        &self,
-        (file, is_copied): (FileId, bool),
-        record_offset: u64,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<WrittenExtent, Errno> {
-        let serial = if is_copied { file.serial | TO_COPY } else { file.serial };
-        let of = FileId { serial, ..file };
-        let appended = self.log.append_data(of, record_offset, data).map_err(forebay_log::LogError::errno)?;
-        if let Some(copying) = self.copying.as_ref().filter(|_| is_copied && !data.is_empty()) {
-            copying.note(appended.position, data.len() as u32);
+    pub fn append(&self, of: RecordData, bytes: &[u8]) -> Result<WrittenExtent, Errno> {
+        let (offset, is_copied) = match of {
+            RecordData::Written { offset, is_copied, .. } => (offset, is_copied),
+            RecordData::Appended { is_copied, .. } => (0, is_copied),
+            RecordData::Copy { .. } => return Err(Errno::EINVAL),
+        };
+        let appended = self.log.append_data(of, bytes).map_err(forebay_log::LogError::errno)?;
+        if let Some(copying) = self.copying.as_ref().filter(|_| is_copied && !bytes.is_empty()) {
+            copying.note(appended.position, bytes.len() as u32);
         }
-        Ok(WrittenExtent { offset, len: data.len() as u64, node: self.rank, position: appended.position, skip: 0 })
+        Ok(WrittenExtent { offset, len: bytes.len() as u64, node: self.rank, position: appended.position, skip: 0 })
     }
 
     /// Contents of the node's own log.

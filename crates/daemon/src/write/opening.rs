@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay_log::{Owner as StoreOwner, boot_identity};
+use forebay_log::{Capacity, Owner as StoreOwner, boot_identity};
 use forebay_write::{Tree, council, partners, second_home};
 
 use super::beliefs::Beliefs;
@@ -47,7 +47,7 @@ pub fn open(
     let limits =
         DrainLimits { bytes_per_s: options.drain_bytes_per_s, operations_per_s: options.drain_operations_per_s };
     let on = (&node.environment, BackingCalls::new(threads, limits));
-    let mut opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
+    let mut opened = open_store(&options.store, &store_owner, Capacity::Bytes(options.capacity_bytes), on, copied)?;
     let kept = &node.options.kept;
     if opened.tree.is_some() && opened.local.tree_number().is_none() {
         begin_tree(&opened, kept.is_first(), made_at_ms).with_context(|| options.store.display().to_string())?;

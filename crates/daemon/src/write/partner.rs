@@ -7,21 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_log::LogError;
-use forebay_types::{Errno, FileId, LogPosition, NodeRank};
+use forebay_types::{Errno, LogPosition, NodeRank};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::write::Copy;
 use forebay_wire::write_message::{Have, LogPart, ToCopy, WriteMessage};
 use forebay_write::timing::{COPIES_LOOKED_AT_EVERY, COPIES_LOOKED_AT_WITHIN};
 
 use super::copying::Record;
 use super::files::Files;
-use super::local::{APPENDED, Local};
+use super::local::Local;
 use super::peers::copy;
 use super::remote::Nodes;
 use super::replication::follower::{Stream, follow};
 use super::tree::tree_link::TreeLink;
-
-/// Of a record's file, in its serial: that it is a copy, of a record in the segment of the other bits.
-const COPY: u64 = 1 << 63;
 
 /// See the module.
 pub struct Partner {
@@ -36,13 +34,6 @@ struct Followed {
     partner: Arc<Partner>,
     of: NodeRank,
     have: Option<Have>,
-}
-
-/// The node's record that a record is a copy of, if it is one.
-pub fn copied_from(file: FileId, file_offset: u64) -> Option<(NodeRank, LogPosition)> {
-    let segment = (file.serial & COPY != 0).then_some(file.serial & !COPY)?;
-    let offset = u32::try_from(file_offset & !APPENDED).ok()?;
-    Some((file.creator, LogPosition { segment, offset }))
 }
 
 impl Stream for Followed {
@@ -137,8 +128,7 @@ impl Partner {
             bytes = rest;
             // Records that are appended are known before anybody counts.
             let _noting = self.files.noting();
-            let file = FileId { creator: of, serial: COPY | from.segment };
-            let appended = self.local.log.append_data(file, APPENDED | u64::from(from.offset), contents);
+            let appended = self.local.log.append_data(RecordData::Copy { of, from: *from }, contents);
             let to = appended.map_err(LogError::errno)?.position;
             self.local.copies().insert(of, Copy { from: *from, to, len: *len });
         }

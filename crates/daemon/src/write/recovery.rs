@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
+use forebay_log::{Capacity, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, Time, ViewPath};
 use forebay_wire::journal::{JournalEntry, LeaderEntry};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
 use forebay_wire::write_message::Owns;
@@ -23,9 +24,8 @@ use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::files::Files;
 use super::kernel_words::unknown_writer;
-use super::local::{APPENDED, Local, landing_place, without_mark};
+use super::local::{Local, landing_place};
 use super::notes::{Note, StoreTree};
-use super::partner::copied_from;
 use super::tree::checkpoint::Checkpoint;
 use super::tree::second_home::Mirror;
 use crate::environment::Environment;
@@ -68,13 +68,13 @@ impl OpenedStore {
 pub fn open_store(
     path: &Path,
     store_owner: &StoreOwner,
-    capacity_bytes: u64,
+    capacity: Capacity,
     (environment, calls): (&Arc<dyn Environment>, BackingCalls),
     (copied, copied_within): (Copied, Duration),
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
     // One that is only read to its end may lie anywhere.
-    let settings = Settings { is_forced: capacity_bytes == AS_FOUND, ..Settings::new(capacity_bytes) };
+    let settings = Settings { is_forced: capacity == Capacity::AsFound, ..Settings::of(capacity) };
     let mut recovery = Recovery::open(path, store_owner, &settings)?;
     let root = place.attributes(&ViewPath::root())?;
     let mut found = Found::new(store_owner.node, Tree::new(root, true, recovery.identity()));
@@ -190,23 +190,7 @@ impl Found {
     /// When the store cannot be recovered.
     pub fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
         match record {
-            RecoveredRecord::Data { file, file_offset, bytes } => {
-                *self.data.entry(position.segment).or_default() += u64::from(bytes);
-                if let Some((of, from)) = copied_from(file, file_offset) {
-                    self.copies.insert(of, Copy { from, to: position, len: bytes });
-                    return Ok(());
-                }
-                let (file, is_to_copy) = without_mark(file);
-                self.given(file);
-                if is_to_copy {
-                    self.uncopied.insert(position, bytes);
-                }
-                if file_offset < APPENDED {
-                    let extent =
-                        WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };
-                    self.uncommitted.insert(position, (file, extent));
-                }
-            }
+            RecoveredRecord::Data { data, bytes } => self.take_data(position, data, bytes),
             RecoveredRecord::Note(bytes) => {
                 match decode::<Note>(&bytes).context("a note of the store cannot be read")? {
                     Note::Own(count, entry) => self.take_own(count, &entry)?,
@@ -225,6 +209,26 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    fn take_data(&mut self, position: LogPosition, data: RecordData, bytes: u32) {
+        *self.data.entry(position.segment).or_default() += u64::from(bytes);
+        let (file, is_copied) = match data {
+            RecordData::Copy { of, from } => {
+                self.copies.insert(of, Copy { from, to: position, len: bytes });
+                return;
+            }
+            RecordData::Written { file, offset, is_copied } => {
+                let extent = WrittenExtent { offset, len: bytes.into(), node: self.rank, position, skip: 0 };
+                self.uncommitted.insert(position, (file, extent));
+                (file, is_copied)
+            }
+            RecordData::Appended { file, is_copied } => (file, is_copied),
+        };
+        self.given(file);
+        if is_copied {
+            self.uncopied.insert(position, bytes);
+        }
     }
 
     fn take_owns(&mut self, owns: Owns) -> anyhow::Result<()> {

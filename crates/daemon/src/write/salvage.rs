@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay_log::{AS_FOUND, Owner as StoreOwner, boot_identity, whose};
+use forebay_log::{Capacity, Owner as StoreOwner, boot_identity, whose};
 use forebay_types::NodeRank;
 use forebay_types::threads::BACKING_CONCURRENCY;
 use forebay_wire::write_message::{Owns, WriteMessage};
@@ -109,7 +109,7 @@ impl Salvage {
         let open = |node: NodeRank, path: &Path| {
             let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
             let calls = BackingCalls::new(&threads, DrainLimits::default());
-            open_store(path, &owner, AS_FOUND, (&environment, calls), (Copied::Nothing, DEADLINE))
+            open_store(path, &owner, Capacity::AsFound, (&environment, calls), (Copied::Nothing, DEADLINE))
         };
         let mut opened = BTreeMap::new();
         for (node, path) in &stores {

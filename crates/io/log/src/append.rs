@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
 
-use forebay_types::{Errno, FileId, LogPosition};
-use forebay_wire::log_record::{RecordKind, Sequence};
+use forebay_types::{Errno, LogPosition};
+use forebay_wire::log_record::{RecordData, RecordKind, Sequence};
 use rustix::io::pwritev;
 
 use crate::log::{Log, Shared, State};
@@ -29,13 +29,12 @@ struct Reserved {
 }
 
 impl Log {
-    /// Appends bytes of a file, which lie at `file_offset` there. They are live until they are released; no
-    /// bytes are never live.
+    /// Appends bytes of a file. They are live until they are released; no bytes are never live.
     ///
     /// # Errors
     /// `Full` and `TooLong` before anything is written; `Failed` when the device failed.
-    pub fn append_data(&self, file: FileId, file_offset: u64, contents: &[u8]) -> Result<Appended, LogError> {
-        self.shared.append(RecordKind::Data { file, file_offset }, contents)
+    pub fn append_data(&self, data: RecordData, contents: &[u8]) -> Result<Appended, LogError> {
+        self.shared.append(RecordKind::Data(data), contents)
     }
 
     /// Appends a note: bytes of the write core's own. Segments are kept back for notes, so that what is said about data
@@ -109,7 +108,7 @@ impl Shared {
 impl State {
     fn account(&mut self, kind: RecordKind, place: &Place, length: u32) {
         match kind {
-            RecordKind::Data { .. } => {
+            RecordKind::Data(_) => {
                 self.usage.add_live(place.position.segment, length.into());
             }
             _ => self.usage.add_note(place.position.segment, place.sequence),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::Path;
 
 use forebay_types::{FileId, LogPosition, NodeRank};
-use forebay_wire::log_record::{LogIdentity, RECORD_HEAD_BYTES, RecordHead, RecordKind, Sequence};
+use forebay_wire::log_record::{LogIdentity, RECORD_HEAD_BYTES, RecordData, RecordHead, RecordKind, Sequence};
 use rustix::process::geteuid;
 
 use crate::directory::{CHECKPOINT, HEAD, segment_name};
@@ -167,7 +167,7 @@ impl Segment {
         let kind = match how >> 5 {
             1 => RecordKind::Begin,
             2 | 3 => RecordKind::Note,
-            4 => RecordKind::Data { file: FileId { creator: NodeRank(0), serial: 1 }, file_offset: script.large() },
+            4 => RecordKind::Data(RecordData::written(FileId { creator: NodeRank(0), serial: 1 }, script.large())),
             5 => RecordKind::Pad,
             _ => RecordKind::Index,
         };

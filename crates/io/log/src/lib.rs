@@ -39,4 +39,4 @@ pub use error::{LogError, StoreError};
 pub use log::{Log, Space};
 pub use network::network_file_system;
 pub use recovery::{Recovered, RecoveredRecord, Recovery};
-pub use store::{AS_FOUND, Owner, Settings, boot_identity, whose};
+pub use store::{Capacity, Owner, Settings, boot_identity, whose};

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bytes::Bytes;
-use forebay_types::{FileId, LogPosition};
-use forebay_wire::log_record::{RecordHead, RecordKind, Sequence};
+use forebay_types::LogPosition;
+use forebay_wire::log_record::{RecordData, RecordHead, RecordKind, Sequence};
 use rustix::fs::OFlags;
 
 use crate::StoreError;
@@ -64,10 +64,8 @@ pub struct Recovered {
 pub enum RecoveredRecord {
     /// Bytes of a file, to be read by the record's position.
     Data {
-        /// The file.
-        file: FileId,
-        /// Where in the file they lie, bytes.
-        file_offset: u64,
+        /// Whose they are.
+        data: RecordData,
         /// How many.
         bytes: u32,
     },
@@ -327,9 +325,7 @@ impl Recovery {
 
     fn yielded(&self, head: &RecordHead, contents: Option<Vec<u8>>) -> Result<Option<Recovered>, StoreError> {
         let record = match head.kind {
-            RecordKind::Data { file, file_offset } => {
-                RecoveredRecord::Data { file, file_offset, bytes: head.contents_bytes }
-            }
+            RecordKind::Data(data) => RecoveredRecord::Data { data, bytes: head.contents_bytes },
             RecordKind::Note => {
                 let contents = contents.map_or_else(|| self.contents(head), |contents| Ok(Some(contents)))?;
                 contents.map_or(RecoveredRecord::Damaged, |contents| RecoveredRecord::Note(contents.into()))

@@ -40,22 +40,34 @@ impl Owner {
 /// How a store is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The room that it may take on its disk, bytes; whole segments are used. A checkpoint comes on top. `AS_FOUND`: as much as it takes.
-    pub capacity_bytes: u64,
+    /// The room that it may take on its disk.
+    pub capacity: Capacity,
     /// Bytes of a segment, for a new store. A store that is there keeps its own.
     pub segment_bytes: u32,
     /// Whether it may lie on a network file system.
     pub is_forced: bool,
 }
 
-/// The capacity of a store that is to be emptied: it takes no more than it has.
-pub const AS_FOUND: u64 = u64::MAX;
+/// The room that a store may take on its disk; whole segments are used. A checkpoint comes on top.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capacity {
+    /// So many bytes.
+    Bytes(u64),
+    /// As much as it takes: it is to be emptied.
+    AsFound,
+}
 
 impl Settings {
     /// A store of so many bytes.
     #[must_use]
     pub fn new(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes, segment_bytes: limits::SEGMENT_BYTES, is_forced: false }
+        Self::of(Capacity::Bytes(capacity_bytes))
+    }
+
+    /// A store of such a capacity.
+    #[must_use]
+    pub fn of(capacity: Capacity) -> Self {
+        Self { capacity, segment_bytes: limits::SEGMENT_BYTES, is_forced: false }
     }
 }
 
@@ -118,9 +130,9 @@ impl Store {
             }
             (new_head(path, owner, settings)?, true)
         };
-        let capacity_segments = match settings.capacity_bytes {
-            AS_FOUND => contents.segments.len().max(limits::SEGMENTS_MIN as usize),
-            capacity_bytes => capacity(path, capacity_bytes, head.segment_bytes)?,
+        let capacity_segments = match settings.capacity {
+            Capacity::AsFound => contents.segments.len().max(limits::SEGMENTS_MIN as usize),
+            Capacity::Bytes(bytes) => capacity(path, bytes, head.segment_bytes)?,
         };
         Ok(Self { directory, head, boot: owner.boot, capacity_segments, is_same_boot, segments: contents.segments })
     }

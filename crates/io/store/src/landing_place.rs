@@ -203,6 +203,16 @@ impl LandingPlace {
         }
     }
 
+    /// Whether an empty directory of this user is at `path`.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn is_own_empty_directory(&self, path: &ViewPath) -> Result<bool, Errno> {
+        let found = self.attributes(path)?;
+        let is_own = found.uid == rustix::process::geteuid().as_raw();
+        Ok(is_own && found.kind() == Kind::Directory && self.list(path)?.is_empty())
+    }
+
     /// Gives what is at `from` the name `to` too; one that is there is replaced. `number` is that of the file's drafts.
     ///
     /// # Errors

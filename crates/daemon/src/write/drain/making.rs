@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Errno, FileId, Kind, ViewPath};
 use forebay_wire::journal::StepOutcome;
 
 use super::rights;
@@ -58,10 +58,12 @@ impl Maker {
             // Any other entry there is somebody else's.
             Err(Errno::EEXIST) => {
                 // It has gone from the tree since: an empty directory of this user is the one that the daemon before this one made.
-                let of_nobody = Attributes { mode: 0o040_000, uid: u32::MAX, ..Attributes::default() };
-                let (at, wanted) = (path.clone(), attributes.unwrap_or(of_nobody));
-                let is_as_made =
-                    self.may_be_made(file) && local.land(move |place| place.is_as_made(&at, &wanted, &target)).await?;
+                let at = path.clone();
+                let is_as_made = local.land(move |place| match attributes {
+                    Some(attributes) => place.is_as_made(&at, &attributes, &target),
+                    None => place.is_own_empty_directory(&at),
+                });
+                let is_as_made = self.may_be_made(file) && is_as_made.await?;
                 if !is_as_made {
                     return Err(Errno::EEXIST);
                 }

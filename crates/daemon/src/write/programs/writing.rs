@@ -3,12 +3,12 @@
 use forebay_fuse::{Change as Asked, Operation as Op, OwnedRequest, Reply, Request};
 use forebay_types::threads::KERNEL_READERS_MAX;
 use forebay_types::{Errno, FileId};
+use forebay_wire::log_record::RecordData;
 use forebay_wire::write::{Caller, CommitAt, Operation, WrittenExtent};
 
 use super::kernel::Kernel;
 use crate::write::files::{Amount, OpenFile};
 use crate::write::kernel_words::{O_APPEND, file_of, without_rights};
-use crate::write::local::APPENDED;
 use crate::write::tree::fits::SURE_FILE_BYTES;
 
 /// A write within a file.
@@ -93,7 +93,8 @@ impl Kernel {
 
     fn append_to_log(&self, open: &OpenFile, write: &Write<'_>, is_copied: bool) -> Result<Amount, Errno> {
         let _noting = self.files.noting();
-        let extent = self.reader.local.append((write.file, is_copied), write.offset, write.offset, write.data)?;
+        let data = RecordData::Written { file: write.file, offset: write.offset, is_copied };
+        let extent = self.reader.local.append(data, write.data)?;
         Ok(open.note(extent, self.reader.local.now(), write.writer.clone()))
     }
 
@@ -103,7 +104,7 @@ impl Kernel {
         let is_copied = self.committing.is_copied(open).await;
         let append = || -> Result<WrittenExtent, Errno> {
             let _noting = self.files.noting();
-            let extent = self.reader.local.append((open.file, is_copied), APPENDED, 0, write.data)?;
+            let extent = self.reader.local.append(RecordData::Appended { file: open.file, is_copied }, write.data)?;
             open.note_appending(extent);
             Ok(extent)
         };

@@ -152,7 +152,7 @@ struct Slow {
 }
 
 impl Handler for Slow {
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
         if !matches!(request.operation, Operation::Read { .. }) {
             return self.tree.handle(request, reply);
         }
@@ -161,6 +161,7 @@ impl Handler for Slow {
         self.changed.notify_all();
         drop(self.changed.wait_while(read, |(_, may_go_on)| !*may_go_on).unwrap());
         reply.bytes(b"an answer of the session that has left");
+        None
     }
 }
 

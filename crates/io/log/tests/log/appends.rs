@@ -4,7 +4,7 @@ use std::fs;
 
 use forebay_log::{LogError, RecoveredRecord, Recovery};
 use forebay_types::LogPosition;
-use forebay_wire::log_record::{RecordKind, Sequence};
+use forebay_wire::log_record::{RecordData, RecordKind, Sequence};
 
 use crate::fixture::{FILE, SEGMENT_BYTES, all, contents, directory, open, owner, segment, settings, store};
 
@@ -13,9 +13,9 @@ fn a_record_is_read_back_whole_and_in_part() {
     let directory = directory();
     let log = open(&store(&directory), 8);
     let bytes = contents(1, 5000);
-    let appended = log.append_data(FILE, 1 << 40, &bytes).unwrap();
+    let appended = log.append_data(RecordData::written(FILE, 1 << 40), &bytes).unwrap();
     let (head, whole) = log.read_record(appended.position).unwrap();
-    assert_eq!((head.kind, head.sequence), (RecordKind::Data { file: FILE, file_offset: 1 << 40 }, appended.sequence));
+    assert_eq!((head.kind, head.sequence), (RecordKind::Data(RecordData::written(FILE, 1 << 40)), appended.sequence));
     assert_eq!(whole, bytes);
     let mut part = [0; 100];
     log.read(appended.position, 4321, &mut part).unwrap();
@@ -30,7 +30,12 @@ fn the_next_log_finds_all_in_order() {
     let mut expected = Vec::new();
     for tag in 0..300u64 {
         let bytes = contents(tag, (tag * 37 % 3000) as usize);
-        let appended = if tag % 3 == 0 { log.append_note(&bytes) } else { log.append_data(FILE, tag, &bytes) }.unwrap();
+        let appended = if tag % 3 == 0 {
+            log.append_note(&bytes)
+        } else {
+            log.append_data(RecordData::written(FILE, tag), &bytes)
+        }
+        .unwrap();
         expected.push((appended, tag, bytes));
     }
     assert!(expected.last().unwrap().0.position.segment > 10, "over many segments");
@@ -43,8 +48,8 @@ fn the_next_log_finds_all_in_order() {
         assert_eq!((record.position, record.sequence), (appended.position, appended.sequence));
         match &record.record {
             RecoveredRecord::Note(note) => assert!(tag % 3 == 0 && *note == bytes),
-            RecoveredRecord::Data { file, file_offset, bytes: length } => {
-                assert_eq!((*file, *file_offset, *length as usize), (FILE, tag, bytes.len()));
+            RecoveredRecord::Data { data, bytes: length } => {
+                assert_eq!((*data, *length as usize), (RecordData::written(FILE, tag), bytes.len()));
                 assert_eq!(log.read_record(record.position).unwrap().1, bytes);
             }
             RecoveredRecord::Damaged => panic!("{record:?}"),
@@ -65,7 +70,7 @@ fn a_copy_of_the_log_within_the_log_is_no_record() {
     let first = log.append_note(b"where").unwrap().position.segment;
     let segment = segment(&path, first);
     let copy = fs::read(&segment).unwrap()[..8000].to_vec();
-    let torn = log.append_data(FILE, 0, &copy).unwrap();
+    let torn = log.append_data(RecordData::written(FILE, 0), &copy).unwrap();
     let last = log.append_note(b"last").unwrap();
     drop(log);
     let mut bytes = fs::read(&segment).unwrap();
@@ -95,7 +100,7 @@ fn a_changed_byte_is_noticed_by_who_reads_the_record() {
     let directory = directory();
     let path = store(&directory);
     let log = open(&path, 4);
-    let appended = log.append_data(FILE, 0, &contents(1, 1000)).unwrap();
+    let appended = log.append_data(RecordData::written(FILE, 0), &contents(1, 1000)).unwrap();
     log.commit(log.end()).unwrap();
     let segment = segment(&path, appended.position.segment);
     let mut bytes = fs::read(&segment).unwrap();

@@ -11,6 +11,7 @@ use std::thread;
 
 use forebay_log::{Appended, Log, LogError, Recovered, RecoveredRecord, Recovery};
 use forebay_types::LogPosition;
+use forebay_wire::log_record::RecordData;
 use forebay_wire::log_record::{RECORD_HEAD_BYTES, Sequence};
 use proptest::prelude::*;
 
@@ -107,7 +108,7 @@ impl Model {
                             let appended = if append.is_note {
                                 log.append_note(&contents)
                             } else {
-                                log.append_data(FILE, tag + index, &contents)
+                                log.append_data(RecordData::written(FILE, tag + index), &contents)
                             };
                             let Appended { position, sequence } = appended.unwrap();
                             let record = Written { position, is_note: append.is_note, contents };

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use forebay_log::LogError;
 use forebay_types::Errno;
+use forebay_wire::log_record::RecordData;
 use nix::sys::resource::{Resource, setrlimit};
 
 use crate::fixture::{FILE, SEGMENT_BYTES, contents, directory, open, segment, store};
@@ -17,14 +18,14 @@ const STORE: &str = "FOREBAY_LOG_TEST_FAILING";
 fn appends_until_writes_fail() {
     let Some(path) = env::var_os(STORE) else { return };
     let log = open(Path::new(&path), 8);
-    let before = log.append_data(FILE, 0, &contents(0, 4000)).unwrap();
+    let before = log.append_data(RecordData::written(FILE, 0), &contents(0, 4000)).unwrap();
     log.commit(log.end()).unwrap();
     await_segment(&segment(Path::new(&path), before.position.segment + 2));
     setrlimit(Resource::RLIMIT_FSIZE, u64::from(SEGMENT_BYTES) / 2, u64::from(SEGMENT_BYTES) / 2).unwrap();
     let outcomes = std::thread::scope(|scope| {
         let work = |thread: u64| {
             for tag in 0..100 {
-                let end = log.append_data(FILE, 0, &contents(thread + tag, 3000))?.sequence.next();
+                let end = log.append_data(RecordData::written(FILE, 0), &contents(thread + tag, 3000))?.sequence.next();
                 log.commit(end)?;
             }
             Ok(())

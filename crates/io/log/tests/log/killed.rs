@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use forebay_log::{Recovered, RecoveredRecord, Recovery};
 use forebay_types::LogPosition;
+use forebay_wire::log_record::RecordData;
 use forebay_wire::log_record::Sequence;
 
 use crate::fixture::{FILE, all, contents, directory, owner, settings, store};
@@ -50,7 +51,7 @@ fn appends_until_it_is_killed() {
                     let appended = if tag % 5 == 0 {
                         log.append_note(&[&tag.to_le_bytes()[..], &bytes].concat())
                     } else {
-                        log.append_data(FILE, tag, &bytes)
+                        log.append_data(RecordData::written(FILE, tag), &bytes)
                     };
                     let sequence = appended.unwrap().sequence;
                     if tag % 11 == 0 {
@@ -103,10 +104,10 @@ fn a_killed_daemon_loses_nothing_that_was_written() {
         for record in &found {
             let (tag, bytes) = match &record.record {
                 RecoveredRecord::Note(note) => (u64::from_le_bytes(*note.first_chunk().unwrap()), note.slice(8..)),
-                RecoveredRecord::Data { file_offset, .. } => {
-                    (*file_offset, log.read_record(record.position).unwrap().1)
+                RecoveredRecord::Data { data: RecordData::Written { offset, .. }, .. } => {
+                    (*offset, log.read_record(record.position).unwrap().1)
                 }
-                RecoveredRecord::Damaged => panic!("damaged: {record:?}"),
+                other => panic!("nobody wrote it: {other:?}"),
             };
             assert_eq!(bytes, contents(tag, length(tag)), "round {round}, tag {tag}");
             tags.insert(record.sequence, tag);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use forebay_log::{Appended, Log, LogError, Recovery, StoreError};
 use forebay_types::{Errno, LogPosition};
+use forebay_wire::log_record::RecordData;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -18,7 +19,7 @@ const BYTES: usize = 7000;
 fn fill(log: &Log) -> Vec<Appended> {
     let mut appended = Vec::new();
     loop {
-        match log.append_data(FILE, 0, &contents(appended.len() as u64, BYTES)) {
+        match log.append_data(RecordData::written(FILE, 0), &contents(appended.len() as u64, BYTES)) {
             Ok(one) => appended.push(one),
             Err(error) => {
                 assert_eq!((error, error.errno()), (LogError::Full, Errno::ENOSPC));
@@ -50,7 +51,7 @@ fn data_stop_before_notes_and_go_on_after_a_release() {
     let appended = fill(&log);
     assert_eq!(appended.len(), 5 * 4, "all segments but that for notes, four records in each");
     let (end, space) = (log.end(), log.space());
-    assert_eq!(log.append_data(FILE, 0, &contents(1, BYTES)), Err(LogError::Full));
+    assert_eq!(log.append_data(RecordData::written(FILE, 0), &contents(1, BYTES)), Err(LogError::Full));
     assert_eq!(log.end(), end, "nothing was written");
     assert_eq!((space.capacity_bytes, space.used_bytes), (6 * 32768, 5 * 32768));
     assert_eq!(space.live_bytes, appended.len() as u64 * BYTES as u64);
@@ -74,7 +75,7 @@ fn a_log_that_has_room_takes_data_and_a_full_one_has_none() {
     let directory = directory();
     let log = open(&store(&directory), 6);
     while log.has_room(2 * BYTES as u64) {
-        log.append_data(FILE, 0, &contents(1, BYTES)).unwrap();
+        log.append_data(RecordData::written(FILE, 0), &contents(1, BYTES)).unwrap();
     }
     let _ = fill(&log);
     assert!(!log.has_room(BYTES as u64));
@@ -87,7 +88,7 @@ fn data_do_not_follow_notes_into_their_segment() {
     let log = open(&store(&directory), 6);
     let last = fill(&log).last().unwrap().position.segment;
     while log.append_note(&contents(1, 1000)).unwrap().position.segment == last {}
-    assert_eq!(log.append_data(FILE, 0, &contents(1, 10)), Err(LogError::Full));
+    assert_eq!(log.append_data(RecordData::written(FILE, 0), &contents(1, 10)), Err(LogError::Full));
     for number in 0..25 {
         log.append_note(&contents(number, 1000)).unwrap();
     }
@@ -101,7 +102,7 @@ fn a_small_store_takes_any_amount_that_is_released() {
     let log = open(&path, 4);
     let mut before = None;
     for tag in 0..500 {
-        let appended = log.append_data(FILE, 0, &contents(tag, BYTES)).unwrap();
+        let appended = log.append_data(RecordData::written(FILE, 0), &contents(tag, BYTES)).unwrap();
         if let Some(position) = before.replace(appended.position) {
             log.release(position, BYTES as u64).unwrap();
         }
@@ -124,7 +125,7 @@ fn a_checkpoint_frees_what_only_notes_keep() {
     log.checkpoint(end, b"all of them").unwrap();
     assert_eq!(log.checkpoint(forebay_wire::log_record::Sequence(1), b""), Err(LogError::Outdated));
     for _ in 0..20 {
-        log.append_data(FILE, 0, &contents(0, 1000)).unwrap();
+        log.append_data(RecordData::written(FILE, 0), &contents(0, 1000)).unwrap();
     }
     log.append_note(b"after").unwrap();
     drop(log);
@@ -181,7 +182,7 @@ fn a_full_disk_is_said_before_anything_is_written() {
         fs::write(directory.path().join("filler"), vec![0; 1 << 20]).unwrap_err();
         let one = appended[0];
         (0..4).for_each(|index| log.release(appended[index].position, BYTES as u64).unwrap());
-        log.append_data(FILE, 0, &contents(0, BYTES)).unwrap();
+        log.append_data(RecordData::written(FILE, 0), &contents(0, BYTES)).unwrap();
         await_absence(&log, one.position);
         let other = directory.path().join("other");
         let refused = Recovery::open(&other, &owner(1), &settings(4)).unwrap().finish([]).err();

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 
-use forebay_log::{Log, LogError, Owner, Recovery, Settings, StoreError, boot_identity, carry, whose};
+use forebay_log::{Capacity, Log, LogError, Owner, Recovery, Settings, StoreError, boot_identity, carry, whose};
 use forebay_types::{Errno, NodeRank};
+use forebay_wire::log_record::RecordData;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::fixture::{FILE, all, contents, directory, open, owner, settings, store};
@@ -84,7 +85,7 @@ fn pipes_in_a_store_are_not_waited_for_and_huge_files_not_read() {
     let directory = directory();
     let path = store(&directory);
     let log = open(&path, 4);
-    let appended = log.append_data(FILE, 0, &contents(1, 100)).unwrap();
+    let appended = log.append_data(RecordData::written(FILE, 0), &contents(1, 100)).unwrap();
     log.checkpoint(appended.sequence, b"core").unwrap();
     drop(log);
     let segment = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -177,7 +178,7 @@ fn a_wiped_store_leaves_nothing() {
     let path = store(&directory);
     let log = open(&path, 4);
     for tag in 0..8 {
-        let appended = log.append_data(FILE, 0, &contents(tag, 7000)).unwrap();
+        let appended = log.append_data(RecordData::written(FILE, 0), &contents(tag, 7000)).unwrap();
         log.release(appended.position, 7000).unwrap();
     }
     log.checkpoint(log.end(), b"nothing").unwrap();
@@ -210,7 +211,7 @@ fn a_store_is_carried_over_no_other_one() {
     carry(&path, &to).unwrap();
     assert!(!path.exists());
     let log = open(&path, 4);
-    let position = log.append_data(FILE, 0, b"of the second run").unwrap().position;
+    let position = log.append_data(RecordData::written(FILE, 0), b"of the second run").unwrap().position;
     log.commit(log.end()).unwrap();
     drop(log);
     let refused = carry(&path, &to).unwrap_err();
@@ -242,11 +243,11 @@ fn a_new_store_has_no_place_of_the_one_before() {
     let directory = directory();
     let path = store(&directory);
     let log = open(&path, 4);
-    let position = log.append_data(FILE, 0, &contents(1, 5000)).unwrap().position;
+    let position = log.append_data(RecordData::written(FILE, 0), &contents(1, 5000)).unwrap().position;
     log.wipe().unwrap();
     drop(log);
     let log = open(&path, 4);
-    let appended = log.append_data(FILE, 0, &contents(2, 5000)).unwrap();
+    let appended = log.append_data(RecordData::written(FILE, 0), &contents(2, 5000)).unwrap();
     assert_eq!(log.read(position, 0, &mut [0; 8]), Err(LogError::Absent(position)));
     log.read(appended.position, 0, &mut [0; 8]).unwrap();
 }
@@ -290,7 +291,7 @@ fn a_store_that_is_moved_away_has_failed_at_the_next_commit_whatever_takes_its_p
 fn a_store_that_could_not_be_made_leaves_no_directory() {
     let directory = directory();
     let path = store(&directory);
-    let too_small = Settings { capacity_bytes: 1, ..settings(4) };
+    let too_small = Settings { capacity: Capacity::Bytes(1), ..settings(4) };
     assert!(Recovery::open(&path, &owner(1), &too_small).is_err());
     assert!(!path.exists(), "nothing is in it");
     fs::create_dir(&path).unwrap();
@@ -310,7 +311,7 @@ fn a_store_that_lost_all_its_segments_gives_none_of_their_places_again() {
     let directory = directory();
     let path = store(&directory);
     let log = open(&path, 4);
-    let position = log.append_data(FILE, 0, &contents(1, 5000)).unwrap().position;
+    let position = log.append_data(RecordData::written(FILE, 0), &contents(1, 5000)).unwrap().position;
     drop(log);
     let remove_segments = || {
         for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
@@ -321,7 +322,7 @@ fn a_store_that_lost_all_its_segments_gives_none_of_their_places_again() {
     };
     remove_segments();
     let log = open(&path, 4);
-    log.append_data(FILE, 0, &contents(2, 5000)).unwrap();
+    log.append_data(RecordData::written(FILE, 0), &contents(2, 5000)).unwrap();
     assert_eq!(log.read(position, 0, &mut [0; 8]), Err(LogError::Absent(position)));
     log.checkpoint(log.end(), b"stands for all").unwrap();
     drop(log);
