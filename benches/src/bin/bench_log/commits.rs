@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
+use forebay_wire::log_record::RecordData;
 
 use crate::place::{FILE, Place, noise};
 
@@ -47,7 +48,7 @@ pub fn measure(place: &Place) -> anyhow::Result<Measurement> {
 fn by_log(place: &Place, threads: usize, bytes: &[u8]) -> anyhow::Result<f64> {
     let log = place.log("commits", 64 << 20)?;
     let rate = rate(threads, |index, _| {
-        let appended = log.append_data(FILE, (index * BYTES) as u64, bytes)?;
+        let appended = log.append_data(RecordData::written(FILE, (index * BYTES) as u64), bytes)?;
         Ok(log.commit(appended.sequence.next())?)
     })?;
     log.wipe()?;

@@ -8,6 +8,7 @@ use forebay_log::{Recovered, RecoveredRecord};
 use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
 use forebay_types::LogPosition;
+use forebay_wire::log_record::RecordData;
 use rustix::fs::{Advice, fadvise};
 
 use crate::place::{FILE, MIB, Place, noise, recovery};
@@ -62,7 +63,7 @@ fn write(place: &Place, case: &Case) -> anyhow::Result<()> {
     let log = place.log(case.name, case.total_bytes)?;
     let bytes = noise(case.record_bytes);
     for index in 0..case.total_bytes / bytes.len() as u64 {
-        log.append_data(FILE, index * bytes.len() as u64, &bytes)?;
+        log.append_data(RecordData::written(FILE, index * bytes.len() as u64), &bytes)?;
     }
     Ok(())
 }

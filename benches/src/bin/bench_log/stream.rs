@@ -7,6 +7,7 @@ use std::time::Instant;
 use forebay_bench::cpu;
 use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
+use forebay_wire::log_record::RecordData;
 
 use crate::place::{FILE, MIB, Place, noise};
 
@@ -31,7 +32,7 @@ pub fn measure(place: &Place) -> anyhow::Result<Measurement> {
         let store = place.log("stream", (RUN_MIB * MIB) as u64)?;
         timed(&mut log, || {
             for index in 0..RUN_MIB {
-                store.append_data(FILE, (index * MIB) as u64, &bytes)?;
+                store.append_data(RecordData::written(FILE, (index * MIB) as u64), &bytes)?;
             }
             Ok(store.commit(store.end())?)
         })?;
