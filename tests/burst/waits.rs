@@ -228,7 +228,6 @@ fn a_daemon_at_rest_has_few_threads() {
     wait_until("daemons rest", ROUNDS * 10, || threads().iter().all(|threads| *threads <= THREADS_MAX));
     assert_eq!(threads().len(), NODES as usize);
     assert!(threads().iter().all(|threads| *threads > 10), "all are counted");
-    println!("threads at rest: {:?}", threads());
     bed.job.down();
 }
 

@@ -175,7 +175,13 @@ impl Safe {
     /// The second home asks, and has this much. Whether the tree has one.
     pub fn hear(&self, have: Option<Have>) -> bool {
         if self.has_second {
+            let is_followed = || self.history.backlog().is_followed(self.nodes.now());
+            let was_followed = is_followed();
             self.history.hear(&self.nodes, have);
+            if is_followed() != was_followed {
+                // Those who let this node own the tree would not let the second home take it over.
+                self.council.wake();
+            }
         }
         self.has_second
     }
