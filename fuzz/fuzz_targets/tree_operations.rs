@@ -1,4 +1,4 @@
-//! Whatever nodes ask the owner of a burst tree for, the tree stays one, and the same changes make the same one again.
+//! Whatever nodes ask the leader for, the tree stays one, and the same changes make the same one again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -28,7 +28,7 @@ pub fn second(bed: &Bed, name: &str) -> String {
 }
 
 #[test]
-fn what_others_put_at_a_name_is_left_alone() {
+fn files_that_others_put_at_a_name_are_left_alone() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let _ = bed
@@ -72,7 +72,7 @@ fn what_others_put_at_a_name_is_left_alone() {
 
 /// Even if it is of the kind that the tree brings: nothing is changed of it, and it is not used.
 #[test]
-fn what_others_put_at_a_name_keeps_its_mode_and_owner() {
+fn files_that_others_put_at_a_name_keep_mode_and_owner() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let script = "ls; mkdir -m 700 d; echo ours > d/f; ln -s target link; mkfifo -m 600 p; echo ours > file; echo ours > other; \
@@ -105,7 +105,7 @@ fn what_others_put_at_a_name_keeps_its_mode_and_owner() {
 
 /// A step of which a part fails is taken again, and finds what it has made itself.
 #[test]
-fn what_is_made_and_cannot_be_given_away_is_not_taken_for_anothers() {
+fn a_file_that_cannot_get_its_owner_is_not_taken_for_anothers() {
     require!(Fuse, Root, Command("setpriv"));
     let sandbox = Sandbox::without("chown");
     fs::create_dir(sandbox.base().join("backing")).unwrap();
@@ -132,7 +132,7 @@ fn what_is_made_and_cannot_be_given_away_is_not_taken_for_anothers() {
 }
 
 #[test]
-fn what_others_take_away_is_said_and_holds_nothing_back() {
+fn files_that_others_take_away_are_reported_and_hold_back_no_other() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let backing = bed.backing();
@@ -216,7 +216,7 @@ fn names_are_exchanged_with_what_others_have_left() {
 
 /// A file that others have put in the place of one that is removed from the tree before the removal lands is not removed.
 #[test]
-fn what_others_put_in_the_place_of_a_file_that_goes_stays() {
+fn files_that_others_put_in_place_of_a_removed_one_stay() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let _ = bed.shell("echo ours > file; echo ours > kept").good();

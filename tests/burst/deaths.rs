@@ -20,7 +20,7 @@ fn a_program_that_writes_sees_nothing_of_a_daemons_death() {
 }
 
 /// As before Linux 6.9: what was in flight is kept in memory, and handled by the next daemon before it has come to terms with the
-/// tree's owner on another node.
+/// leader on another node.
 #[test]
 fn nor_where_the_kernel_does_not_send_again() {
     require!(Fuse, Root);
@@ -59,7 +59,7 @@ fn a_writer_goes_on(bed: Bed, node: u32) {
 
 /// The daemon dies when something has appeared in `BACKING` and it has not noted that yet, and a program removes it meanwhile.
 #[test]
-fn what_a_dying_daemon_has_made_goes_with_its_name() {
+fn files_of_a_dying_daemon_go_with_their_names() {
     require!(Fuse, Root);
     let bed = Bed::new();
     for round in 0..12 {
@@ -151,7 +151,7 @@ fn a_directory_that_is_read_stays_the_same_through_a_death() {
 
 /// The next daemon never shows data that its predecessor committed over later changes.
 #[test]
-fn what_was_committed_before_a_death_does_not_come_back() {
+fn commits_from_before_a_death_do_not_come_back() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let die = || {

@@ -32,7 +32,7 @@ fn read(path: &Path) -> String {
 
 /// Programs of both nodes write until they are refused. All that they could write has landed, since `down` says so.
 #[test]
-fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
+fn writes_while_the_job_ends_have_landed_or_were_refused() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let base = bed.job.sandbox.base().to_owned();
@@ -80,7 +80,7 @@ fn let_end(mut program: Child) {
 
 /// Data that a program has stored through a map and not synced were written before the end: they land.
 #[test]
-fn what_programs_have_changed_in_maps_lands() {
+fn changes_of_programs_in_maps_land() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     // So much that the kernel sends it for a while.
@@ -136,7 +136,7 @@ fn a_drain_says_that_a_kernel_may_have_more() {
 
 /// After `down`, no program closes the file any more.
 #[test]
-fn nothing_is_left_of_a_file_that_is_open_and_has_no_name() {
+fn an_open_file_without_a_name_leaves_no_trace() {
     require!(Fuse, Root);
     for words in [&["down"][..], &["down", "--no-drain"]] {
         let bed = Bed::of(2);
@@ -157,7 +157,7 @@ fn nothing_is_left_of_a_file_that_is_open_and_has_no_name() {
 
 /// Files that are kept are printed, with their ranges.
 #[test]
-fn what_has_not_landed_is_named_with_its_ranges() {
+fn unlanded_files_are_named_with_their_ranges() {
     require!(Fuse, Root);
     for words in [&["down"][..], &["down", "--no-drain"]] {
         let bed = Bed::with(2, &["--drain", "manual"]);
@@ -177,7 +177,7 @@ fn what_has_not_landed_is_named_with_its_ranges() {
 
 /// A node that does not answer any more may have something.
 #[test]
-fn what_a_silent_node_has_is_called_unknown() {
+fn files_of_a_silent_node_are_called_unknown() {
     require!(Fuse, Root);
     let bed = Bed::with(2, &["--drain", "manual"]);
     let _ = bed.shell_on(1, "echo x > x").good();
@@ -193,7 +193,7 @@ fn what_a_silent_node_has_is_called_unknown() {
 
 /// Where nobody is asked, nobody has said that all has landed.
 #[test]
-fn what_nodes_have_that_are_not_asked_is_called_unknown() {
+fn files_of_nodes_that_are_not_asked_are_called_unknown() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "manual"]);
     let _ = bed.shell("echo x > x").good();

@@ -33,7 +33,7 @@ fn set(path: &Path, name: &str, bytes: &[u8]) {
     setxattr(path, name, bytes, ANY).unwrap_or_else(|errno| panic!("{}: {name}: {errno}", path.display()));
 }
 
-/// Made in the job, and there before: seen on each node, changed, landed, and kept when the owner's daemon dies.
+/// Made in the job, and there before: seen on each node, changed, landed, and kept when the leader's daemon dies.
 #[test]
 fn they_are_the_same_on_all_nodes_and_land() {
     require!(Fuse, Root);

@@ -13,7 +13,7 @@ use crate::bed::Bed;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[test]
-fn what_one_node_writes_the_others_read_when_it_is_closed() {
+fn writes_of_one_node_are_read_by_others_after_close() {
     require!(Fuse, Root);
     let bed = Bed::of(4);
     let _ = bed.shell_on(1, "mkdir d; dd if=/dev/urandom of=d/big bs=1M count=9 2>/dev/null; ln -s d/big l").good();
@@ -100,7 +100,7 @@ fn appends_of_all_nodes_are_there_once_and_a_name_is_created_by_one() {
     bed.job.down();
 }
 
-/// The owner's daemon dies, and the writers' own.
+/// The leader's daemon dies, and the writers' own.
 #[test]
 fn programs_of_all_nodes_see_nothing_of_daemons_deaths() {
     require!(Fuse, Root);
@@ -205,7 +205,7 @@ fn locks_hold_programs_of_other_nodes_off_and_show_what_was_written_under_them()
 }
 
 #[test]
-fn who_waits_for_a_lock_can_be_killed_and_who_dies_gives_it_back() {
+fn waiters_for_a_lock_can_be_killed_and_dead_holders_release_it() {
     require!(Fuse, Root, Command("python3"));
     let bed = Bed::of(3);
     let program = |node, script: &str| {
@@ -228,7 +228,7 @@ fn who_waits_for_a_lock_can_be_killed_and_who_dies_gives_it_back() {
     let _ = first.wait().unwrap();
     wait_until("the third has it", PATIENCE, || has("3"));
     assert!(!has("2"));
-    // The owner's daemon dies: the lock stays where it is.
+    // The leader's daemon dies: the lock stays where it is.
     bed.job.kill_daemon(0);
     wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some());
     assert_eq!(program(0, refused).wait().unwrap().code(), Some(7));

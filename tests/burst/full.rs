@@ -13,7 +13,7 @@ use crate::bed::Bed;
 use crate::calls::Calls;
 
 #[test]
-fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
+fn files_that_do_not_fit_are_named_kept_and_land_with_the_next_job() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
     let backing = sandbox.base().join("backing");
@@ -86,7 +86,7 @@ fn a_drain_without_a_time_ends_where_nothing_can_land() {
     bed.job.down();
 }
 
-/// Ten times what the store holds is written, on the node that owns the tree and on another; then a daemon dies, which has only what
+/// Ten times what the store holds is written, on the node that leads the tree and on another; then a daemon dies, which has only what
 /// is left to read.
 #[test]
 fn a_store_is_used_again_and_again() {
@@ -126,7 +126,7 @@ fn writers_wait_for_what_lands() {
     bed.job.down();
 }
 
-/// One open file, larger than the store, on the node that owns the tree and on another; its name and its directory change meanwhile,
+/// One open file, larger than the store, on the node that leads the tree and on another; its name and its directory change meanwhile,
 /// a daemon dies, and nothing of it is seen where it lands before it is closed.
 #[test]
 fn an_open_file_may_be_larger_than_the_store() {
@@ -225,7 +225,7 @@ pub fn small_store_with(capacity: &str, nodes: u32, more: &[&str]) -> Bed {
 
 /// Parts of open files that programs leave unchanged are sent before the close, into drafts; with `--drain close` they are not.
 #[test]
-fn what_is_old_is_sent_before_its_file_is_closed() {
+fn old_bytes_are_sent_before_their_file_is_closed() {
     require!(Fuse, Root);
     let drafts = |bed: &Bed| -> Vec<u64> {
         let entries = fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap());
@@ -283,7 +283,7 @@ fn an_open_file_without_a_name_may_be_larger_than_the_store() {
     require!(Fuse, Root, Command("python3"));
     let bed = small_store_with("256MiB", 2, &[]);
     let theirs = bed.backing().join("changed");
-    // On the node that owns the tree.
+    // On the node that leads the tree.
     let mut program = Calls::new(&bed.mount_of(0));
     for name in ["plain", "changed"] {
         assert_eq!(program.says(&format!("open('{name}', 'wb').write(b'old' * 1000000)")), "3000000");

@@ -101,7 +101,7 @@ fn holes_are_those_that_nobody_has_written_to() {
 
 /// Programs take a file without blocks for one hole: `tar -S` does not read it.
 #[test]
-fn what_is_written_into_a_hole_that_has_landed_takes_blocks() {
+fn writes_into_a_landed_hole_take_blocks() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let _ = bed.shell_on(1, "truncate -s 1M whole; truncate -s 1M part").good();

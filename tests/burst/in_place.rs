@@ -33,7 +33,7 @@ fn second_names(bed: &Bed) -> Vec<String> {
 }
 
 #[test]
-fn what_others_change_in_place_is_left_alone() {
+fn files_that_others_change_in_place_are_left_alone() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let backing = bed.backing();
@@ -84,7 +84,7 @@ fn what_others_change_in_place_is_left_alone() {
 
 /// The second name is no safer from others than the first.
 #[test]
-fn what_others_change_under_its_second_name_is_left_alone_too() {
+fn files_that_others_change_under_a_second_name_are_left_alone() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     let _ = bed.shell("echo ours > file").good();
@@ -104,7 +104,7 @@ fn what_others_change_under_its_second_name_is_left_alone_too() {
 }
 
 #[test]
-fn what_others_cut_off_is_lost_and_said() {
+fn bytes_that_others_cut_off_are_lost_and_reported() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     fs::write(bed.backing().join("file"), "base\n").unwrap();
@@ -195,7 +195,7 @@ fn an_inode_number_that_others_have_got_again_is_theirs() {
 
 /// Whatever the tier itself does to a file, by whatever name, it does not take for others' doing.
 #[test]
-fn what_the_tier_itself_changes_is_not_taken_for_others() {
+fn changes_of_the_tier_itself_are_not_taken_for_others() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end"]);
     fs::write(bed.backing().join("one"), "base\n").unwrap();
@@ -344,7 +344,7 @@ fn a_file_that_has_lost_one_of_its_names_to_others_is_found_by_the_other() {
 
 /// A daemon that dies while it changes a file in place has changed it itself.
 #[test]
-fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {
+fn changes_of_a_dead_daemon_are_not_taken_for_others() {
     require!(Fuse, Root);
     let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "4MiB/s"]);
     let base = vec![b'b'; 16 << 20];
@@ -384,7 +384,7 @@ fn a_copy_of_what_others_have_changed_keeps_to_the_rate() {
     bed.job.down();
 }
 
-/// The owner has its own part at hand, and does not begin with it.
+/// The leader has its own part at hand, and does not begin with it.
 #[test]
 fn a_file_stays_as_it_was_where_a_node_with_new_bytes_is_lost() {
     require!(Fuse, Root);

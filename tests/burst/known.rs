@@ -1,4 +1,4 @@
-//! Answers that nodes give without asking the owner, and that they never show an old state.
+//! Answers that nodes give without asking the leader, and that they never show an old state.
 
 use std::time::{Duration, Instant};
 

@@ -7,10 +7,10 @@ use forebay_tests::{Sandbox, require};
 use serde_json::Value;
 
 use crate::bed::{Bed, arguments};
-use crate::salvage::wait_for_second_home;
-use crate::takeover::lose_the_owner;
+use crate::salvage::wait_for_standby;
+use crate::takeover::lose_the_leader;
 
-/// Words of the owner's log when it sends the tree, in place of changes.
+/// Words of the leader's log when it sends the tree, in place of changes.
 const WHOLE_TREE: &str = "gets the whole tree";
 
 fn trees_sent(bed: &Bed) -> usize {
@@ -18,40 +18,40 @@ fn trees_sent(bed: &Bed) -> usize {
     fs::read_to_string(log).unwrap().matches(WHOLE_TREE).count()
 }
 
-/// The owner's next daemon knows what the second home has: it is sent what it lacks, whatever the daemon before had told it.
+/// The leader's next daemon knows what the standby has: it is sent what it lacks, whatever the daemon before had told it.
 #[test]
-fn a_second_home_goes_on_under_the_owners_next_daemon() {
+fn a_standby_goes_on_under_the_leaders_next_daemon() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "manual"]);
     let _ = bed.shell_on(0, "mkdir d; seq 100 | (cd d; xargs touch)").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let before = trees_sent(&bed);
     for round in 0..3 {
         let _ = bed.job.kill_daemon(0);
         let _ = bed.shell_on(2, &format!("touch d/after.{round}")).good();
-        wait_for_second_home(&bed);
+        wait_for_standby(&bed);
     }
     assert_eq!(trees_sent(&bed), before, "no daemon but the first has sent the tree");
-    lose_the_owner(&bed);
+    lose_the_leader(&bed);
     assert_eq!(bed.shell_on(2, "ls d | wc -l").good().text(), "103\n");
     bed.job.kill_all();
 }
 
 /// One that lacks more changes than are kept gets the tree, part by part, while the job goes on; and takes it over.
 #[test]
-fn a_second_home_far_behind_gets_the_tree_in_parts() {
+fn a_standby_far_behind_gets_the_tree_in_parts() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "manual"]);
     let _ = bed.shell_on(0, "mkdir d e").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let before = trees_sent(&bed);
     // Three parts, with 27 MB of changes.
     let many = "import os\nfor i in range(9000): os.symlink('x' * 3000 + str(i), f'd/{i}')";
     bed.while_it_stands_still(1, || bed.shell_on(0, &format!("python3 -c \"{many}\"")).good());
     let _ = bed.shell_on(2, "for i in $(seq 200); do mv d/$i e/; done").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     assert_eq!(trees_sent(&bed), before + 1);
-    lose_the_owner(&bed);
+    lose_the_leader(&bed);
     let counted =
         bed.shell_on(2, "ls d | wc -l; ls e | wc -l; readlink e/200 | tail -c 4; readlink d/8999 | tail -c 5");
     assert_eq!(counted.good().text(), "8800\n200\n200\n8999\n");
@@ -60,7 +60,7 @@ fn a_second_home_far_behind_gets_the_tree_in_parts() {
 
 /// Seventy thousand files are looked at with room for six thousand: the daemons keep to their budget, and nothing is different.
 #[test]
-fn what_is_only_looked_at_is_forgotten_when_there_is_no_room() {
+fn files_that_were_only_looked_at_are_forgotten_without_room() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
     let backing = sandbox.base().join("backing");

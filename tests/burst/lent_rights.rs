@@ -40,7 +40,7 @@ fn landed(bed: &Bed, contents: &str) -> u32 {
 
 /// The daemon commits what nobody has closed, and is root.
 #[test]
-fn what_a_stranger_wrote_takes_rights_away_whoever_commits_it() {
+fn writes_of_a_stranger_end_lent_rights_whichever_node_commits_them() {
     require!(Fuse, Root, Command("python3"));
     let (bed, mut stranger) = bed_with_stranger();
     assert_eq!(stranger.says("os.pwrite(tool, b'foreign', 0)"), "7");
@@ -51,7 +51,7 @@ fn what_a_stranger_wrote_takes_rights_away_whoever_commits_it() {
 
 /// Of several users who have written before one commit, one who may not keep the rights is enough.
 #[test]
-fn who_wrote_last_does_not_give_the_others_rights() {
+fn the_last_writer_gives_the_others_no_rights() {
     require!(Fuse, Root, Command("python3"));
     let (bed, mut stranger) = bed_with_stranger();
     assert_eq!(stranger.says("os.pwrite(tool, b'foreign', 0)"), "7");
@@ -76,7 +76,7 @@ fn a_daemon_that_died_does_not_give_strangers_rights() {
 
 /// As on a local file system.
 #[test]
-fn what_root_writes_takes_no_rights_away() {
+fn writes_of_root_end_no_lent_rights() {
     require!(Fuse, Root, Command("python3"));
     let (bed, stranger) = bed_with_stranger();
     let _ = bed.shell_on(1, "printf T | dd of=tool conv=notrunc bs=1 status=none").good();
@@ -89,7 +89,7 @@ fn what_root_writes_takes_no_rights_away() {
 
 /// It changes the file, though no byte of it.
 #[test]
-fn who_allocates_takes_rights_away_and_changes_the_file() {
+fn allocation_ends_lent_rights_and_changes_the_file() {
     require!(Fuse, Root, Command("python3"));
     let (bed, mut stranger) = bed_with_stranger();
     let _ = bed.shell("touch -d 2001-01-01 tool; sync tool").good();

@@ -63,7 +63,7 @@ fn a_drain_that_waits_for_its_rate_has_no_threads_for_that() {
 
 /// With what programs have open, and although nothing was to land before the end.
 #[test]
-fn everything_lands_before_the_time_is_over() {
+fn all_files_land_before_the_time_is_over() {
     require!(Fuse, Root);
     let bed = Bed::with(2, &["--drain", "end", "--time-limit", "40s"]);
     let _ = bed.shell("echo closed > closed").good();

@@ -7,7 +7,7 @@ use forebay_tests::require;
 
 use crate::bed::Bed;
 
-/// The owner of the tree gives the lock at about the moment of the signal: on the owner's node, and over the network.
+/// The leader gives the lock at about the moment of the signal: on the leader's node, and over the network.
 #[test]
 fn a_lock_that_is_given_to_an_interrupted_program_is_free_after_it() {
     require!(Fuse, Root, Command("python3"));

@@ -55,7 +55,7 @@ fn first_run() -> Bed {
 }
 
 #[test]
-fn what_lay_in_a_store_that_was_removed_between_two_runs_is_lost_and_named() {
+fn files_of_a_store_removed_between_two_runs_are_lost_and_named() {
     require!(Fuse, Root);
     let mut bed = first_run();
     fs::remove_dir_all(store_of(&bed, 1)).unwrap();
@@ -66,7 +66,7 @@ fn what_lay_in_a_store_that_was_removed_between_two_runs_is_lost_and_named() {
 }
 
 #[test]
-fn what_lay_in_a_store_that_was_emptied_under_its_daemon_is_lost_and_named() {
+fn files_of_a_store_emptied_under_its_daemon_are_lost_and_named() {
     require!(Fuse, Root);
     let mut bed = Bed::with(2, &["--drain", "manual"]);
     let _ = bed.shell_on(1, OLD).good();
@@ -106,7 +106,7 @@ fn a_start_that_fails_leaves_no_empty_store() {
     }
 }
 
-/// Its names are in the store of node 1, which is the tree's second home: a new tree would make it forget them.
+/// Its names are in the store of node 1, which is the standby: a new tree would make it forget them.
 #[test]
 fn a_job_whose_names_were_removed_is_not_begun_over_what_is_left() {
     require!(Fuse, Root);
@@ -132,7 +132,7 @@ fn a_job_whose_names_were_removed_is_not_begun_over_what_is_left() {
 
 /// Its next daemon would serve an empty directory, and have what other nodes commit vanish.
 #[test]
-fn an_owner_whose_store_has_vanished_serves_no_empty_tree() {
+fn a_leader_whose_store_has_vanished_serves_no_empty_tree() {
     require!(Fuse, Root);
     let mut bed = Bed::with(2, &["--drain", "manual"]);
     let _ = bed.shell_on(1, OLD).good();

@@ -1,4 +1,4 @@
-//! Messages that a node could not send to the owner of the tree are sent later.
+//! Messages that a node could not send to the leader are sent later.
 
 use std::fs;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::promise::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than a node asks the owner for.
+/// Longer than a node asks the leader for.
 const GIVEN_UP: Duration = Duration::from_secs(240);
 
-/// The owner is away for longer than a node asks for it, while programs close files. It has these closes when it is back: the files land.
+/// The leader is away for longer than a node asks for it, while programs close files. It has these closes when it is back: the files land.
 #[test]
-fn a_close_that_the_owner_did_not_hear_of_is_told_again() {
+fn a_close_that_the_leader_did_not_hear_of_is_told_again() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let names = ["one", "two"];

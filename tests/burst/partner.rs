@@ -8,7 +8,7 @@ use forebay_tests::program::{run, wait_until};
 use forebay_tests::require;
 
 use crate::bed::{Bed, DIR};
-use crate::salvage::{salvage, wait_for_second_home};
+use crate::salvage::{salvage, wait_for_standby};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,7 +31,7 @@ fn a_lost_store_loses_nothing() {
         let mut bed = Bed::with(3, &["--partner", "all", "--drain", "manual"]);
         write_on_all(&bed, 3);
         let listing = Bed::listing(&bed.mount_of(1));
-        wait_for_second_home(&bed);
+        wait_for_standby(&bed);
         bed.job.kill_all();
         let sandbox = &bed.job.sandbox;
         fs::remove_dir_all(sandbox.base().join(format!("store/{lost}"))).unwrap();
@@ -68,7 +68,7 @@ fn copies_outlive_daemons_and_go_at_the_end() {
         let _ = bed.shell_on(1, "head -c 100000 /dev/urandom >> a; sync a").good();
     }
     let committed = |node: usize| bed.job.status()["nodes"][node]["burst"]["committed_bytes"].as_u64().unwrap();
-    assert!(committed(0) >= 2_300_000, "the owner has copies of what node 1 wrote: {}", committed(0));
+    assert!(committed(0) >= 2_300_000, "the leader has copies of what node 1 wrote: {}", committed(0));
     bed.drain();
     wait_until("copies are gone", PATIENCE, || committed(0) == 0 && committed(1) == 0);
     bed.job.down();
@@ -114,7 +114,7 @@ fn only_named_directories_are_copied() {
     let _ = bed.shell_on(1, "sync kept/e other; mv kept/c c").good();
     assert_eq!(burst(&bed, 2, "committed_bytes"), Some(250_007));
     let listing = Bed::listing(&bed.mount_of(0).join("kept"));
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     fs::remove_dir_all(sandbox.base().join("store/1")).unwrap();

@@ -35,7 +35,7 @@ enum After {
 
 /// `make test-write` has as many as there are to be shown.
 #[test]
-fn what_was_safe_is_there_when_the_power_is_back() {
+fn synced_bytes_are_there_when_the_power_is_back() {
     require!(Fuse, Root, LoopDevices, Command("python3"), Command("mkfs.ext4"));
     let first = env::var("FOREBAY_TEST_CUT").ok().map(|text| text.parse().expect("a number"));
     let wanted = env::var("FOREBAY_TEST_CUTS").map_or(20, |text| text.parse().expect("a number"));

@@ -14,7 +14,7 @@ use crate::bed::{Bed, arguments};
 /// Files that `fsync` returned for are there. A file that was only closed is shared, and not safe. When the node is back, it is named as lost, is
 /// `EIO` immediately, does not land, and holds no other file back.
 #[test]
-fn what_was_only_closed_is_lost_and_named_and_all_else_lands() {
+fn power_loss_reports_unsynced_files_and_lands_the_rest() {
     require!(Fuse, Root, LoopDevices, Command("mkfs.ext4"));
     // With a mount namespace of its own, which is the thread's.
     std::thread::spawn(cut).join().unwrap();

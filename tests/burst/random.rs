@@ -33,7 +33,7 @@ fn on_four_nodes() {
     }
 }
 
-/// Daemons are killed at random moments, the owner's and others', while programs change the tree and while it lands. `make test-write`
+/// Daemons are killed at random moments, the leader's and others', while programs change the tree and while it lands. `make test-write`
 /// has as many as there are to be shown. `FOREBAY_TEST_SEED` begins with another seed.
 #[test]
 fn whatever_daemons_die() {

@@ -26,7 +26,7 @@ fn set(words: &mut [String], option: &str, value: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_written() {
+fn errors_are_reported_before_the_first_write() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
     let said = refused(&sandbox, |_| {});
@@ -114,7 +114,7 @@ fn a_store_is_found_and_named() {
 
 /// Holes that are punched into a file.
 #[test]
-fn what_the_tier_does_not_do_is_said() {
+fn operations_that_the_tier_lacks_are_refused_by_name() {
     require!(Fuse, Root);
     let bed = crate::bed::Bed::new();
     let script = r#"

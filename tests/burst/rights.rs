@@ -122,7 +122,7 @@ fn attributes_of_the_directory_itself_land() {
 
 /// Without root, the times of another user's file can be set by nobody but that one.
 #[test]
-fn what_is_written_to_a_file_of_another_user_lands() {
+fn writes_to_a_file_of_another_user_land() {
     require!(Fuse, Root, Command("setpriv"));
     let sandbox = Sandbox::of_nobody();
     let backing = sandbox.base().join("backing");

@@ -35,7 +35,7 @@ fn killed() -> (Bed, String) {
 }
 
 #[test]
-fn what_a_killed_job_wrote_lands() {
+fn writes_of_a_killed_job_land() {
     require!(Fuse, Root);
     let (bed, listing) = killed();
     let sandbox = &bed.job.sandbox;
@@ -124,7 +124,7 @@ fn a_store_that_is_elsewhere_is_named() {
 }
 
 #[test]
-fn what_cannot_be_salvaged_says_why() {
+fn unsalvageable_stores_say_why() {
     require!(Fuse, Root);
     let (bed, listing) = killed();
     let sandbox = &bed.job.sandbox;
@@ -167,7 +167,7 @@ fn a_job_that_runs_keeps_its_store() {
 
 /// A node that is gone keeps from landing what only it has, and nothing else.
 #[test]
-fn what_a_lost_node_has_is_named_and_the_rest_lands() {
+fn files_of_a_lost_node_are_named_and_the_rest_lands() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "end"]);
     let _ = bed.shell_on(1, "head -c 70000 /dev/urandom > lost; echo small > replaced").good();
@@ -194,7 +194,7 @@ fn what_a_lost_node_has_is_named_and_the_rest_lands() {
     assert_eq!(Bed::listing(&bed.backing()), listing);
 }
 
-/// The number of changes that the tree's second home does not have, by `status`.
+/// The number of changes that the standby does not have, by `status`.
 fn behind(bed: &Bed) -> Option<u64> {
     // It ends with 3 while a daemon that was killed is not there again.
     let told = bed.command(&["status", "--json"]);
@@ -202,12 +202,12 @@ fn behind(bed: &Bed) -> Option<u64> {
     status["nodes"][0]["burst"]["second_home_behind"].as_u64()
 }
 
-/// Until the tree's second home has everything.
-pub fn wait_for_second_home(bed: &Bed) {
-    wait_until("the second home has everything", PATIENCE, || behind(bed) == Some(0));
+/// Until the standby has everything.
+pub fn wait_for_standby(bed: &Bed) {
+    wait_until("the standby has everything", PATIENCE, || behind(bed) == Some(0));
 }
 
-/// The owner's node is lost with its store: its own bytes are, and nothing else.
+/// The leader's node is lost with its store: its own bytes are, and nothing else.
 #[test]
 fn the_names_are_on_a_second_node_too() {
     require!(Fuse, Root);
@@ -216,7 +216,7 @@ fn the_names_are_on_a_second_node_too() {
     let _ = bed.shell_on(2, "head -c 20000 /dev/urandom > two; mv two d/two; ln -s two d/link; sync d/two").good();
     let _ = bed.shell_on(1, "head -c 10000 /dev/urandom > one; chmod 640 one; sync one").good();
     let listing = Bed::listing(&bed.mount_of(1));
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     fs::remove_dir_all(sandbox.base().join("store/0")).unwrap();
@@ -231,12 +231,12 @@ fn the_names_are_on_a_second_node_too() {
     assert_eq!(status, Some(3), "what is missing is said again: {told}");
 }
 
-/// `fsync` waits until the second home has what it promises, and the second home goes on after deaths of either daemon.
+/// `fsync` waits until the standby has what it promises, and the standby goes on after deaths of either daemon.
 #[test]
-fn fsync_waits_for_the_second_home() {
+fn fsync_waits_for_the_standby() {
     require!(Fuse, Root);
     let bed = Bed::with(2, &["--drain", "manual"]);
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let took = bed.while_it_stands_still(1, || {
         let began = Instant::now();
         let _ = bed.shell("echo promised > a; sync a").good();
@@ -246,7 +246,7 @@ fn fsync_waits_for_the_second_home() {
     for node in [1, 0] {
         bed.job.kill_daemon(node);
         let _ = bed.shell("echo more >> a; sync a").good();
-        wait_for_second_home(&bed);
+        wait_for_standby(&bed);
     }
     bed.drain();
     bed.job.down();
@@ -283,13 +283,13 @@ fn stores_of_several_machines_meet() {
 
 /// Without the first node the others' stores are together where one process lands them.
 #[test]
-fn who_meets_without_the_first_node_loses_nothing() {
+fn a_meeting_without_the_first_node_loses_no_store() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--partner", "all", "--drain", "manual"]);
     let _ = bed.shell_on(0, "head -c 3000000 /dev/urandom > zero; sync zero").good();
     let _ = bed.shell_on(2, "head -c 2000000 /dev/urandom > two; sync two").good();
     let listing = Bed::listing(&bed.mount());
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     let store = |node: u32| sandbox.base().join(format!("store/{node}"));
@@ -307,7 +307,7 @@ fn who_meets_without_the_first_node_loses_nothing() {
 
 /// The place where it would have met others is not left, either.
 #[test]
-fn who_meets_nobody_leaves_only_what_has_landed() {
+fn a_salvage_that_meets_no_other_leaves_only_landed_files() {
     require!(Fuse, Root);
     let mut bed = Bed::with(1, &["--drain", "manual"]);
     let _ = bed.shell("echo x > a; sync a").good();
@@ -320,17 +320,17 @@ fn who_meets_nobody_leaves_only_what_has_landed() {
     assert!(!store.exists());
 }
 
-/// The tree's second home goes on with a log that lacks what the tree says it has: that is named, and nothing waits for it.
+/// The standby goes on with a log that lacks what the tree says it has: that is named, and nothing waits for it.
 #[test]
 fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "manual"]);
     let _ = bed.shell_on(1, "head -c 200000000 /dev/urandom > lost; echo after > after").good();
     let _ = bed.shell_on(2, "echo two > two").good();
-    wait_for_second_home(&bed);
-    // One that is far behind gets the whole tree: what the second home knows is not in its log's order.
+    wait_for_standby(&bed);
+    // One that is far behind gets the whole tree: what the standby knows is not in its log's order.
     bed.while_it_stands_still(1, || change_much(&bed));
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     remove_second_segment(&bed);
@@ -346,13 +346,13 @@ fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
     assert!(landed.contains("after") && landed.contains("two") && !landed.contains("lost"), "{landed}");
 }
 
-/// A second home whose log lacks some of the changes is none: what it has would be taken for all.
+/// A standby whose log lacks some of the changes is none: what it has would be taken for all.
 #[test]
-fn a_second_home_that_lacks_changes_is_none() {
+fn a_standby_that_lacks_changes_is_none() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "manual"]);
     let _ = bed.shell_on(1, "head -c 200000000 /dev/urandom > large; echo after > after; sync large after").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     remove_second_segment(&bed);
@@ -360,14 +360,14 @@ fn a_second_home_that_lacks_changes_is_none() {
     let told = run(sandbox.command().args(["salvage", "--json", "--burst-store"]).arg(sandbox.base().join("store")));
     assert_eq!(told.status.code(), Some(1), "{} {}", told.text(), told.stderr);
     assert_eq!(fs::read_dir(sandbox.base().join("backing")).unwrap().count(), 0);
-    // With the owner's own store the file is lost in part, and the rest is not.
+    // With the leader's own store the file is lost in part, and the rest is not.
     fs::rename(sandbox.base().join("elsewhere"), sandbox.base().join("store/0")).unwrap();
     let (status, told) = salvage(sandbox, "store");
     assert_eq!((status, &told["missing"][0]["nodes"]), (Some(3), &serde_json::json!([1])), "{told}");
     assert_eq!(fs::read(sandbox.base().join("backing/after")).unwrap(), b"after\n");
 }
 
-/// More changes than the owner keeps for a second home that does not answer.
+/// More changes than the leader keeps for a standby that does not answer.
 fn change_much(bed: &Bed) {
     let many = "import os\nfor i in range(6000): os.symlink('x' * 3000, f'many.{i}')\nfor i in range(6000): os.unlink(f'many.{i}')";
     let _ = bed.shell_on(0, &format!("python3 -c \"{many}\"")).good();
@@ -407,7 +407,7 @@ fn a_job_whose_drain_timed_out_is_salvaged_whole() {
 
 /// Files may land while `salvage` ends: it tells the state at its end.
 #[test]
-fn what_lands_while_salvage_ends_has_landed() {
+fn files_that_land_while_salvage_ends_have_landed() {
     require!(Fuse, Root);
     let mut bed = Bed::with(1, &["--drain", "manual"]);
     let _ = bed.shell("for n in $(seq 20); do echo $n > $n; done").good();

@@ -169,7 +169,7 @@ fn results_go_out_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_cannot_be_staged_is_said() {
+fn unstageable_files_are_reported() {
     require!(Fuse, Root);
     let (bed, inputs) = bed();
     let refused = |words: &[&str], source: &Path, destination: &Path| {

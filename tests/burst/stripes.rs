@@ -100,9 +100,9 @@ fn a_node_that_dies_keeps_no_file_from_landing() {
     bed.job.down();
 }
 
-/// The owner's next daemon does not send verified stripes again.
+/// The leader's next daemon does not send verified stripes again.
 #[test]
-fn an_owner_that_dies_is_followed_by_one_that_goes_on() {
+fn a_leader_that_dies_is_followed_by_one_that_goes_on() {
     require!(Fuse, Root, Command("python3"));
     let bed = slow();
     write(&bed);
@@ -118,7 +118,7 @@ fn an_owner_that_dies_is_followed_by_one_that_goes_on() {
 
 /// It may do so when the file has its name: so the draft that it writes to is given up.
 #[test]
-fn what_a_node_may_write_late_is_not_what_appears() {
+fn a_file_that_a_node_may_still_write_does_not_appear() {
     require!(Fuse, Root, Command("python3"));
     let bed = slow();
     write(&bed);

@@ -1,4 +1,4 @@
-//! The node that owns the tree is lost, or cut off, while the job goes on.
+//! The node that leads the tree is lost, or cut off, while the job goes on.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,18 +12,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::bed::Bed;
-use crate::salvage::wait_for_second_home;
+use crate::salvage::wait_for_standby;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which node owns the tree, as `status` says.
-pub fn owner(bed: &Bed) -> Option<u64> {
+/// Which node leads the tree, as `status` says.
+pub fn leader(bed: &Bed) -> Option<u64> {
     // It ends with 3 where a node is missing.
     let told = bed.command(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&told.stdout).ok()?;
     let nodes = status["nodes"].as_array()?;
-    let owner = nodes.iter().find(|node| !node["burst"]["landed_bytes"].is_null())?;
-    owner["rank"].as_u64()
+    let leader = nodes.iter().find(|node| !node["burst"]["landed_bytes"].is_null())?;
+    leader["rank"].as_u64()
 }
 
 /// How many daemons of a node have died and how many have left to another one, as `status` says.
@@ -34,23 +34,23 @@ fn daemons_before(bed: &Bed, node: usize) -> Option<(u64, u64)> {
     Some((count("restarts")?, count("replaced")?))
 }
 
-/// The first node is lost, and the second owns the tree.
-pub fn lose_the_owner(bed: &Bed) {
+/// The first node is lost, and the second leads the tree.
+pub fn lose_the_leader(bed: &Bed) {
     let daemon = bed.job.daemon(0).unwrap();
     bed.job.kill_keeper(0);
     let began = Instant::now();
     wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(0) != Some(daemon));
-    wait_until("another node owns the tree", PATIENCE, || owner(bed) == Some(1));
-    println!("another node owns the tree after {:?}", began.elapsed());
+    wait_until("another node leads the tree", PATIENCE, || leader(bed) == Some(1));
+    println!("another node leads the tree after {:?}", began.elapsed());
 }
 
 /// The first node is lost with all that it has. Changes of others are there, promised or not, and they go on.
 #[test]
-fn the_second_home_goes_on_when_the_owner_is_lost() {
+fn the_standby_goes_on_when_the_leader_is_lost() {
     require!(Fuse, Root);
     let mut bed = Bed::with(3, &["--drain", "end"]);
     let _ = bed.shell_on(0, "mkdir d; head -c 3000 /dev/urandom > d/zero; sync d/zero").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     // Programs write on the others all the while.
     let writers: Vec<_> = [1, 2]
         .map(|node| {
@@ -63,7 +63,7 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
     wait_until("they have begun", PATIENCE, || {
         bed.mount_of(1).join("2.20").exists() && bed.mount_of(2).join("1.20").exists()
     });
-    lose_the_owner(&bed);
+    lose_the_leader(&bed);
     let _ = bed.shell_on(2, "echo after > after; sync after; touch stop").good();
     for mut writer in writers {
         let mut status = None;
@@ -101,7 +101,7 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
     bed.job.kill_all();
 }
 
-/// Programs write to files that they have open while the tree gets another owner, and their nodes other daemons.
+/// Programs write to files that they have open while the tree gets another leader, and their nodes other daemons.
 #[test]
 fn writes_to_open_files_are_there_after_a_takeover() {
     require!(Fuse, Root);
@@ -113,7 +113,7 @@ fn writes_to_open_files_are_there_after_a_takeover() {
         file.sync_all().unwrap();
         file
     });
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         let is_over = &is_over;
@@ -127,7 +127,7 @@ fn writes_to_open_files_are_there_after_a_takeover() {
                 written
             })
         });
-        lose_the_owner(&bed);
+        lose_the_leader(&bed);
         is_over.store(true, Ordering::SeqCst);
         writers.map(|writer| writer.join().unwrap())
     });
@@ -149,38 +149,38 @@ fn with_partners_the_job_goes_on_with_everything() {
     let _ = bed.shell_on(0, "mkdir d; head -c 3000000 /dev/urandom > d/zero; sync d/zero").good();
     let _ = bed.shell_on(2, "echo two > d/two; sync d/two").good();
     let listing = Bed::listing(&bed.mount_of(1));
-    wait_for_second_home(&bed);
-    lose_the_owner(&bed);
+    wait_for_standby(&bed);
+    lose_the_leader(&bed);
     assert_eq!(Bed::listing(&bed.mount_of(2)), listing);
     let _ = bed.command(&["drain", "--wait", "--timeout", "60s"]);
     assert_eq!(Bed::listing(&bed.backing()), listing);
     bed.job.kill_all();
 }
 
-/// While the first node, which owned the tree, does not answer.
-pub fn wait_until_another_owns(bed: &Bed) {
-    wait_until("another node owns the tree", PATIENCE, || {
+/// While the first node, which led the tree, does not answer.
+pub fn wait_until_another_leads(bed: &Bed) {
+    wait_until("another node leads the tree", PATIENCE, || {
         run(Command::new("timeout").args(["20", "sh", "-c", "echo one > one && sync one"]).current_dir(bed.mount_of(1)))
             .status
             .success()
     });
 }
 
-/// The owner stands still for a while, and is not the owner any more when it goes on; its programs go on with the new one.
+/// The leader stands still for a while, and is not the leader any more when it goes on; its programs go on with the new one.
 #[test]
-fn an_owner_that_was_cut_off_is_none_any_more() {
+fn a_leader_that_was_cut_off_is_none_any_more() {
     require!(Fuse, Root);
     let bed = Bed::with(3, &["--drain", "end"]);
     let _ = bed.shell_on(0, "echo zero > zero; sync zero; echo more > appended; sync appended").good();
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let stopped: Vec<Pid> = [bed.job.keeper(0), bed.job.daemon(0).unwrap()]
         .into_iter()
         .map(|pid| Pid::from_raw(pid as i32).unwrap())
         .collect();
     stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
-    wait_until_another_owns(&bed);
+    wait_until_another_leads(&bed);
     stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
-    wait_until("the first node knows", PATIENCE, || owner(&bed) == Some(1));
+    wait_until("the first node knows", PATIENCE, || leader(&bed) == Some(1));
     let _ = bed.shell_on(0, "cat one; echo again >> appended; sync appended; mv zero moved").good();
     assert_eq!(bed.shell_on(2, "cat moved appended").good().text(), "zero\nmore\nagain\n");
     bed.drain();
@@ -188,12 +188,12 @@ fn an_owner_that_was_cut_off_is_none_any_more() {
     bed.job.down();
 }
 
-/// A node that decides nothing about the owner has asked the one that stands still, which refuses nothing.
+/// A node that decides nothing about the leader has asked the one that stands still, which refuses nothing.
 #[test]
-fn a_node_without_a_vote_goes_on_while_the_owner_stands_still() {
+fn a_node_without_a_vote_goes_on_while_the_leader_stands_still() {
     require!(Fuse, Root);
     let bed = Bed::with(6, &["--drain", "end"]);
-    wait_for_second_home(&bed);
+    wait_for_standby(&bed);
     let stopped: Vec<Pid> = [bed.job.keeper(0), bed.job.daemon(0).unwrap()]
         .into_iter()
         .map(|pid| Pid::from_raw(pid as i32).unwrap())
@@ -205,9 +205,9 @@ fn a_node_without_a_vote_goes_on_while_the_owner_stands_still() {
     bed.job.down();
 }
 
-/// Data that only the lost owner has hold no other file back, and no program waits for them: they are named immediately.
+/// Data that only the lost leader has hold no other file back, and no program waits for them: they are named immediately.
 #[test]
-fn what_the_lost_owner_alone_has_is_lost_and_all_else_lands() {
+fn bytes_of_the_lost_leader_alone_are_lost_and_all_others_land() {
     require!(Fuse, Root);
     let mut bed = Bed::of(3);
     let script = "mkdir d; exec 9> d/held; head -c 3000 /dev/urandom >&9; sync d/held; echo open; read _";
@@ -217,8 +217,8 @@ fn what_the_lost_owner_alone_has_is_lost_and_all_else_lands() {
     wait_until("it is written", PATIENCE, || {
         std::fs::metadata(bed.mount_of(2).join("d/held")).is_ok_and(|held| held.len() == 3000)
     });
-    wait_for_second_home(&bed);
-    lose_the_owner(&bed);
+    wait_for_standby(&bed);
+    lose_the_leader(&bed);
     let _ = bed.shell_on(2, "echo after > after").good();
     wait_until("what comes behind it lands", PATIENCE, || {
         std::fs::read(bed.backing().join("after")).is_ok_and(|after| after == b"after\n")

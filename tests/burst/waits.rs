@@ -19,12 +19,12 @@ use crate::full::small_store_with;
 /// Longer than a node waits until it asks for the room of its store, several times.
 const ROUNDS: Duration = Duration::from_millis(2500);
 
-/// Fewer writes than a node commits at once: the owner has to hear of so many.
+/// Fewer writes than a node commits at once: the leader has to hear of so many.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The owner stands still while a file is closed that it has not heard of. Writes to another file go on until after that.
+/// The leader stands still while a file is closed that it has not heard of. Writes to another file go on until after that.
 #[test]
-fn a_close_that_waits_for_the_owner_stops_no_write() {
+fn a_close_that_waits_for_the_leader_stops_no_write() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let made = |name: &str| {
@@ -38,7 +38,7 @@ fn a_close_that_waits_for_the_owner_stops_no_write() {
     let written = std::thread::scope(|scope| {
         bed.while_it_stands_still(0, || {
             scope.spawn(|| {
-                // Not before the owner stands still: a process that another test starts closes its copy of the descriptor, and so commits it.
+                // Not before the leader stands still: a process that another test starts closes its copy of the descriptor, and so commits it.
                 closed.write_all_at(b"first", 0).unwrap();
                 drop(closed);
                 has_closed.store(true, Ordering::SeqCst);
@@ -61,21 +61,21 @@ fn a_close_that_waits_for_the_owner_stops_no_write() {
     bed.job.down();
 }
 
-/// The owner stands still while the daemon of another node is followed by the next one. Writes to a file that is open there need nobody else; an append
-/// needs the owner, who knows where the end is.
+/// The leader stands still while the daemon of another node is followed by the next one. Writes to a file that is open there need nobody else; an append
+/// needs the leader, who knows where the end is.
 #[test]
-fn writes_to_an_open_file_go_on_with_a_new_daemon_before_that_has_heard_of_the_owner() {
+fn writes_to_an_open_file_go_on_with_a_new_daemon_before_that_has_heard_of_the_leader() {
     require!(Fuse, Root);
-    let bed = Bed::with(2, &["--private", "/burst/ckpt/own"]);
+    let bed = Bed::of(2);
     let open = open_file(&bed, 1);
     let path = bed.mount_of(1).join("appended");
     let appended = File::options().append(true).create(true).open(path).unwrap();
     write(&appended, b"first");
     appended.sync_all().unwrap();
     let is_appended = AtomicBool::new(false);
-    let owner = [bed.job.keeper(0), bed.job.daemon(0).unwrap()].map(|pid| Pid::from_raw(pid as i32).unwrap());
+    let leader = [bed.job.keeper(0), bed.job.daemon(0).unwrap()].map(|pid| Pid::from_raw(pid as i32).unwrap());
     std::thread::scope(|scope| {
-        owner.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+        leader.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
         bed.job.kill_daemon(1);
         scope.spawn(|| {
             write(&appended, b" second");
@@ -85,8 +85,8 @@ fn writes_to_an_open_file_go_on_with_a_new_daemon_before_that_has_heard_of_the_o
             open.write_all_at(&number.to_le_bytes(), number * 4096).unwrap();
         });
         let was_appended = is_appended.load(Ordering::SeqCst);
-        owner.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
-        assert!(in_time, "the writes waited for the owner");
+        leader.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+        assert!(in_time, "the writes waited for the leader");
         assert!(!was_appended, "nobody knows where the end is");
     });
     drop((open, appended));
@@ -98,9 +98,9 @@ fn writes_to_an_open_file_go_on_with_a_new_daemon_before_that_has_heard_of_the_o
     bed.job.down();
 }
 
-/// More extents than a commit has, of a file whose node cannot reach the owner: their commit begins, and the program writes on.
+/// More extents than a commit has, of a file whose node cannot reach the leader: their commit begins, and the program writes on.
 #[test]
-fn writes_go_on_while_the_commit_of_earlier_ones_waits_for_the_owner() {
+fn writes_go_on_while_the_commit_of_earlier_ones_waits_for_the_leader() {
     require!(Fuse, Root);
     const WRITES: u64 = 5000;
     let bed = Bed::of(2);
@@ -123,7 +123,7 @@ fn writes_go_on_while_the_commit_of_earlier_ones_waits_for_the_owner() {
     bed.job.down();
 }
 
-/// One node of seven stands still that was told of many files. Changes of these wait for it; what others ask the owner of the tree meanwhile does not
+/// One node of seven stands still that was told of many files. Changes of these wait for it; what others ask the leader meanwhile does not
 /// wait with them.
 #[test]
 fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
@@ -160,12 +160,12 @@ fn changes_that_wait_for_a_silent_node_stop_nothing_else() {
     bed.job.down();
 }
 
-/// A node stands still that was told of directories. Lookups of another node make the owner look into these, which waits for the silent one; what a
-/// third node asks the owner meanwhile does not wait with them.
+/// A node stands still that was told of directories. Lookups of another node make the leader look into these, which waits for the silent one; what a
+/// third node asks the leader meanwhile does not wait with them.
 #[test]
 fn lookups_that_wait_for_a_silent_node_stop_nothing_else() {
     require!(Fuse, Root);
-    /// More than the owner has threads.
+    /// More than the leader has threads.
     const LOOKUPS: usize = 60;
     const SILENT: u32 = 3;
     let bed = Bed::of(SILENT + 1);
@@ -231,7 +231,7 @@ fn a_daemon_at_rest_has_few_threads() {
     bed.job.down();
 }
 
-/// The owner stands still while a thousand programs of another node open files. Each waits; the daemon has eight threads for all of them at most.
+/// The leader stands still while a thousand programs of another node open files. Each waits; the daemon has eight threads for all of them at most.
 #[test]
 fn a_thousand_opens_that_wait_take_few_threads() {
     require!(Fuse, Root);
@@ -283,7 +283,7 @@ fn a_thousand_opens_that_wait_take_few_threads() {
 /// Writes to an open file, and looks at it, while others wait.
 const CALLS: u64 = 50;
 
-/// How long they may take. The owner is not given up before.
+/// How long they may take. The leader is not given up before.
 const CALLS_WAIT: Duration = Duration::from_secs(8);
 
 /// Whether a thread of this process sleeps.
@@ -373,7 +373,7 @@ fn reads_of_a_silent_nodes_bytes_stop_nothing_else() {
     bed.job.down();
 }
 
-/// The owner stands still while programs of another node write so much to files of theirs that it has to be told.
+/// The leader stands still while programs of another node write so much to files of theirs that it has to be told.
 #[test]
 fn writes_that_wait_for_their_commit_stop_no_other_write() {
     require!(Fuse, Root);
@@ -449,9 +449,9 @@ fn writes_that_wait_for_room_stop_no_read() {
     bed.job.down();
 }
 
-/// The owner stands still while programs of another node open files: fewer than the mount's session has readers, and far more.
+/// The leader stands still while programs of another node open files: fewer than the mount's session has readers, and far more.
 #[test]
-fn opens_that_wait_for_the_owner_stop_no_write() {
+fn opens_that_wait_for_the_leader_stop_no_write() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
     let path = |name: String| bed.mount_of(1).join(name);

@@ -9,7 +9,7 @@ use forebay_tests::require;
 use crate::bed::{Bed, DIR};
 
 #[test]
-fn what_is_written_lands_by_itself_and_nothing_is_left() {
+fn writes_land_by_themselves_and_leave_no_trace() {
     require!(Fuse, Root);
     let bed = Bed::new();
     let _ = bed

@@ -127,7 +127,7 @@ fn a_list_of_many_aggregators_is_cut() {
 
 /// An error after the last call reaches no program: the file is marked, and so are the command's statements about it.
 #[test]
-fn what_a_program_leaves_behind_in_vain_is_marked() {
+fn bytes_that_cannot_be_written_at_the_end_are_marked() {
     require_mpi!(mpich);
     require!(Root, Command("mount"));
     let bench = crate::bench(MPICH);

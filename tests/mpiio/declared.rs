@@ -57,7 +57,7 @@ fn the_examples_run_under_open_mpi() {
 }
 
 #[test]
-fn what_was_not_declared_is_refused() {
+fn undeclared_columns_are_refused() {
     require_mpi!(mpich);
     let bench = crate::bench(MPICH);
     let (program, file) = (link(&bench, &["tests/mpiio/programs/lies.c"]), bench.path("file"));

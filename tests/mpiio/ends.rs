@@ -43,13 +43,13 @@ fn all_ends(mpi: Mpi) {
 }
 
 #[test]
-fn what_a_program_holds_at_its_end_is_written_and_the_file_marked_under_mpich() {
+fn held_bytes_are_written_at_the_end_and_the_file_is_marked_under_mpich() {
     require_mpi!(mpich);
     all_ends(MPICH);
 }
 
 #[test]
-fn what_a_program_holds_at_its_end_is_written_and_the_file_marked_under_open_mpi() {
+fn held_bytes_are_written_at_the_end_and_the_file_is_marked_under_open_mpi() {
     require_mpi!(openmpi);
     all_ends(OPEN_MPI);
 }

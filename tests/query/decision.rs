@@ -71,7 +71,7 @@ fn slowed<T>(process: u32, work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn what_was_seen_corrects_what_is_predicted() {
+fn measured_times_correct_predictions() {
     /// More than the load of other programs changes a prediction by.
     const MUCH: f64 = 4.0;
     /// Less than that: a machine that has become busy meanwhile does not let it come back to where it began.

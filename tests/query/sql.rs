@@ -40,7 +40,7 @@ fn the_command_becomes_the_program() {
 }
 
 #[test]
-fn what_sql_and_operators_do_not_share() {
+fn options_that_sql_and_operators_do_not_share() {
     let sandbox = Sandbox::new();
     for (arguments, words) in [
         (&["SELECT 1", "x.csv"][..], "SQL names its own files"),

@@ -21,7 +21,7 @@ const PROMPT: Parameters = Parameters { link_bits_per_second: 1_000_000_000, ..S
 
 /// On the node that reads the file system and on one that asks it.
 #[test]
-fn who_asks_a_file_system_that_hangs_is_told_so_at_the_deadline() {
+fn callers_of_a_hanging_file_system_are_answered_at_the_deadline() {
     require!(Fuse, Root);
     let hanging = Hanging::with(PROMPT, |source| tree::write(&source.join("file"), b"contents"));
     let deadline = format!("{}s", DEADLINE.as_secs());

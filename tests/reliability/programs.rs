@@ -103,13 +103,13 @@ fn what_is_held_survives(resend: &str) {
 }
 
 #[test]
-fn what_a_program_holds_survives_and_the_kernel_sends_again() {
+fn open_files_survive_where_the_kernel_sends_again() {
     require!(Fuse, Root);
     what_is_held_survives("true");
 }
 
 #[test]
-fn what_a_program_holds_survives_and_requests_were_kept() {
+fn open_files_survive_where_requests_are_kept() {
     require!(Fuse, Root);
     what_is_held_survives("false");
 }

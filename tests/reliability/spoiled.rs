@@ -50,7 +50,7 @@ fn spoil(pid: u32, mark: &[u8]) -> usize {
 }
 
 #[test]
-fn what_a_node_spoils_is_noticed_by_the_one_below_and_fetched_elsewhere() {
+fn spoilt_bytes_are_noticed_below_and_fetched_elsewhere() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
     let file = sandbox.source().join("file");

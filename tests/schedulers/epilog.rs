@@ -161,7 +161,7 @@ fn a_job_that_reaches_its_time_limit_lands_before_or_in_the_epilogue() {
     for batch in [&in_time, &late] {
         stores.wait_until_written(batch, 4);
     }
-    // All nodes are told: whichever owns the tree when the end comes.
+    // All nodes are told: whichever leads the tree when the end comes.
     let record = fs::read_to_string(Path::new("/tmp/forebay-0").join(&in_time.id).join("job.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     let told = &record["settings"]["time-limit"][0];

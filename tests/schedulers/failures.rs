@@ -53,7 +53,7 @@ impl Stores {
 /// One job keeps copies (`--partner all`) and lands in its epilogue without the node; of the other one, what was on the node alone is
 /// named, and lands when its disk is back.
 #[test]
-fn what_was_on_a_dead_node_alone_is_named_and_lands_when_its_disk_is_back() {
+fn files_of_a_dead_node_alone_are_named_and_land_when_its_disk_is_back() {
     require_slurm!();
     let stores = Stores::with("FOREBAY_EPILOG_MEET=20s", &[("FB_SLURM_SLURMD_TIMEOUT", "20".into())]);
     let alone = stores.submit("alone", "", "--drain end", WRITE);
@@ -104,7 +104,7 @@ fn what_was_on_a_dead_node_alone_is_named_and_lands_when_its_disk_is_back() {
 
 /// Slurm gives the nodes to others when the limit is over. No file appears in part.
 #[test]
-fn what_does_not_land_within_the_limit_of_the_epilogue_stays_and_is_named() {
+fn files_beyond_the_limit_of_the_epilogue_stay_and_are_named() {
     require_slurm!();
     let disk = Sandbox::new();
     let place = disk.base().join("full");

@@ -44,7 +44,7 @@ fn tasks_of_srun_see_the_exports_at_their_own_paths() {
 }
 
 #[test]
-fn nothing_stays_of_a_job_that_is_cancelled_with_tasks_inside() {
+fn a_job_cancelled_with_tasks_inside_leaves_no_trace() {
     require_slurm!();
     let slurm = Slurm::up();
     tree::write(&slurm.sandbox.source().join("file"), b"hello\n");

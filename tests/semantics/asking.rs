@@ -75,7 +75,7 @@ fn clearing_shows_what_has_changed() {
 }
 
 #[test]
-fn what_is_pinned_stays() {
+fn pinned_bytes_stay() {
     require!(Fuse, Root, Command("gcc"));
     let build = |source: &Path| {
         for name in ["pinned", "other"] {

@@ -132,7 +132,7 @@ fn where_user_namespaces_are_off_it_says_so_and_offers_the_view() {
 
 /// Root with all rights does not enter a namespace that was made by root without, and that takes some.
 #[test]
-fn who_may_mount_keeps_all_rights() {
+fn users_who_may_mount_keep_all_rights() {
     require!(Fuse, Root);
     let job = job(Sandbox::new(), &[]);
     let own = fs::read_link("/proc/self/ns/user").unwrap().display().to_string();

@@ -52,7 +52,7 @@ fn read(path: &Path) -> Finished {
 }
 
 #[test]
-fn what_only_an_acl_grants_is_granted() {
+fn grants_of_an_acl_alone_are_granted() {
     require!(Fuse, FuseForUsers, Root, Command("setpriv"), Command("fusermount3"), Command("setfacl"));
     let sandbox = Sandbox::of_nobody();
     let source = sandbox.source();
@@ -86,7 +86,7 @@ fn what_only_an_acl_grants_is_granted() {
 
 /// One whose group the user is in beside his own, with the node in a namespace that has no number for that group.
 #[test]
-fn what_only_another_group_grants_is_granted() {
+fn grants_of_another_group_alone_are_granted() {
     require!(Fuse, FuseForUsers, Root, Command("setpriv"), Command("fusermount3"));
     for in_namespace in [false, true] {
         let sandbox = Sandbox::of_nobody();
@@ -126,7 +126,7 @@ fn what_only_another_group_grants_is_granted() {
 
 /// Where others enter, nobody gets by the mode what a list denies him.
 #[test]
-fn what_an_acl_denies_is_denied_to_others() {
+fn denials_of_an_acl_hold_for_others() {
     require!(Fuse, Root, Command("setpriv"), Command("setfacl"));
     let sandbox = Sandbox::new();
     let source = sandbox.source();

@@ -215,7 +215,7 @@ fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
 
 /// It is read once, by no program, and is not to come ahead of the next job's.
 #[test]
-fn what_is_staged_in_is_no_start_up() {
+fn staging_in_is_no_start_up() {
     require!(Fuse, Root);
     let environment = Environment::new();
     let job = environment.up(2, &["--pack", "off"]);
@@ -247,7 +247,7 @@ fn a_pack_serves_for_the_files_it_holds() {
 
 /// Whatever was recorded: programs see the files as they are when the job starts.
 #[test]
-fn what_has_changed_since_is_seen_as_it_is() {
+fn files_changed_since_the_pack_are_seen_as_they_are() {
     require!(Fuse, Root);
     for options in [&["--pack", "off"][..], &[]] {
         let environment = Environment::new();
@@ -271,7 +271,7 @@ fn what_has_changed_since_is_seen_as_it_is() {
 }
 
 #[test]
-fn what_has_changed_is_replaced_in_the_pack() {
+fn changed_files_are_replaced_in_the_pack() {
     require!(Fuse, Root);
     let environment = Environment::new();
     environment.record(&[]);
@@ -341,7 +341,7 @@ fn a_refresh_holds_for_what_came_ahead() {
 
 /// A profile or pack that is spoilt, or that somebody else might have made, is named in the log and left alone.
 #[test]
-fn what_cannot_be_trusted_is_not_used() {
+fn untrusted_paths_are_not_used() {
     require!(Fuse, Root);
     let spoil = |path: &Path, at: u64| {
         let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();

@@ -80,7 +80,7 @@ const MIB: usize = 1 << 20;
 /// A node that reads a file in order asks another for the next part before its program does. When that part is wanted, the
 /// other node is told.
 #[test]
-fn what_was_asked_ahead_of_a_program_elsewhere_is_promoted_there() {
+fn a_prefetch_for_another_node_is_promoted_there() {
     require!(Fuse, Root);
     let place = tempfile::tempdir().unwrap();
     let [source, export] = site(place.path());

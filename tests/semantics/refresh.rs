@@ -199,7 +199,7 @@ fn assert_never_goes_back(mut by_end: Vec<Seen>) {
 }
 
 #[test]
-fn what_cannot_be_refreshed_is_told() {
+fn failed_refreshes_are_reported() {
     require!(Fuse);
     let site = Site::new(1, |_| {});
     let nothing = site.job().command("refresh", &[]);

@@ -177,7 +177,7 @@ mod tests {
 
     /// With one thread, where the test starts a program of tests that prints to the same place.
     #[test]
-    fn what_a_child_prints_is_no_outcome() {
+    fn output_of_a_child_is_no_outcome() {
         let start = Instant::now();
         let mut progress = Progress::new(start);
         progress.take(b"test one ... some words\nrunning 1 test\n\ntest result: ok. 1 passed\n\n", start);

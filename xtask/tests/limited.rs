@@ -63,8 +63,8 @@ fn a_test_that_hangs_is_named_and_all_that_it_started_ends() {
 /// A program that ends in time keeps its output and its exit status, also if a process that it has started holds its output open. If
 /// the program failed, such processes are ended.
 #[test]
-fn what_ends_in_time_is_passed_on() {
-    const NAME: &str = "what_ends_in_time_is_passed_on";
+fn outcomes_in_time_are_passed_on() {
+    const NAME: &str = "outcomes_in_time_are_passed_on";
     if std::env::var_os(TOLD).is_some() {
         let _ = Command::new("sh")
             .args(["-c", "setsid sleep 600 2>/dev/null & echo $! >\"$0\""])

@@ -54,9 +54,10 @@ impl Driver {
     ///
     /// # Errors
     /// The fault in the store or in the directory of the backing file system.
-    pub fn open_burst(&self, mount: &Path, made_at_ms: u64, beliefs: Option<OwnedFd>) -> anyhow::Result<()> {
+    pub fn open_burst(&self, mount: &Path, made_at_ms: u64, kernel_leases: Option<OwnedFd>) -> anyhow::Result<()> {
         if let Some(options) = &self.node.options.burst {
-            let opened = write::open(&self.node, &self.read.backing.threads, options, mount, (made_at_ms, beliefs));
+            let opened =
+                write::open(&self.node, &self.read.backing.threads, options, mount, (made_at_ms, kernel_leases));
             let opened = opened.context("the burst tier")?;
             let _ = self.write.set(Arc::new(opened));
         }

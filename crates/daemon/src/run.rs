@@ -57,12 +57,12 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(
     let Some(handoff) = link.stand_by()? else {
         return Ok((ExitReason::End, Some(SHUTDOWN_DEADLINE)));
     };
-    let Handoff { view, burst, peers, control, inodes, beliefs } = handoff;
+    let Handoff { view, burst, peers, control, inodes, kernel_leases } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
-    open_store(&driver, burst.as_ref(), beliefs)?;
+    open_store(&driver, burst.as_ref(), kernel_leases)?;
     let job = driver.job(starting.clone());
     let service = Driver::service(&job);
     let endpoint =
@@ -132,8 +132,8 @@ async fn end_all(
 }
 
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
-fn open_store(driver: &Driver, burst: Option<&HandedMount>, beliefs: OwnedFd) -> anyhow::Result<()> {
-    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms, Some(beliefs)))
+fn open_store(driver: &Driver, burst: Option<&HandedMount>, kernel_leases: OwnedFd) -> anyhow::Result<()> {
+    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms, Some(kernel_leases)))
 }
 
 /// The first daemon of a node is ready when what an earlier job left in the node's store is everybody's.

@@ -205,7 +205,7 @@ fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>>
     Ok(created)
 }
 
-/// `--time-limit auto` as all nodes are told it: whichever of them owns the tree when the end comes knows it, and one asks the scheduler.
+/// `--time-limit auto` as all nodes are told it: whichever of them leads the tree when the end comes knows it, and one asks the scheduler.
 ///
 /// # Errors
 /// When the scheduler does not say.

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused_and_not_shown() {
+    fn an_invalid_key_line_is_refused_and_not_shown() {
         let key = JobKey::from_bytes([0xab; 32]);
         let text = String::from_utf8(line(Some(CarriedKey::plain(&key))).unwrap().to_vec()).unwrap();
         let bad = CarriedKey::of_line(text.replace("abab", "zzzz").as_bytes()).unwrap().unwrap();

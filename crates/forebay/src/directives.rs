@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         for (line, problem) in [
             ("#FB capacity=lots", "'lots' is not a size"),
             ("#FB capacity", "has no value"),

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_passed_over() {
+    fn invalid_entries_are_passed_over() {
         let whole = program(true, true);
         for len in 0..whole.len() {
             paths(&file(&whole[..len])).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_runs_the_command_is_no_script() {
+    fn a_program_that_only_runs_the_command_is_no_script() {
         assert!(is_wrapper(b"timeout\x0060\0/opt/bin/forebay\0up\0--local\x002\0"));
         for script in [&b"bash\0train.sh\0"[..], b"forebay\0up\0", b"bash\0-c\0forebay up\0", b"", b"vi\0forebay\0"] {
             assert!(!is_wrapper(script), "{script:?}");

@@ -12,7 +12,7 @@ use crate::packets;
 
 /// The descriptors that a keeper has from its starter. It passes the key on to each of its daemons and never reads it.
 #[derive(Debug, Default)]
-pub struct Handed {
+pub struct Replayed {
     /// Where peers connect.
     pub listener: Option<TcpListener>,
     /// The memory file with the job's key.
@@ -25,7 +25,7 @@ pub struct HandedNames {
     has_key: bool,
 }
 
-impl Handed {
+impl Replayed {
     /// A standard input for the node of this machine that shall have them. This process keeps neither end of it.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub struct Held {
     peers: TcpListener,
     control: UnixListener,
     inodes: OwnedFd,
-    beliefs: OwnedFd,
+    kernel_leases: OwnedFd,
 }
 
 impl Held {
@@ -44,11 +44,11 @@ impl Held {
         };
         let control = listen_for_commands(options)?;
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
-        let beliefs = create_shared_memory("forebay-beliefs", BELIEFS_BYTES).context("no memory for leases")?;
+        let kernel_leases = create_shared_memory("forebay-beliefs", BELIEFS_BYTES).context("no memory for leases")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
         let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
         match options.burst.as_ref().map(|burst| take_burst(burst, options)).transpose() {
-            Ok(burst) => Ok(Self { view, burst, peers, control, inodes, beliefs }),
+            Ok(burst) => Ok(Self { view, burst, peers, control, inodes, kernel_leases }),
             Err(error) => {
                 view.unmount();
                 Err(error)
@@ -87,7 +87,7 @@ impl Held {
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mounts = std::iter::once(&self.view).chain(&self.burst).flat_map(HeldMount::descriptors);
-        [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd(), self.beliefs.as_fd()]
+        [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd(), self.kernel_leases.as_fd()]
             .into_iter()
             .chain(mounts)
             .collect()

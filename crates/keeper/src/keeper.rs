@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::daemon::{Daemon, Orders, Program, State};
-use crate::handed::Handed;
+use crate::handed::Replayed;
 use crate::held::Held;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
 use crate::namespaces::Namespaces;
@@ -28,7 +28,7 @@ use crate::options::KeeperOptions;
 use crate::own_paths::{Node, Place};
 use crate::packets;
 use crate::patience::silence_max;
-use crate::restarts::{Restarts, Verdict};
+use crate::restarts::{Restarts, VoteReply};
 use crate::signals::{Signals, hear_of_children};
 use crate::starter::{Starter, tell};
 
@@ -40,7 +40,7 @@ use crate::starter::{Starter, tell};
 pub fn keep<P: Serialize>(
     options: &KeeperOptions,
     plan: &P,
-    handed: Handed,
+    handed: Replayed,
     directory: &JobDirectory,
     record: NodeRecord,
 ) -> anyhow::Result<()> {
@@ -414,7 +414,7 @@ impl Keeper {
             self.replaced += 1;
         } else {
             tracing::error!(%status, "the daemon ended while it was being replaced");
-            if let Verdict::GiveUp(why) = self.restarts.died(Instant::now(), true) {
+            if let VoteReply::GiveUp(why) = self.restarts.died(Instant::now(), true) {
                 return Some(Err(anyhow!("the node has no daemon any more: {why}")));
             }
         }
@@ -430,12 +430,12 @@ impl Keeper {
         let now = Instant::now();
         self.paused_since.get_or_insert(now);
         match self.restarts.died(now, had_served) {
-            Verdict::After(pause) => {
+            VoteReply::After(pause) => {
                 tracing::error!(how, restarts = self.restarts.count, ?pause, "the daemon died; another is started");
                 self.start_at = Some(now + pause);
                 None
             }
-            Verdict::GiveUp(why) => Some(Err(anyhow!("the node has no daemon any more: {why}; the last: {how}"))),
+            VoteReply::GiveUp(why) => Some(Err(anyhow!("the node has no daemon any more: {why}; the last: {how}"))),
         }
     }
 

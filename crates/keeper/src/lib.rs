@@ -29,7 +29,7 @@ mod starter;
 pub mod trusted_path;
 pub mod view_mount;
 
-pub use handed::{Handed, take_stdin};
+pub use handed::{Replayed, take_stdin};
 pub use keeper::keep;
 pub use link::{ExitReason, HandedMount, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;

@@ -51,7 +51,7 @@ pub struct Handoff {
     /// The inodes that the kernel knows of the view.
     pub inodes: OwnedFd,
     /// The end of the leases that the kernel has on the burst mount: eight bytes, for daemons alone to write and read.
-    pub beliefs: OwnedFd,
+    pub kernel_leases: OwnedFd,
 }
 
 /// A mount that a daemon is to serve.
@@ -134,10 +134,10 @@ impl Link {
         };
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().context(TOO_FEW);
-        let (peers, control, inodes, beliefs) = (next()?, next()?, next()?, next()?);
+        let (peers, control, inodes, kernel_leases) = (next()?, next()?, next()?, next()?);
         let view = HandedMount::take(begin.view, &mut descriptors)?;
         let burst = begin.burst.map(|burst| HandedMount::take(burst, &mut descriptors)).transpose()?;
-        Ok(Some(Handoff { view, burst, peers: peers.into(), control: control.into(), inodes, beliefs }))
+        Ok(Some(Handoff { view, burst, peers: peers.into(), control: control.into(), inodes, kernel_leases }))
     }
 
     /// Says that the view answers.

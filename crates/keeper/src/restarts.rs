@@ -37,7 +37,7 @@ pub struct Restarts {
 
 /// The reaction to a death.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum VoteReply {
     /// Start another after that time.
     After(Duration),
     /// Start none any more.
@@ -51,7 +51,7 @@ impl Restarts {
     }
 
     /// A daemon died at `now`, after it had served or before.
-    pub fn died(&mut self, now: Instant, had_served: bool) -> Verdict {
+    pub fn died(&mut self, now: Instant, had_served: bool) -> VoteReply {
         self.count += 1;
         self.failed_starts = if had_served { 0 } else { self.failed_starts + 1 };
         while self.recent.front().is_some_and(|then| now.duration_since(*then) >= RESTARTS_WINDOW) {
@@ -60,14 +60,14 @@ impl Restarts {
         self.recent.push_back(now);
         let recent = self.recent.len();
         if self.failed_starts >= RESTARTS_FAILED_MAX {
-            return Verdict::GiveUp(format!("{} daemons in a row died before they served", self.failed_starts));
+            return VoteReply::GiveUp(format!("{} daemons in a row died before they served", self.failed_starts));
         }
         if recent > RESTARTS_MAX {
             let window = RESTARTS_WINDOW;
-            return Verdict::GiveUp(format!("{recent} daemons died within {window:?}"));
+            return VoteReply::GiveUp(format!("{recent} daemons died within {window:?}"));
         }
         let is_first = recent <= RESTARTS_AT_ONCE && self.failed_starts == 0;
-        Verdict::After(if is_first { Duration::ZERO } else { RESTARTS_PAUSE })
+        VoteReply::After(if is_first { Duration::ZERO } else { RESTARTS_PAUSE })
     }
 }
 
@@ -78,11 +78,11 @@ mod tests {
     #[test]
     fn the_first_deaths_cost_no_time_and_many_cost_the_view() {
         let (mut restarts, now) = (Restarts::default(), Instant::now());
-        let verdicts: Vec<Verdict> = (0..=RESTARTS_MAX).map(|_| restarts.died(now, true)).collect();
-        let at_once = verdicts.iter().filter(|verdict| **verdict == Verdict::After(Duration::ZERO)).count();
+        let verdicts: Vec<VoteReply> = (0..=RESTARTS_MAX).map(|_| restarts.died(now, true)).collect();
+        let at_once = verdicts.iter().filter(|verdict| **verdict == VoteReply::After(Duration::ZERO)).count();
         assert_eq!(at_once, RESTARTS_AT_ONCE);
-        assert_eq!(verdicts[RESTARTS_MAX - 1], Verdict::After(RESTARTS_PAUSE));
-        assert!(matches!(verdicts.last(), Some(Verdict::GiveUp(_))));
+        assert_eq!(verdicts[RESTARTS_MAX - 1], VoteReply::After(RESTARTS_PAUSE));
+        assert!(matches!(verdicts.last(), Some(VoteReply::GiveUp(_))));
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         let (mut restarts, mut now) = (Restarts::default(), Instant::now());
         for _ in 0..4 * RESTARTS_MAX {
             now += RESTARTS_WINDOW / u32::try_from(RESTARTS_AT_ONCE).unwrap();
-            assert_eq!(restarts.died(now, true), Verdict::After(Duration::ZERO));
+            assert_eq!(restarts.died(now, true), VoteReply::After(Duration::ZERO));
         }
         assert_eq!(restarts.count as usize, 4 * RESTARTS_MAX);
     }
@@ -99,11 +99,11 @@ mod tests {
     fn a_daemon_that_cannot_start_is_given_up_soon() {
         let (mut restarts, now) = (Restarts::default(), Instant::now());
         for _ in 1..RESTARTS_FAILED_MAX {
-            assert_eq!(restarts.died(now, false), Verdict::After(RESTARTS_PAUSE));
+            assert_eq!(restarts.died(now, false), VoteReply::After(RESTARTS_PAUSE));
         }
         restarts.served();
-        assert!(matches!(restarts.died(now, false), Verdict::After(_)));
+        assert!(matches!(restarts.died(now, false), VoteReply::After(_)));
         (2..RESTARTS_FAILED_MAX).for_each(|_| drop(restarts.died(now, false)));
-        assert!(matches!(restarts.died(now, false), Verdict::GiveUp(_)));
+        assert!(matches!(restarts.died(now, false), VoteReply::GiveUp(_)));
     }
 }

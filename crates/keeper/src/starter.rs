@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_ends_during_a_look_has_not_died() {
+    fn processes_that_end_during_a_look_have_not_died() {
         let after = |looks: &[Option<bool>]| {
             let mut looks = looks.iter().copied();
             look_twice(|| looks.next().unwrap_or(None))

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_put_there_is_no_mark() {
+    fn files_of_others_are_no_marks() {
         let directory = tempfile::tempdir().unwrap();
         let (file, victim) = (directory.path().join("file"), directory.path().join("victim"));
         fs::write(&victim, "precious").unwrap();

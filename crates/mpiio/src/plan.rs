@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_touches_costs_no_rounds() {
+    fn untouched_domains_cost_no_rounds() {
         let share = Share::of(&extents(&[(3, 4), (1 << 40, 4)]), 10);
         let plan = Plan::new(&[share], &terms(1, 2, 10, 10)).unwrap().unwrap();
         assert_eq!((plan.aggregators.len(), plan.rounds), (2, 1));
     }
 
     #[test]
-    fn nothing_to_write_is_no_plan() {
+    fn an_empty_write_is_no_plan() {
         assert_eq!(Plan::new(&[Share::default(), Share::default()], &terms(2, 2, 10, 10)).unwrap(), None);
     }
 

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_stays() {
+    fn files_that_are_no_records_stay() {
         let directory = tempfile::tempdir().unwrap();
         let own = |number: usize| directory.path().join(format!("checkpoint-{number:06}.json"));
         (0..RECORDS_MAX + 10).for_each(|number| fs::write(own(number), "x").unwrap());

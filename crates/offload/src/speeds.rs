@@ -148,7 +148,7 @@ mod tests {
     use crate::processors::Quota;
 
     #[test]
-    fn what_was_seen_corrects_what_was_measured() {
+    fn observed_speeds_correct_measured_ones() {
         let speeds = Speeds::default();
         let lines = Collected::default();
         let one = Cores { cores: 1.0, quota: None };

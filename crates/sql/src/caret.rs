@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_found_in_the_statement() {
+    fn names_are_found_in_the_statement() {
         assert_eq!(named("SELECT max(x)\nFROM t WHERE x = 'x2'", "cannot cast 'x2' to 'Int64'"), Some((2, 19)));
         assert_eq!(named("SELECT max(x)", "no table 'x'"), Some((1, 12)));
         assert_eq!(named("SELECT max(x)", "no table 'a' or 'ma'"), None);

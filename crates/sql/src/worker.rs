@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_made_in_pieces_is_cut() {
+    async fn parts_of_plans_that_rows_pass_through_are_cut() {
         let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("t.csv");
         fs::write(&file, "a,b\n1,2\n1,3\n2,4\n").unwrap();

@@ -137,7 +137,7 @@ fn a_caret_shows_where_a_statement_is_wrong() {
 }
 
 #[test]
-fn nothing_is_written_by_a_statement() {
+fn a_statement_writes_no_file() {
     let bed = Bed::new();
     for statement in [
         "COPY (SELECT 1) TO 'out.csv'",
@@ -151,7 +151,7 @@ fn nothing_is_written_by_a_statement() {
 }
 
 #[test]
-fn what_cannot_be_written_is_no_file() {
+fn a_file_that_cannot_be_written_does_not_appear() {
     let bed = Bed::new();
     let said = bed.bad("SELECT stats(a) FROM 'log.csv'", &["--format", "csv", "--output", "out.csv"]);
     assert!(said.contains("several values"), "{said}");

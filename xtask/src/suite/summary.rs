@@ -247,7 +247,7 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
 
     /// Output of a test's own child may look like an outcome; the harness knows better.
     #[test]
-    fn what_only_looks_like_an_outcome_is_found_by_the_last_line() {
+    fn the_last_line_tells_an_outcome_from_its_likes() {
         let failed = |printed: &str| {
             let mut summary = Summary::default();
             let _ = summary.take(&done(printed, &["one"], 0), &program());

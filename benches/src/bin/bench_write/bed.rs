@@ -135,7 +135,7 @@ impl Bed {
         outcome
     }
 
-    /// Changes of the tree that its second home lacks; nothing where none follows.
+    /// Changes of the tree that its standby lacks; nothing where none follows.
     pub fn second_home_behind(&self) -> Option<u64> {
         let status: Value = serde_json::from_str(&self.status_in_part()?).ok()?;
         status["nodes"][0]["burst"]["second_home_behind"].as_u64()

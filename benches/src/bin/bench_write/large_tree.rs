@@ -1,4 +1,4 @@
-//! Effects of a large tree on programs: when the daemon of its owner dies, and when its second home has fallen far behind.
+//! Effects of a large tree on programs: when the daemon of its owner dies, and when its standby has fallen far behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -17,11 +17,11 @@ use crate::bed::{Bed, Setup, seconds};
 const FILES: (usize, usize) = (1_000_000, 50_000);
 const IN_DIRECTORY: usize = 1000;
 
-/// Symbolic links whose targets are more changes than the owner keeps for a second home.
+/// Symbolic links whose targets are more changes than the leader keeps for a standby.
 const LINKS: usize = 6000;
 const TARGET_BYTES: usize = 3000;
 
-/// A second home that has not everything by then never has.
+/// A standby that has not everything by then never has.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Changes of another node are this far apart.
@@ -47,7 +47,7 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     };
     let job = bed.beside(&setup)?;
     let looked_up = seconds(|| look_up(&job.mount(0)))?;
-    wait_for_second_home(&job)?;
+    wait_for_standby(&job)?;
     let (mut answered, mut killed, mut waits) = (Samples::default(), Samples::default(), Samples::default());
     for run in 0..bed.runs(3) {
         stop::check()?;
@@ -55,24 +55,24 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         let began = Instant::now();
         // Another one each time: no node has been told of it.
         answered.add(seconds(|| Ok(fs::metadata(job.mount(1).join(format!("{run}/{run}"))).map(drop)?))?);
-        waits.add(longest_change(&job, run, || wait_for_second_home(&job))?);
+        waits.add(longest_change(&job, run, || wait_for_standby(&job))?);
         killed.add(began.elapsed().as_secs_f64());
     }
     job.while_it_stands_still(1, || change_much(&job.mount(0)))?;
     let began = Instant::now();
-    let waited = longest_change_of(&job.mount(0).join("meanwhile"), || wait_for_second_home(&job))?;
+    let waited = longest_change_of(&job.mount(0).join("meanwhile"), || wait_for_standby(&job))?;
     let behind = began.elapsed().as_secs_f64();
     let mut measurement = Measurement::under(format!(
-        "{files} files that one node has looked up, in directories of {IN_DIRECTORY}; two nodes; the owner's daemon is killed, {} times; then \
-         the second home stands still during {LINKS} changes of {TARGET_BYTES} bytes, which are more than the owner keeps for it",
+        "{files} files that one node has looked up, in directories of {IN_DIRECTORY}; two nodes; the leader's daemon is killed, {} times; then \
+         the standby stands still during {LINKS} changes of {TARGET_BYTES} bytes, which are more than the leader keeps for it",
         answered.len()
     ));
     measurement
-        .bar(Bar::new("a stat after the death of the owner's daemon", answered.median(), Side::AtMost, 5.0, "s"))
-        .bar(Bar::new("the second home has everything after it", killed.median(), Side::AtMost, 60.0, "s"))
+        .bar(Bar::new("a stat after the death of the leader's daemon", answered.median(), Side::AtMost, 5.0, "s"))
+        .bar(Bar::new("the standby has everything after it", killed.median(), Side::AtMost, 60.0, "s"))
         .bar(Bar::new("the longest change of the other node meanwhile", waits.median(), Side::AtMost, 1.0, "s"))
-        .bar(Bar::new("the second home has everything after it fell far behind", behind, Side::AtMost, 60.0, "s"))
-        .bar(Bar::new("the longest change of the owner's node meanwhile", waited, Side::AtMost, 1.0, "s"))
+        .bar(Bar::new("the standby has everything after it fell far behind", behind, Side::AtMost, 60.0, "s"))
+        .bar(Bar::new("the longest change of the leader's node meanwhile", waited, Side::AtMost, 1.0, "s"))
         .figure("look_up_seconds", looked_up)
         .figure("answered_seconds", answered)
         .figure("second_home_seconds", killed)
@@ -101,11 +101,11 @@ fn change_much(directory: &Path) -> anyhow::Result<()> {
     Ok((0..LINKS).try_for_each(|link| symlink(&target, links.join(link.to_string())))?)
 }
 
-fn wait_for_second_home(job: &Bed) -> anyhow::Result<()> {
+fn wait_for_standby(job: &Bed) -> anyhow::Result<()> {
     let began = Instant::now();
     while job.second_home_behind() != Some(0) {
         stop::check()?;
-        ensure!(began.elapsed() < PATIENCE, "the second home does not follow");
+        ensure!(began.elapsed() < PATIENCE, "the standby does not follow");
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -14,10 +14,10 @@ const PROGRAMS: usize = 4;
 /// Files of each.
 const FILES: usize = 1000;
 
-/// Creates, stats and removes a second: on the node that owns the tree, and on another.
+/// Creates, stats and removes a second: on the node that leads the tree, and on another.
 type Rates = [[Samples; 3]; 2];
 
-/// Measures the node that owns the tree, and one that does not: while what is made lands, and where nothing does.
+/// Measures the node that leads the tree, and one that does not: while what is made lands, and where nothing does.
 pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     let setup = Setup {
         name: "names",
@@ -35,11 +35,11 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     }
     drop(unlanded);
     let mut measurement = Measurement::under(format!(
-        "{PROGRAMS} threads with {FILES} empty files each, in directories of their own; on the node that owns the tree, and on another; \
+        "{PROGRAMS} threads with {FILES} empty files each, in directories of their own; on the node that leads the tree, and on another; \
          while what is made lands on the same disk by the same processors, and where nothing lands (--drain manual)"
     ));
     for (what, at, bar) in [("creates", 0, 5000.0), ("stats", 1, 20_000.0), ("removes", 2, 10_000.0)] {
-        for (node, place) in ["owner's node", "another node"].into_iter().enumerate() {
+        for (node, place) in ["leader's node", "another node"].into_iter().enumerate() {
             for (rates, meanwhile) in [(&landing, ""), (&alone, ", nothing lands")] {
                 let what = format!("{what}, {place}{meanwhile}");
                 measurement.bar(Bar::new(what, rates[node][at].median(), Side::AtLeast, bar, "/s"));

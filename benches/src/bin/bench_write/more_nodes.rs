@@ -16,7 +16,7 @@ const NODES: usize = 4;
 /// MiB that each node writes.
 const NODE_MIB: usize = 192;
 
-/// Names of each node but the owner's.
+/// Names of each node but the leader's.
 const NAMES: usize = 2000;
 
 /// MiB a second of each disk: about an eighth of the disk of the machine on which the bars were set.
@@ -52,7 +52,7 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         }
     }
     disks.iter().try_for_each(|disk| disk.limit(None))?;
-    let owner = owner_costs(&job, bed.runs(5))?;
+    let leader = leader_costs(&job, bed.runs(5))?;
     // No file is to land.
     drop(job);
     drop(disks);
@@ -73,7 +73,7 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         .figure("one_mib_per_second", one)
         .figure("two_mib_per_second", two)
         .figure("four_mib_per_second", four);
-    for (name, samples) in owner {
+    for (name, samples) in leader {
         measurement.figure(name, samples);
     }
     Ok(measurement)
@@ -89,9 +89,9 @@ fn disks(place: &Path) -> anyhow::Result<Vec<LimitedDisk>> {
     (0..NODES).map(of_node).collect()
 }
 
-/// Processor time of the owner's daemon for a file of another node, microseconds: its name; its name, its commit and its close; a name
+/// Processor time of the leader's daemon for a file of another node, microseconds: its name; its name, its commit and its close; a name
 /// that is looked up. These are the parameters of `forebay simulate checkpoint`.
-fn owner_costs(job: &Bed, runs: usize) -> anyhow::Result<[(&'static str, Samples); 3]> {
+fn leader_costs(job: &Bed, runs: usize) -> anyhow::Result<[(&'static str, Samples); 3]> {
     let mut costs = ["owner_us_per_name", "owner_us_per_file_written", "owner_us_per_lookup"]
         .map(|name| (name, Samples::default()));
     let steps: [fn(&Path) -> std::io::Result<()>; 3] = [

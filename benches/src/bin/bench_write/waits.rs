@@ -1,4 +1,4 @@
-//! The longest time that a program waits because of another one's wait: for the owner of the tree, for a silent node, or for another owner.
+//! The longest time that a program waits because of another one's wait: for the leader, for a silent node, or for another leader.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -19,17 +19,17 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// Then it says that it is alive, before it is stopped again: its keeper kills a daemon that has been silent for long.
 const RECOVERY: Duration = Duration::from_secs(4);
 
-/// How long after the owner's end programs write on: longer than a takeover takes.
+/// How long after the leader's end programs write on: longer than a takeover takes.
 const AFTER_END: Duration = Duration::from_secs(12);
 
-/// How long a node may answer by what the owner has told it; less what has passed of it before the owner stands still.
-const BELIEVED: Duration = Duration::from_secs(3);
+/// How long a node may answer by what the leader has told it; less what has passed of it before the leader stands still.
+const LEASE_TTL: Duration = Duration::from_secs(3);
 
 /// Between two calls of a program.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The same where the owner has to answer each.
-const OWNER_PACE: Duration = Duration::from_millis(20);
+/// The same where the leader has to answer each.
+const LEADER_PACE: Duration = Duration::from_millis(20);
 
 /// Of the job in which one is silent.
 const SILENT: usize = 6;
@@ -38,15 +38,15 @@ const SILENT: usize = 6;
 pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     let mut measurement = Measurement::under(format!(
         "daemons of one host; a stopped node stands still for {} s; calls of a program {} ms apart, the longest of each run counts; \
-         cached stats are of the {} s in which the owner's last answer may be believed",
+         cached stats are of the {} s in which the leader's last answer may be believed",
         SILENCE.as_secs(),
         PACE.as_millis(),
-        BELIEVED.as_secs()
+        LEASE_TTL.as_secs()
     ));
     let job = job(bed, "waits", 2)?;
     let runs = bed.runs(5);
     let closing = samples(runs, || beside_a_close(&job))?;
-    bar(&mut measurement, "write beside a close that waits for the owner", &closing, 50.0);
+    bar(&mut measurement, "write beside a close that waits for the leader", &closing, 50.0);
     for opens in [8, 20, 100] {
         let (mut writes, mut stats) = (Samples::default(), Samples::default());
         for run in 0..runs {
@@ -55,8 +55,8 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
             writes.add(write);
             stats.add(stat);
         }
-        bar(&mut measurement, &format!("write beside {opens} opens that wait for the owner"), &writes, 50.0);
-        bar(&mut measurement, &format!("cached stat beside {opens} opens that wait for the owner"), &stats, 50.0);
+        bar(&mut measurement, &format!("write beside {opens} opens that wait for the leader"), &writes, 50.0);
+        bar(&mut measurement, &format!("cached stat beside {opens} opens that wait for the leader"), &stats, 50.0);
     }
     drop(job);
     let job = self::job(bed, "waits-silent", SILENT + 1)?;
@@ -76,8 +76,8 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         writes.add(write);
         waits.add(wait);
     }
-    bar(&mut measurement, "write to an open file while the tree gets another owner", &writes, 250.0);
-    bar(&mut measurement, "wait of any program while the tree gets another owner", &waits, 6000.0);
+    bar(&mut measurement, "write to an open file while the tree gets another leader", &writes, 250.0);
+    bar(&mut measurement, "wait of any program while the tree gets another leader", &waits, 6000.0);
     Ok(measurement)
 }
 
@@ -153,7 +153,7 @@ fn while_silent(
     outcome
 }
 
-/// A file that is written and open, of which the owner knows.
+/// A file that is written and open, of which the leader knows.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::create(path)?;
     file.write_all_at(&[1; 4096], 0)?;
@@ -171,7 +171,7 @@ fn beside_a_close(job: &Bed) -> anyhow::Result<f64> {
     let close = || {
         let closed = closed.lock().map_err(|_| anyhow::anyhow!("a program panicked"))?.take();
         // Not before the node stands still: a process that is made meanwhile closes its copy of the descriptor, and so commits this.
-        closed.as_ref().map_or(Ok(()), |closed| closed.write_all_at(b"bytes that the owner has not heard of", 0))?;
+        closed.as_ref().map_or(Ok(()), |closed| closed.write_all_at(b"bytes that the leader has not heard of", 0))?;
         Ok(())
     };
     while_silent(job, (0, "the close"), close, &|is_over| write_on(&file, is_over))
@@ -206,7 +206,7 @@ fn beside_opens(job: &Bed, opens: usize, run: usize) -> anyhow::Result<(f64, f64
         std::thread::scope(|scope| {
             let stats = scope.spawn(|| longest(&is_unknown, PACE, |_| cached.metadata().map(drop)));
             let believed = scope.spawn(|| {
-                std::thread::sleep(BELIEVED);
+                std::thread::sleep(LEASE_TTL);
                 is_unknown.store(true, Ordering::Relaxed);
             });
             let written = write_on(&file, is_over);
@@ -245,7 +245,7 @@ fn beside_changes(job: &Bed, changes: usize, run: usize) -> anyhow::Result<f64> 
         })
     };
     let others = |is_over: &AtomicBool| {
-        longest(is_over, OWNER_PACE, |count| {
+        longest(is_over, LEADER_PACE, |count| {
             match fs::metadata(job.mount(5).join(&other).join(format!("absent-{count}"))) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 found => found.map(drop),
@@ -256,11 +256,11 @@ fn beside_changes(job: &Bed, changes: usize, run: usize) -> anyhow::Result<f64> 
 }
 
 /// The longest write to an open file, and the longest that any program waits that makes files or looks for them, on the nodes that are left, while
-/// the daemon and the keeper of the owner's node end.
+/// the daemon and the keeper of the leader's node end.
 fn beside_a_takeover(job: &Bed) -> anyhow::Result<(f64, f64)> {
     let files = [1, 2].map(|node| open(&job.mount(node).join(format!("open-{node}"))));
     let is_over = AtomicBool::new(false);
-    // The second home has followed for as long as a node may believe what it was told.
+    // The standby has followed for as long as a node may believe what it was told.
     std::thread::sleep(SILENCE);
     std::thread::scope(|scope| {
         let is_over = &is_over;
@@ -271,10 +271,10 @@ fn beside_a_takeover(job: &Bed) -> anyhow::Result<(f64, f64)> {
             writes.push(scope.spawn(move || write_on(&file, is_over)));
             let made = names.clone();
             others.push(scope.spawn(move || {
-                longest(is_over, OWNER_PACE, |count| File::create(made.join(format!("{node}-{count}"))).map(drop))
+                longest(is_over, LEADER_PACE, |count| File::create(made.join(format!("{node}-{count}"))).map(drop))
             }));
             others.push(scope.spawn(move || {
-                longest(is_over, OWNER_PACE, |count| names.join(format!("absent-{count}")).try_exists().map(drop))
+                longest(is_over, LEADER_PACE, |count| names.join(format!("absent-{count}")).try_exists().map(drop))
             }));
         }
         let killed = job.kill_node(0);

@@ -42,16 +42,16 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     })?;
     ensure!(counted == files, "find has met {counted} of {files} files");
     let peaks = [0, 1].map(|node| job.pid(node).context("a daemon does not answer").and_then(peak_mib));
-    let [owner, second] = peaks;
-    let (owner, second) = (owner?, second?);
+    let [leader, second] = peaks;
+    let (leader, second) = (leader?, second?);
     let mut measurement = Measurement::under(format!(
-        "`find -newermt` walks through {files} files in directories of {IN_DIRECTORY}, on the node that owns the tree; two nodes with \
+        "`find -newermt` walks through {files} files in directories of {IN_DIRECTORY}, on the node that leads the tree; two nodes with \
          --budget {budget}; the files are names of one file each {LINKS}; one run"
     ));
     let most = (BUDGET_MIB + 64) as f64;
     measurement
-        .bar(Bar::new("the most that the owner's daemon held", owner, Side::AtMost, most, "MiB"))
-        .bar(Bar::new("the most that the daemon of its second home held", second, Side::AtMost, most, "MiB"))
+        .bar(Bar::new("the most that the leader's daemon held", leader, Side::AtMost, most, "MiB"))
+        .bar(Bar::new("the most that the daemon of its standby held", second, Side::AtMost, most, "MiB"))
         .figure("walk_seconds", walked);
     drop(job);
     Ok(measurement)

@@ -269,7 +269,7 @@ fn a_root_that_never_comes_is_announced_by_the_next() {
 }
 
 #[test]
-fn who_comes_after_the_job_is_up_is_told_at_once() {
+fn late_questions_about_readiness_are_answered_at_once() {
     let forest = Forest::single(10, 2).unwrap();
     let late = (0..10).map(NodeRank).find(|rank| forest.first().is_leaf(*rank)).unwrap();
     let mut ready = vec![Some(0); 10];

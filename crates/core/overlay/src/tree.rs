@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_tree_is_refused() {
+    fn impossible_trees_are_refused() {
         assert_eq!(Tree::new(0, 2, NodeRank(0)), Err(OverlayError::Nodes(0)));
         assert_eq!(Tree::new(3, 0, NodeRank(0)), Err(OverlayError::FanOut(0)));
         assert_eq!(Tree::new(3, 2, NodeRank(3)), Err(OverlayError::Root(NodeRank(3))));

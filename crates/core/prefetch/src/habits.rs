@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_limit() {
+    fn memories_of_attempts_have_a_limit() {
         let mut anticipation = Habits::default();
         for number in 0..3 * REMEMBERED_MAX {
             anticipation.on_directory_entered(&path(&format!("d{number}")), true);

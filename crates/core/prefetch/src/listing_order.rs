@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_waits_until_the_listing_is_there() {
+    fn requests_below_a_directory_wait_for_its_listing() {
         let dirs = ["a/b", "a"].map(path);
         let mut order = ListingOrder::of(dirs.iter());
         assert_eq!(order.next(), Some((1, path("a"))));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_off_is_asked_for_with_the_next_read() {
+    fn deferred_prefetches_go_with_the_next_read() {
         let mut state = ReadAhead::default();
         let ahead: Vec<Range<u64>> = (1..=8).map(|end| state.on_read(end * CHUNK_BYTES, u64::MAX / 2)).collect();
         assert_eq!(ahead[7], 9..10);

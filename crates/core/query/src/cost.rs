@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quota_gives_at_once_is_soon_over() {
+    fn the_burst_of_a_quota_is_soon_used_up() {
         // 15 % of a core that parses 0.6 GB a second, in periods of 0.1 s: 4.5 MB are ahead.
         let burst = Burst::of(0.6 * GB, 1, 0.15, 0.1);
         let device = End { begins: 0.0, burst, ..device() };

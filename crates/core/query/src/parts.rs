@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_a_part_decides_how_it_begins() {
+    fn bytes_before_a_part_decide_how_it_begins() {
         let mut parts = parts();
         let all = taken(&mut parts);
         assert_eq!((all[0].begins_quoted, all[1].begins_quoted), (Some(false), None));

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_directory_goes_one_way() {
+    fn requests_of_one_directory_go_one_way() {
         for dir in ["", "a", "a/b"] {
             let dir = ViewPath::new(dir.as_bytes()).unwrap();
             let file = dir.join(b"file").unwrap();

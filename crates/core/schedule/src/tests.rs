@@ -37,7 +37,7 @@ fn demands_begin_before_prefetches_that_came_first() {
 }
 
 #[test]
-fn what_is_promoted_goes_with_the_demands_also_before_it_comes() {
+fn promoted_operations_go_with_demand_also_before_they_arrive() {
     let mut scheduler = IoScheduler::new(1);
     submit(&mut scheduler, Class::Prefetch, 2..5);
     assert!(scheduler.promote(3));
@@ -48,7 +48,7 @@ fn what_is_promoted_goes_with_the_demands_also_before_it_comes() {
 }
 
 #[test]
-fn what_is_withdrawn_never_begins() {
+fn withdrawn_operations_never_begin() {
     let mut scheduler = IoScheduler::new(1);
     submit(&mut scheduler, Class::Demand, 1..4);
     submit(&mut scheduler, Class::Prefetch, 4..6);
@@ -98,7 +98,7 @@ fn landing_goes_on_beside_a_program_that_never_stops() {
 }
 
 #[test]
-fn what_begins_at_once_goes_before_nothing_of_its_class_or_of_one_before_it() {
+fn an_immediate_start_overtakes_no_operation_of_its_class_or_above() {
     let mut scheduler = IoScheduler::new(2);
     assert!(scheduler.begin_at_once(Class::Background));
     assert!(!scheduler.begin_at_once(Class::Background), "its part is one of two");

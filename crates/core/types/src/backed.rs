@@ -6,7 +6,7 @@ use crate::{Generation, Kind, Timestamp};
 
 /// A file as it was seen at a place of the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Backed {
+pub struct BackingId {
     /// Its version.
     pub generation: Generation,
     /// When it was made; the epoch where the file system does not say.
@@ -15,7 +15,7 @@ pub struct Backed {
     pub kind: Kind,
 }
 
-impl Backed {
+impl BackingId {
     /// Whether it is the same file: an inode number may be given again, but not with the same time of birth.
     #[must_use]
     pub fn is_same_file(&self, other: &Self) -> bool {
@@ -51,8 +51,8 @@ mod tests {
         Timestamp { seconds, nanos }
     }
 
-    fn backed(ino: u64, born: Timestamp, mtime: Timestamp) -> Backed {
-        Backed { generation: Generation { ino, mtime, ..Generation::default() }, born, kind: Kind::File }
+    fn backed(ino: u64, born: Timestamp, mtime: Timestamp) -> BackingId {
+        BackingId { generation: Generation { ino, mtime, ..Generation::default() }, born, kind: Kind::File }
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
     fn length_and_time_make_a_version_and_names_and_modes_do_not() {
         let first = backed(7, at(5, 0), at(9, 3));
         let generation = first.generation;
-        let with = |generation| Backed { generation, ..first };
+        let with = |generation| BackingId { generation, ..first };
         assert!(first.is_same_version(&with(Generation { ctime: at(99, 0), ..generation })));
         assert!(!first.is_same_version(&with(Generation { size_bytes: 1, ..generation })));
         assert!(!first.is_same_version(&with(Generation { mtime: at(9, 4), ..generation })));
@@ -80,7 +80,7 @@ mod tests {
             "whole seconds are kept there"
         );
         let entries = Generation { mtime: at(10, 0), ..generation };
-        let directory = Backed { kind: Kind::Directory, ..first };
-        assert!(directory.is_same_version(&Backed { generation: entries, ..directory }), "entries come and go");
+        let directory = BackingId { kind: Kind::Directory, ..first };
+        assert!(directory.is_same_version(&BackingId { generation: entries, ..directory }), "entries come and go");
     }
 }

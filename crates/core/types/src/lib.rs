@@ -23,7 +23,7 @@ mod time;
 mod written;
 
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
-pub use backed::Backed;
+pub use backed::BackingId;
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
 pub use epoch::Epoch;
 pub use errno::Errno;

@@ -35,17 +35,17 @@ pub const BACKING_IDLE_MAX: Duration = Duration::from_millis(300);
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
 pub const BLOCKING_THREADS: usize = 48;
 
-/// Of these, threads of the owner's requests that wait for the backing file system at the same time: one that hangs leaves the rest to
+/// Of these, threads of the leader's requests that wait for the backing file system at the same time: one that hangs leaves the rest to
 /// requests that need the node's own disk alone.
-pub const OWNER_BACKING_THREADS_MAX: usize = 16;
+pub const LEADER_BACKING_THREADS_MAX: usize = 16;
 
-/// Stripes that a node writes for the owner at the same time. Each has a part in memory, and one of the threads `backing` while it is written.
-pub const STRIPES_FOR_OWNER_MAX: usize = 4;
+/// Stripes that a node writes for the leader at the same time. Each has a part in memory, and one of the threads `backing` while it is written.
+pub const STRIPES_FOR_LEADER_MAX: usize = 4;
 
 /// `answer`: requests of one node that have a thread each, those of drains. A node has a few of them at the same time, and asks again.
 pub const THREADS_PER_NODE_MAX: usize = 8;
 
-/// Nodes that are asked the same thing at once: silent ones hold up only so many others. Where lost nodes are looked for, and where the owner
+/// Nodes that are asked the same thing at once: silent ones hold up only so many others. Where lost nodes are looked for, and where the leader
 /// before is asked about, each has a thread.
 pub const NODES_ASKED_AT_ONCE: usize = 64;
 
@@ -61,7 +61,7 @@ pub const QUERY_PARTS_MAX: usize = 16;
 pub const QUERY_LOOKS_MAX: usize = 2;
 
 // The kernel's caches and requests that need the node's own disk alone have the rest, whatever hangs.
-const _: () = assert!(OWNER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
+const _: () = assert!(LEADER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
 
 /// A daemon with default options has fewer threads, but for two for each node that asks: clusters allow a user 1,024
 /// processes and threads on a node and more.

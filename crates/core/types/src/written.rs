@@ -22,7 +22,7 @@ impl fmt::Display for FileId {
     }
 }
 
-/// One change that a node asks for. Sent again, after a time-out, by another daemon of the node, to another owner, it keeps
+/// One change that a node asks for. Sent again, after a time-out, by another daemon of the node, to another leader, it keeps
 /// its name, so that it is made once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct OperationId {

@@ -11,7 +11,7 @@ use crate::log_record::RECORD_CONTENTS_BYTES_MAX;
 use crate::message::{Checked, decode, encode};
 use crate::write::{Change, Copy, Operation, WrittenExtent, is_in_file};
 use crate::write_message::{
-    CONTENTS_BYTES_MAX, Changed, Followed, Handed, Owns, Question, ToCopy, Told, Verdict, WriteMessage,
+    Answer, CONTENTS_BYTES_MAX, Changed, Followed, Leadership, Question, Replayed, ToCopy, VoteReply, WriteMessage,
 };
 use crate::{Envelope, Message};
 
@@ -27,9 +27,9 @@ pub const WRITE_KINDS: [(&str, Exercise); 16] = [
     ("told", told),
     ("handed", handed),
     ("followed", comes_back::<Followed>),
-    ("verdict", comes_back::<Verdict>),
-    ("owns", comes_back::<Owns>),
-    ("renewed", comes_back::<Result<(), Owns>>),
+    ("verdict", comes_back::<VoteReply>),
+    ("owns", comes_back::<Leadership>),
+    ("renewed", comes_back::<Result<(), Leadership>>),
     ("copy", to_copy),
     ("copies", comes_back::<Vec<Copy>>),
     ("segments", comes_back::<BTreeMap<u64, u64>>),
@@ -92,8 +92,8 @@ fn entry(bytes: &[u8]) -> bool {
 }
 
 fn told(bytes: &[u8]) -> bool {
-    let Some(told) = decoded::<Result<Told, Errno>>(bytes) else { return false };
-    if let Ok(Told::Contents(contents)) = told {
+    let Some(told) = decoded::<Result<Answer, Errno>>(bytes) else { return false };
+    if let Ok(Answer::Contents(contents)) = told {
         for piece in contents.pieces {
             let middle = piece.offset + piece.len / 2;
             for part in [piece.part(0..u64::MAX), piece.part(middle..middle + 1), piece.part(0..middle)] {
@@ -105,7 +105,7 @@ fn told(bytes: &[u8]) -> bool {
 }
 
 fn handed(bytes: &[u8]) -> bool {
-    decoded::<Handed>(bytes).is_some_and(|Handed(changes)| {
+    decoded::<Replayed>(bytes).is_some_and(|Replayed(changes)| {
         changes.iter().for_each(|(_, change)| assert_change(change));
         true
     })

@@ -1,30 +1,30 @@
-//! The history of a burst tree, as its owner writes it down and its second home follows it: what nodes have asked for, and what the owner has
+//! The history of a burst tree, as its owner writes it down and its standby follows it: what nodes have asked for, and what the owner has
 //! found out itself.
 //!
-//! The two are two types. A request travels from any node, by its name, for a program; an entry of the owner is made where the tree is, never
+//! The two are two types. A request travels from any node, by its name, for a program; an entry of the leader is made where the tree is, never
 //! comes over the network but in the history, and is noted once. So no peer can say what has landed or which node is lost.
 
-use forebay_types::{Attributes, Backed, ExtendedAttributes, FileId, Name, NodeRank, Rights, Timestamp, limits};
+use forebay_types::{Attributes, BackingId, ExtendedAttributes, FileId, Name, NodeRank, Rights, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
 use crate::write::{Change, Copy, Place, WrittenExtent, are_extents, is_identity, is_in_file};
 
 /// Records that get another place in one entry.
-pub const MOVED_MAX: usize = 1 << 12;
+pub const RELOCATED_MAX: usize = 1 << 12;
 
 /// Stripes that one entry says of that they are verified.
 pub const VERIFIED_MAX: usize = 1 << 10;
 
-/// Entries of one adoption; a larger directory is adopted in several.
-pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
+/// Entries of one import; a larger directory is imported in several.
+pub const IMPORTED_ENTRIES_MAX: usize = 1 << 10;
 
 /// One step of a tree's history.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum JournalEntry {
     /// A node has asked for it.
     Request(Change),
-    /// The owner has found it out, on the backing file system or of nodes.
+    /// The leader has found it out, on the backing file system or of nodes.
     Leader(LeaderEntry),
 }
 
@@ -33,25 +33,25 @@ pub enum JournalEntry {
 pub enum EntryRef<'a> {
     /// A node has asked for it.
     Request(&'a Change),
-    /// The owner has found it out.
+    /// The leader has found it out.
     Leader(&'a LeaderEntry),
 }
 
-/// A finding of the tree's owner.
+/// A finding of the leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum LeaderEntry {
     /// Files that a directory has only on the backing file system, as they were met there, are forgotten: its entries are to be
-    /// adopted again.
+    /// imported again.
     Unlist {
         /// The directory.
         directory: FileId,
     },
     /// Entries of a directory of the backing file system, which the tree does not know.
-    Adopt {
+    Import {
         /// The directory.
         directory: FileId,
-        /// Its next entries, `ADOPTED_ENTRIES_MAX` at most.
-        entries: Vec<AdoptedEntry>,
+        /// Its next entries, `IMPORTED_ENTRIES_MAX` at most.
+        entries: Vec<ImportedEntry>,
         /// Whether it has no more.
         is_last: bool,
     },
@@ -86,7 +86,7 @@ pub enum LeaderEntry {
         /// The file.
         file: FileId,
         /// The file that is to get its places.
-        backed: Backed,
+        backed: BackingId,
     },
     /// A place of the backing file system is taken by another file: the tree's file there gets another name.
     SetAside {
@@ -96,7 +96,7 @@ pub enum LeaderEntry {
         name: Name,
     },
     /// The file at a place of the backing file system was removed or replaced from outside.
-    Gone {
+    RemovedExternally {
         /// The place.
         place: Place,
     },
@@ -114,12 +114,12 @@ pub enum LeaderEntry {
         nodes: Vec<NodeRank>,
     },
     /// A node is gone: its records are where its partner has copied them.
-    Moved {
+    Relocated {
         /// The node.
         node: NodeRank,
         /// Its partner.
         to: NodeRank,
-        /// Which, `MOVED_MAX` at most.
+        /// Which, `RELOCATED_MAX` at most.
         copies: Vec<Copy>,
     },
     /// A file that is there on the backing file system is about to be changed there: until it is known as what it was left, nobody
@@ -130,11 +130,11 @@ pub enum LeaderEntry {
     },
     /// Others have changed a file in place that is there on the backing file system: it is theirs from now on, and what the tree has
     /// appears anew.
-    Forked {
+    CopiedOnConflict {
         /// The file.
         file: FileId,
         /// Its draft, which has what was only in the changed file; `None` where nothing was.
-        draft: Option<Backed>,
+        draft: Option<BackingId>,
         /// How much that is, bytes.
         bytes: u64,
         /// Its mode and owner from then on.
@@ -147,14 +147,14 @@ pub enum LeaderEntry {
         /// Which contents.
         version: u64,
         /// The draft.
-        draft: Backed,
+        draft: BackingId,
         /// How long its stripes are, bytes.
         stripe_bytes: u64,
         /// Which, from the file's beginning, `VERIFIED_MAX` at most; none when its sending begins.
         stripes: Vec<u64>,
     },
     /// Extended attributes that a file has on the backing file system, which the tree does not know.
-    AdoptExtended {
+    ImportExtended {
         /// The file.
         file: FileId,
         /// All of them.
@@ -172,7 +172,7 @@ pub enum StepOutcome {
     /// It was skipped: newer contents are to come, or its file is gone.
     LeftOut,
     /// It was carried out, and this file is there now.
-    Made(Backed),
+    Made(BackingId),
 }
 
 /// Contents that are on the backing file system.
@@ -181,7 +181,7 @@ pub struct LandedContents {
     /// Which they are.
     pub version: u64,
     /// The file there.
-    pub backed: Backed,
+    pub backed: BackingId,
     /// The blocks that it takes there, as `stat` counts them.
     pub blocks: u64,
 }
@@ -194,7 +194,7 @@ pub struct Drained {
     /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
     pub size_bytes: u64,
     /// The file that has them.
-    pub backed: Backed,
+    pub backed: BackingId,
     /// The ranges of it that logs had, `COMMIT_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
     /// Whether logs keep these.
@@ -203,7 +203,7 @@ pub struct Drained {
 
 /// An entry of a directory of the backing file system.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct AdoptedEntry {
+pub struct ImportedEntry {
     /// Its name.
     pub name: Name,
     /// Its identity in the burst tree.
@@ -254,9 +254,9 @@ impl LeaderEntry {
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         match self {
-            Self::AdoptExtended { found, .. } => found.is_within_limits(),
+            Self::ImportExtended { found, .. } => found.is_within_limits(),
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
-            Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
+            Self::Relocated { copies, .. } => copies.len() <= RELOCATED_MAX,
             Self::Drained { drained, .. } => are_extents(&drained.extents) && is_in_file(drained.size_bytes, 0),
             Self::Verified { stripes, stripe_bytes, .. } => {
                 let ends = |stripe: &u64| stripe.checked_add(1)?.checked_mul(*stripe_bytes);
@@ -264,8 +264,8 @@ impl LeaderEntry {
                     && stripes.len() <= VERIFIED_MAX
                     && stripes.iter().all(|stripe| ends(stripe).is_some_and(|end| is_in_file(end, 0)))
             }
-            Self::Adopt { entries, .. } => {
-                entries.len() <= ADOPTED_ENTRIES_MAX
+            Self::Import { entries, .. } => {
+                entries.len() <= IMPORTED_ENTRIES_MAX
                     && entries.iter().all(|entry| {
                         is_identity(entry.file)
                             && entry.target.len() <= limits::TARGET_BYTES_MAX
@@ -280,9 +280,9 @@ impl LeaderEntry {
             | Self::Drafting { .. }
             | Self::Publishing { .. }
             | Self::SetAside { .. }
-            | Self::Gone { .. }
+            | Self::RemovedExternally { .. }
             | Self::Changing { .. }
-            | Self::Forked { .. } => true,
+            | Self::CopiedOnConflict { .. } => true,
         }
     }
 }

@@ -122,7 +122,7 @@ pub enum RecordError {
     Checksum,
     /// The checksum is right and what they say is impossible.
     #[error("the head of the record makes no sense: {0}")]
-    Senseless(&'static str),
+    Malformed(&'static str),
 }
 
 impl RecordHead {
@@ -184,31 +184,31 @@ impl RecordHead {
     }
 
     fn check(&self, segment_bytes: u32) -> Result<(), RecordError> {
-        let Some(end) = self.end() else { return Err(RecordError::Senseless("its length")) };
+        let Some(end) = self.end() else { return Err(RecordError::Malformed("its length")) };
         if end > segment_bytes {
-            return Err(RecordError::Senseless("it ends behind its segment"));
+            return Err(RecordError::Malformed("it ends behind its segment"));
         }
         let is_limited = matches!(self.kind, RecordKind::Data(_) | RecordKind::Note);
         if is_limited && self.contents_bytes > RECORD_CONTENTS_BYTES_MAX {
-            return Err(RecordError::Senseless("its length is above the limit"));
+            return Err(RecordError::Malformed("its length is above the limit"));
         }
         if self.kind == RecordKind::Begin && (self.contents_bytes, self.position.offset) != (0, 0) {
-            return Err(RecordError::Senseless("it begins a segment and stands elsewhere, or has contents"));
+            return Err(RecordError::Malformed("it begins a segment and stands elsewhere, or has contents"));
         }
         // A recovery cuts a segment where its index begins.
         if self.kind == RecordKind::Index && end != segment_bytes {
-            return Err(RecordError::Senseless("it is an index and does not end its segment"));
+            return Err(RecordError::Malformed("it is an index and does not end its segment"));
         }
         if let RecordKind::Data(RecordData::Written { offset, .. }) = self.kind
             && offset.checked_add(self.contents_bytes.into()).is_none()
         {
-            return Err(RecordError::Senseless("it ends behind any file"));
+            return Err(RecordError::Malformed("it ends behind any file"));
         }
         if self.sequence >= Sequence::END {
-            return Err(RecordError::Senseless("no log has so many records"));
+            return Err(RecordError::Malformed("no log has so many records"));
         }
         if self.durable > self.sequence {
-            return Err(RecordError::Senseless("it was durable before it was made"));
+            return Err(RecordError::Malformed("it was durable before it was made"));
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ pub fn is_placed(bytes: &[u8; RECORD_HEAD_BYTES], identity: LogIdentity, positio
 
 fn kind_of(bytes: &[u8; RECORD_HEAD_BYTES]) -> Result<RecordKind, RecordError> {
     if bytes[5] > 1 || bytes[6..8] != [0; 2] {
-        return Err(RecordError::Senseless("bytes that must be zero are not"));
+        return Err(RecordError::Malformed("bytes that must be zero are not"));
     }
     let fields = Fields {
         kind: bytes[4],
@@ -255,7 +255,7 @@ fn kind_of(bytes: &[u8; RECORD_HEAD_BYTES]) -> Result<RecordKind, RecordError> {
         serial: long(bytes, 56),
         offset: long(bytes, 64),
     };
-    if let Some(data) = RecordData::of(&fields).map_err(RecordError::Senseless)? {
+    if let Some(data) = RecordData::of(&fields).map_err(RecordError::Malformed)? {
         return Ok(RecordKind::Data(data));
     }
     let kind = match fields.kind {
@@ -263,12 +263,12 @@ fn kind_of(bytes: &[u8; RECORD_HEAD_BYTES]) -> Result<RecordKind, RecordError> {
         3 => RecordKind::Note,
         4 => RecordKind::Pad,
         5 => RecordKind::Index,
-        _ => return Err(RecordError::Senseless("its kind is unknown")),
+        _ => return Err(RecordError::Malformed("its kind is unknown")),
     };
     if (fields.is_copied, fields.creator, fields.serial, fields.offset) == (false, 0, 0, 0) {
         Ok(kind)
     } else {
-        Err(RecordError::Senseless("it names a file and holds no data"))
+        Err(RecordError::Malformed("it names a file and holds no data"))
     }
 }
 
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_though_its_checksum_is_right() {
+    fn invalid_records_with_a_right_checksum_are_refused() {
         assert!(decoded_after(|_| ()).is_ok());
         let set =
             |at: usize, value: u64| decoded_after(move |bytes| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes()));
@@ -409,7 +409,7 @@ mod tests {
             decoded_after(|bytes| bytes[5] = 1),
         ];
         for decoded in senseless {
-            assert!(matches!(decoded, Err(RecordError::Senseless(_))), "{decoded:?}");
+            assert!(matches!(decoded, Err(RecordError::Malformed(_))), "{decoded:?}");
         }
     }
 

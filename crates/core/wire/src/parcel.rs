@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_too_long_or_beyond_a_limit_is_refused() {
+    fn messages_cut_short_too_long_or_beyond_a_limit_are_refused() {
         let whole = body(&parcel());
         for len in 0..whole.len() {
             assert!(Parcel::parse(whole[..len].to_vec().into()).is_err(), "{len}");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_its_limits_is_refused() {
+    fn messages_beyond_their_limits_are_refused() {
         let table = || part().table.unwrap();
         assert!(sent(QueryPart { blocks: 0, ..part() }).is_none());
         assert!(sent(QueryPart { blocks: QUERY_PART_BLOCKS_MAX + 1, ..part() }).is_none());

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_comes_back_and_what_cannot_be_is_refused() {
+    fn used_entries_come_back_and_impossible_ones_are_refused() {
         let uses = vec![Use::Directory(ViewPath::root()), Use::Absent(ViewPath::new(b"c").unwrap()), chunk(1, 0)];
         assert_eq!(decode_uses(&encode_uses(&uses)), Ok(uses));
         assert!(decode_uses(&encode_uses(&[chunk(1, 1)])).is_err(), "a chunk past the end of its file");

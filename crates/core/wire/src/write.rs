@@ -1,7 +1,7 @@
 //! The write path's words between nodes: what may be changed in a burst tree, who asks for it, and what became of it.
 //!
 //! An operation is complete in itself: it carries its time and its caller, so that carrying out the same operations in the
-//! same order gives the same tree on every node and after every restart. It travels to the owner of the tree, is written to
+//! same order gives the same tree on every node and after every restart. It travels to the leader, is written to
 //! logs as it is, and is found there again.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub const GROUPS_MAX: usize = 1024;
 /// Extents of one commit; a node that has more commits several times.
 pub const COMMIT_EXTENTS_MAX: usize = 1 << 11;
 
-/// Files that one node can create or adopt: an inode number has the serial in its lower bits.
+/// Files that one node can create or import: an inode number has the serial in its lower bits.
 pub const FILE_SERIALS: u64 = 1 << 40;
 
 /// One change, as it is asked for.
@@ -178,7 +178,7 @@ pub enum Operation {
 pub enum CommitAt {
     /// The file's beginning.
     Start,
-    /// The file's end, wherever it is when the owner comes to it (`O_APPEND`).
+    /// The file's end, wherever it is when the leader comes to it (`O_APPEND`).
     End,
 }
 
@@ -224,7 +224,7 @@ pub enum RenameRule {
 pub struct AttributeChanges {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// Leader.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
@@ -243,7 +243,7 @@ pub struct AttributeChanges {
 pub enum TimeChange {
     /// The time of the operation, which who may write may.
     Now,
-    /// Another, which only the owner may.
+    /// Another, which only the leader may.
     To(Timestamp),
 }
 

@@ -8,7 +8,7 @@ use crate::write::{
     Change, Done, FileState, GROUPS_MAX, LockRequest, Operation, Piece, Source, WrittenExtent, are_extents,
     is_identity, is_in_file,
 };
-use crate::write_message::{Changed, Question, Told};
+use crate::write_message::{Answer, Changed, Question};
 
 impl Operation {
     /// Whether what travels keeps to the limits.
@@ -133,19 +133,19 @@ impl Checked for Changed {
     }
 }
 
-impl Checked for Result<Told, Errno> {
+impl Checked for Result<Answer, Errno> {
     fn is_within_limits(&self) -> bool {
         match self {
-            Ok(Told::State(state)) => state.is_within_limits(),
-            Ok(Told::Entries(entries)) => {
+            Ok(Answer::State(state)) => state.is_within_limits(),
+            Ok(Answer::Entries(entries)) => {
                 let all = entries.entries.iter().map(|(_, state)| state);
                 entries.entries.len() <= limits::LISTING_ENTRIES_MAX
                     && all.chain([&entries.own]).all(FileState::is_within_limits)
             }
             // All names, or a value.
-            Ok(Told::Extended(bytes)) => bytes.len() <= ExtendedAttributes::BYTES_MAX,
-            Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
-            Ok(Told::Contents(contents)) => {
+            Ok(Answer::Extended(bytes)) => bytes.len() <= ExtendedAttributes::BYTES_MAX,
+            Ok(Answer::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
+            Ok(Answer::Contents(contents)) => {
                 contents.state.is_within_limits() && contents.pieces.iter().all(Piece::is_within_limits)
             }
             _ => true,

@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRank, ViewPath, limits};
+use forebay_types::{BackingId, Errno, FileId, FileSystem, LogPosition, Name, NodeRank, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
+pub use crate::leadership::{
+    EPOCHS_END, Followed, Leadership, Renewal, Replayed, ReplicatedIndex, UNREPLICATED_MAX, VoteReply, VoteRequest,
+};
 use crate::message::Checked;
-pub use crate::ownership::{Bid, EPOCHS_END, Followed, Handed, Have, Owns, Renewal, UNCONFIRMED_MAX, Verdict};
 use crate::stripe::is_stripe;
 pub use crate::stripe::{STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX};
 use crate::write::{
@@ -35,9 +37,9 @@ const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
 /// A message about a burst tree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum WriteMessage {
-    /// The owner is to carry it out. Body: `Changed`.
+    /// The leader is to carry it out. Body: `Changed`.
     Change(Change),
-    /// The owner is asked. Body: `Result<Told, Errno>`.
+    /// The leader is asked. Body: `Result<Answer, Errno>`.
     Question {
         /// For whom.
         caller: Caller,
@@ -52,7 +54,7 @@ pub enum WriteMessage {
         /// Which, in the order of the answer.
         parts: Vec<LogPart>,
     },
-    /// Contents of a file of the backing file system that has no name there any more, and that the owner has open. Answer as
+    /// Contents of a file of the backing file system that has no name there any more, and that the leader has open. Answer as
     /// above.
     Unlinked {
         /// The file.
@@ -64,22 +66,22 @@ pub enum WriteMessage {
     },
     /// The asked node commits all that its programs have written. Body: `Result<(), Errno>`.
     CommitAll,
-    /// The owner tells that files are not what it has told the asked node. Body: nothing.
-    Forget {
+    /// The leader tells that files are not what it has told the asked node. Body: nothing.
+    Invalidate {
         /// Which, `FORGOTTEN_MAX` at most; none means all.
         files: Vec<FileId>,
     },
-    /// The second home asks the owner for the changes that it does not have, and waits for one for a time. Body: `Followed`.
+    /// The standby asks the leader for the changes that it does not have, and waits for one for a time. Body: `Followed`.
     Follow {
         /// The history that it has written down; `None` where it has no tree.
-        have: Option<Have>,
+        have: Option<ReplicatedIndex>,
         /// Of a tree that it is being sent: which one, and the part that comes next.
-        parts: Option<(Have, u32)>,
+        parts: Option<(ReplicatedIndex, u32)>,
     },
     /// The asked node's partner asks for what it is to copy next, and waits for that for a time. Body: `ToCopy`.
     Copy {
         /// How many it has copied, of which daemon's count; `None` where it does not know.
-        have: Option<Have>,
+        have: Option<ReplicatedIndex>,
     },
     /// Uncommitted records of the asked node's log. Body: bytes by segment.
     Pending,
@@ -90,9 +92,9 @@ pub enum WriteMessage {
         /// After this record of it.
         after: Option<LogPosition>,
     },
-    /// The owner is to look whether a node still answers, and to go on with what its partner has if not. Body: whether its records
+    /// The leader is to look whether a node still answers, and to go on with what its partner has if not. Body: whether its records
     /// have other places now.
-    Rescue {
+    Failover {
         /// Which.
         node: NodeRank,
     },
@@ -102,8 +104,8 @@ pub enum WriteMessage {
         file: FileId,
     },
     /// The asked node gives back the room of what the tree does not need any more. Body: nothing.
-    GiveBack,
-    /// The owner lets everything land. Answer: `Text`, a JSON array with how far it is.
+    Reclaim,
+    /// The leader lets everything land. Answer: `Text`, a JSON array with how far it is.
     Drain {
         /// How long it waits for that, milliseconds.
         wait_ms: u32,
@@ -113,21 +115,21 @@ pub enum WriteMessage {
         /// The path as the asking command has it, UTF-8.
         path: String,
     },
-    /// The owner asks a node of the council for a tenure. Body: `Result<(), Owns>`, with a newer owner.
+    /// The leader asks a voter for a leader lease. Body: `Result<(), Leadership>`, with a newer leader.
     Renew(Renewal),
-    /// The tree's second home asks a node of the council for its vote. Body: `Verdict`.
-    Vote(Bid),
-    /// The owner of the tree, as far as the asked node knows. Body: `Owns`.
-    WhoOwns,
-    /// The asking node owns the tree from now on, and wants the changes that the asked one had carried out before and that come after
-    /// what it has. Body: `Handed`; `Failed` where that node knows a newer owner.
-    HandOver {
-        /// The owner.
-        owns: Owns,
+    /// The standby asks a voter for its vote. Body: `VoteReply`.
+    Vote(VoteRequest),
+    /// The leader, as far as the asked node knows. Body: `Leadership`.
+    WhoLeads,
+    /// The asking node leads the tree from now on, and wants the changes that the asked one had carried out before and that come after
+    /// what it has. Body: `Replayed`; `Failed` where that node knows a newer leader.
+    Replay {
+        /// The leader.
+        leadership: Leadership,
         /// The history that it has.
-        after: Have,
+        after: ReplicatedIndex,
     },
-    /// The owner has the asked node write a stripe of a file to its draft on the backing file system, make it durable, read it back and
+    /// The leader has the asked node write a stripe of a file to its draft on the backing file system, make it durable, read it back and
     /// compare it. Body: `Result<(), Errno>`.
     Stripe(Stripe),
     /// The asked node refuses what its programs want to change from now on, and commits all. Body: `Result<(), Errno>`.
@@ -137,32 +139,32 @@ pub enum WriteMessage {
 /// A stripe of a file that a node is to write to its draft.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Stripe {
-    /// The asking owner: one that does not own the tree any more is refused.
-    pub owns: Owns,
+    /// The asking leader: one that does not lead the tree any more is refused.
+    pub leadership: Leadership,
     /// Where the draft lies.
     pub path: ViewPath,
     /// The draft's identity: no other file is written to.
-    pub draft: Backed,
+    pub draft: BackingId,
     /// The ranges to write, in the file's order, `STRIPE_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
 }
 
-/// The owner's answer to a change.
+/// The leader's answer to a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Changed {
     /// The result.
     pub outcome: Result<Done, Errno>,
-    /// The tree's history with it; `None` where the tree has no second home.
-    pub have: Option<Have>,
-    /// As much of it as the second home has written down.
-    pub safe: Option<Have>,
+    /// The tree's history with it; `None` where the tree has no standby.
+    pub have: Option<ReplicatedIndex>,
+    /// As much of it as the standby has written down.
+    pub safe: Option<ReplicatedIndex>,
 }
 
 /// Records of a log that its partner is to copy next.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ToCopy {
     /// How many the partner has with these.
-    pub have: Have,
+    pub have: ReplicatedIndex,
     /// The records, with the bytes of their contents; together `CONTENTS_PARTS_MAX` and `CONTENTS_BYTES_MAX` at most.
     pub records: Vec<(LogPosition, u32)>,
 }
@@ -178,7 +180,7 @@ pub struct LogPart {
     pub len: u32,
 }
 
-/// A question to the owner that changes no file.
+/// A question to the leader that changes no file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Question {
     /// The file of a name. Told: `State`.
@@ -233,9 +235,9 @@ pub enum Question {
     },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
-    /// Which tree the owner has; the asking node's log is about this one, if any. Told: `Tree`.
+    /// Which tree the leader has; the asking node's log is about this one, if any. Told: `Tree`.
     Tree(Option<u64>),
-    /// All that has happened until now is to survive the loss of power and of the owner. Told: `Nothing`.
+    /// All that has happened until now is to survive the loss of power and of the leader. Told: `Nothing`.
     Durable,
     /// Whether a partner copies what is written to a file. Told: `Copied`.
     Copied {
@@ -269,10 +271,10 @@ pub struct Seek {
     pub backing_until: u64,
 }
 
-/// The owner's answer to a question.
+/// The leader's answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub enum Told {
+pub enum Answer {
     Nothing,
     State(FileState),
     Target(Vec<u8>),
@@ -310,14 +312,14 @@ pub struct Contents {
     /// Its range, as far as the file goes.
     pub pieces: Vec<Piece>,
     /// Where on the backing file system the file lies, and what it was there, if it is there.
-    pub backing: Option<(ViewPath, Backed)>,
+    pub backing: Option<(ViewPath, BackingId)>,
 }
 
 impl WriteMessage {
     /// That a node is to forget these files: all that it knows, where they are too many.
     #[must_use]
-    pub fn forget(files: &[FileId]) -> Self {
-        Self::Forget { files: if files.len() <= FORGOTTEN_MAX { files.to_vec() } else { vec![] } }
+    pub fn invalidate(files: &[FileId]) -> Self {
+        Self::Invalidate { files: if files.len() <= FORGOTTEN_MAX { files.to_vec() } else { vec![] } }
     }
 
     /// A short word for logs and counters.
@@ -330,19 +332,19 @@ impl WriteMessage {
             Self::Unlinked { .. } => "unlinked",
             Self::CommitAll => "commit-all",
             Self::EndChanges => "end-changes",
-            Self::Forget { .. } => "forget",
+            Self::Invalidate { .. } => "forget",
             Self::Follow { .. } => "follow",
             Self::Renew(_) => "renew",
             Self::Vote(_) => "vote",
-            Self::WhoOwns => "who-owns",
-            Self::HandOver { .. } => "hand-over",
+            Self::WhoLeads => "who-owns",
+            Self::Replay { .. } => "hand-over",
             Self::Stripe(_) => "stripe",
             Self::Copy { .. } => "copy",
             Self::Pending => "pending",
             Self::Copies { .. } => "copies",
-            Self::Rescue { .. } => "rescue",
+            Self::Failover { .. } => "rescue",
             Self::Uncommitted { .. } => "uncommitted",
-            Self::GiveBack => "give-back",
+            Self::Reclaim => "give-back",
             Self::Drain { .. } => "drain",
             Self::Landed { .. } => "landed",
         }
@@ -362,13 +364,13 @@ impl WriteMessage {
         let is_counted = match self {
             Self::Change(change) => change.is_within_limits(),
             Self::Question { caller, question, .. } => caller.groups.len() <= GROUPS_MAX && question.is_within_limits(),
-            Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
+            Self::Invalidate { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
             Self::Unlinked { offset, len, .. } => is_in_file(*offset, *len),
-            Self::Stripe(stripe) => stripe.owns.is_within_limits() && is_stripe(&stripe.extents),
-            Self::Renew(renewal) => renewal.owns.is_within_limits(),
-            Self::Vote(bid) => bid.owns.is_within_limits(),
-            Self::HandOver { owns, after } => owns.is_within_limits() && after.is_within_limits(),
+            Self::Stripe(stripe) => stripe.leadership.is_within_limits() && is_stripe(&stripe.extents),
+            Self::Renew(renewal) => renewal.leadership.is_within_limits(),
+            Self::Vote(vote_request) => vote_request.leadership.is_within_limits(),
+            Self::Replay { leadership, after } => leadership.is_within_limits() && after.is_within_limits(),
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,
         };
@@ -376,9 +378,9 @@ impl WriteMessage {
     }
 }
 
-impl Default for Owns {
+impl Default for Leadership {
     fn default() -> Self {
-        Self { epoch: 0, node: NodeRank(0) }
+        Self { term: 0, leader: NodeRank(0) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! For fuzzing and for its corpus: the state of a tree after nodes have requested arbitrary changes.
 //!
 //! Bytes are a script of steps of its history. Most are spelled in a few bytes each, with files, names and numbers from small sets, so that
-//! they meet. Others are messages as they travel. Requests of a node that speaks for another are skipped, as the owner does.
+//! they meet. Others are messages as they travel. Requests of a node that speaks for another are skipped, as the leader does.
 
 mod script;
 
@@ -19,7 +19,7 @@ use script::Script;
 /// Changes of one script: a tree is checked after each.
 const CHANGES_MAX: usize = 300;
 
-/// As the tree's second home gets it.
+/// As the standby gets it.
 #[derive(Deserialize)]
 struct Travelling(Tree);
 
@@ -75,7 +75,7 @@ fn empty(is_backed: bool) -> Tree {
     Tree::new(Attributes { mode: 0o040_777, nlink: 2, ..Attributes::default() }, is_backed, 1)
 }
 
-/// The owner's word about a step is mostly about the one whose turn it is, and about the contents that are there.
+/// The leader's word about a step is mostly about the one whose turn it is, and about the contents that are there.
 fn aim(entry: &mut JournalEntry, tree: &Tree) {
     let JournalEntry::Leader(entry) = entry else { return };
     match entry {
@@ -116,7 +116,8 @@ fn ask(tree: &Tree) {
         let size_bytes = tree.state(*file).map_or(0, |state| state.attributes.size_bytes);
         let _ = (tree.pieces(*file, 0..size_bytes), tree.pieces(*file, size_bytes / 2..u64::MAX));
         let _ = (tree.way(*file), tree.list(*file, None, usize::MAX), tree.target(*file), tree.lost_of(*file));
-        let _ = (tree.written_ranges(*file), tree.base_of(*file), tree.sent(*file), tree.draft_number(*file));
+        let _ =
+            (tree.written_ranges(*file), tree.backing_resident_of(*file), tree.sent(*file), tree.draft_number(*file));
         let _ = (tree.backing_place(*file), tree.directory_for_draft(*file), tree.next_serial_of(file.creator));
         let _ = (tree.needed_of(file.creator), tree.records_of(file.creator), tree.open_files_of(file.creator));
         let _ = (tree.extended(*file), tree.directory_of(*file));

@@ -19,16 +19,16 @@ pub struct Extents {
     /// Their bytes together.
     written_bytes: u64,
     /// Bytes of the backing file that still count where nothing is written.
-    base_len: u64,
+    backing_len: u64,
     /// Those of `written` that the file's draft has, too.
     sent: BTreeSet<u64>,
 }
 
 impl Extents {
-    /// Those of a file of `base_len` bytes that nobody has written to.
+    /// Those of a file of `backing_len` bytes that nobody has written to.
     #[must_use]
-    pub fn over(base_len: u64) -> Self {
-        Self { base_len, ..Self::default() }
+    pub fn over(backing_len: u64) -> Self {
+        Self { backing_len, ..Self::default() }
     }
 
     /// Ranges that are written.
@@ -38,8 +38,8 @@ impl Extents {
 
     /// Ranges that only the backing file has: offset and length.
     #[must_use]
-    pub fn of_base(&self) -> Vec<(u64, u64)> {
-        let pieces = self.pieces(0..self.base_len);
+    pub fn backing_resident(&self) -> Vec<(u64, u64)> {
+        let pieces = self.pieces(0..self.backing_len);
         pieces.iter().filter(|piece| piece.source == Source::Backing).map(|piece| (piece.offset, piece.len)).collect()
     }
 
@@ -56,12 +56,12 @@ impl Extents {
     }
 
     fn held_bytes(&self) -> u64 {
-        if self.base_len == 0 {
+        if self.backing_len == 0 {
             return self.written_bytes;
         }
-        let behind = |extent: &&WrittenExtent| end(extent) > self.base_len;
+        let behind = |extent: &&WrittenExtent| end(extent) > self.backing_len;
         let written = self.written.values().rev().take_while(behind);
-        self.base_len + written.map(|extent| end(extent) - extent.offset.max(self.base_len)).sum::<u64>()
+        self.backing_len + written.map(|extent| end(extent) - extent.offset.max(self.backing_len)).sum::<u64>()
     }
 
     /// Checks them, of a file of so many bytes: for fuzzing.
@@ -116,12 +116,12 @@ impl Extents {
     /// Cuts the file at `size_bytes`. Bytes behind it are zeros when it grows again.
     pub fn truncate(&mut self, size_bytes: u64, freed: &mut Vec<WrittenExtent>) {
         self.clear(size_bytes..u64::MAX, freed);
-        self.base_len = self.base_len.min(size_bytes);
+        self.backing_len = self.backing_len.min(size_bytes);
     }
 
     /// The base has the first `len_bytes` bytes now, wherever nothing is written.
-    pub fn raise_base(&mut self, len_bytes: u64) {
-        self.base_len = self.base_len.max(len_bytes);
+    pub fn raise_backing(&mut self, len_bytes: u64) {
+        self.backing_len = self.backing_len.max(len_bytes);
     }
 
     /// The base has what `extent` has: as much of it as nobody has written over goes to `freed`.
@@ -200,7 +200,7 @@ impl Extents {
 
     /// The base and the hole behind it, for a range in which nothing is written.
     fn unwritten(&self, range: Range<u64>, pieces: &mut Vec<Piece>) {
-        let border = self.base_len.clamp(range.start, range.end);
+        let border = self.backing_len.clamp(range.start, range.end);
         let mut push = |part: Range<u64>, source| {
             if !part.is_empty() {
                 pieces.push(Piece { offset: part.start, len: part.end - part.start, source });

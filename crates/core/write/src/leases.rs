@@ -1,10 +1,10 @@
 //! The leases by which nodes answer about files themselves.
 //!
-//! A node that asks the owner about a file or a directory may believe the answer for `BELIEVED` from when it asked. Until then,
+//! A node that asks the leader about a file or a directory may believe the answer for `LEASE_TTL` from when it asked. Until then,
 //! the owner invalidates the answer at that node before it answers a change of the file. If the node cannot be told, the change waits
 //! until the lease has ended. So a change is seen everywhere when it returns, and no answer is requested twice.
 //!
-//! The owner's next daemon does not know the leases: it takes every node as having leases of all files.
+//! The leader's next daemon does not know the leases: it takes every node as having leases of all files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use forebay_types::{FileId, Map, NodeRank, Time};
 use forebay_wire::write::{Done, Operation};
 
 use crate::limits::LEASES_MAX;
-use crate::timing::BELIEVED_HELD;
+use crate::timing::LEASE_TTL_HELD;
 
 /// All of a tree.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub struct Leases {
     /// Leases that were granted so far.
     granted: u64,
     /// The invalidations under way.
-    telling: Vec<Told>,
+    telling: Vec<Invalidation>,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ struct Lease {
 
 /// The files that a node is to forget.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct Invalidation {
     /// Which node.
     pub node: NodeRank,
     /// Which files; none means all.
@@ -61,7 +61,7 @@ impl Leases {
             self.make_room(now);
         }
         self.granted += 1;
-        let lease = Lease { node, until: now.after(BELIEVED_HELD), number: self.granted };
+        let lease = Lease { node, until: now.after(LEASE_TTL_HELD), number: self.granted };
         let leases = self.by_file.entry(file).or_default();
         match leases.iter_mut().find(|held| held.node == node) {
             Some(held) => *held = lease,
@@ -92,42 +92,42 @@ impl Leases {
     fn extend(&mut self, now: Time, node: NodeRank, file: FileId) {
         let held = self.by_file.get_mut(&file).and_then(|leases| leases.iter_mut().find(|held| held.node == node));
         if let Some(held) = held.filter(|held| held.until > now) {
-            held.until = now.after(BELIEVED_HELD);
+            held.until = now.after(LEASE_TTL_HELD);
         }
     }
 
     /// The nodes to be told before a change of `files` by `changer` is answered, including those that are being told because of
     /// another change. `changer` knows its own change, unless it has not heard yet of earlier changes by others.
     #[must_use]
-    pub fn to_tell(&mut self, now: Time, changer: NodeRank, files: &[FileId]) -> Vec<Told> {
-        let mut nodes: BTreeMap<NodeRank, Told> = BTreeMap::new();
-        let is_late = |told: &Told| told.node == changer && told.files.iter().any(|file| files.contains(file));
+    pub fn to_tell(&mut self, now: Time, changer: NodeRank, files: &[FileId]) -> Vec<Invalidation> {
+        let mut nodes: BTreeMap<NodeRank, Invalidation> = BTreeMap::new();
+        let is_late = |told: &Invalidation| told.node == changer && told.files.iter().any(|file| files.contains(file));
         let is_late = self.telling.iter().any(is_late);
         let is_meant = |lease: &&Lease| (lease.node != changer || is_late) && lease.until > now;
         for file in files {
             for lease in self.by_file.get(file).into_iter().flatten().filter(is_meant) {
-                let told = Told { node: lease.node, files: vec![], number: self.granted };
+                let told = Invalidation { node: lease.node, files: vec![], number: self.granted };
                 nodes.entry(lease.node).or_insert(told).files.push(*file);
             }
         }
         for lease in self.of_everything.iter().filter(is_meant).filter(|_| !files.is_empty()) {
-            nodes.insert(lease.node, Told { node: lease.node, files: vec![], number: self.granted });
+            nodes.insert(lease.node, Invalidation { node: lease.node, files: vec![], number: self.granted });
         }
-        let nodes: Vec<Told> = nodes.into_values().collect();
+        let nodes: Vec<Invalidation> = nodes.into_values().collect();
         self.telling.extend(nodes.iter().cloned());
         nodes
     }
 
     /// When the leases of a node that does not answer end. Later leases of the same files count too.
     #[must_use]
-    pub fn ends(&self, told: &Told) -> Time {
+    pub fn ends(&self, told: &Invalidation) -> Time {
         let of_files = told.files.iter().filter_map(|file| self.by_file.get(file)).flatten();
         let leases = of_files.chain(&self.of_everything).filter(|lease| lease.node == told.node);
         leases.map(|lease| lease.until).max().unwrap_or_default()
     }
 
     /// A node has forgotten what it was to forget.
-    pub fn forgotten(&mut self, told: &Told) {
+    pub fn forgotten(&mut self, told: &Invalidation) {
         if let Some(at) = self.telling.iter().position(|other| other == told) {
             self.telling.swap_remove(at);
         }

@@ -32,7 +32,7 @@ pub const PAGED_MAX: usize = 1 << 16;
 /// Pieces of files of which a node knows where they are, about 70 bytes each.
 pub const PIECES_KNOWN_MAX: usize = 1 << 16;
 
-/// Extended attributes of all files of a tree together, bytes: they are in the owner's memory, and one part of a tree that travels may have
+/// Extended attributes of all files of a tree together, bytes: they are in the leader's memory, and one part of a tree that travels may have
 /// all of them.
 pub const EXTENDED_BYTES_MAX: u64 = 16 << 20;
 

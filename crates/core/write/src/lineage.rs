@@ -1,6 +1,6 @@
 //! The entries that a leader's log has had, by the incarnations that have written them.
 
-use forebay_wire::write_message::Have;
+use forebay_wire::write_message::ReplicatedIndex;
 use serde::{Deserialize, Serialize};
 
 /// Incarnations that are known before the newest.
@@ -11,27 +11,27 @@ const LINES_MAX: usize = 16;
 /// after that.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lineage {
-    have: Have,
+    have: ReplicatedIndex,
     /// How far the lines before it count, oldest first.
-    before: Vec<Have>,
+    before: Vec<ReplicatedIndex>,
 }
 
 impl Lineage {
     /// All changes so far.
     #[must_use]
-    pub fn have(&self) -> Have {
+    pub fn have(&self) -> ReplicatedIndex {
         self.have
     }
 
     /// Another daemon goes on from here.
-    pub fn begin(&mut self, line: u64) {
+    pub fn begin(&mut self, incarnation: u64) {
         if self.have.count > 0 {
             self.before.push(self.have);
         }
         if self.before.len() > LINES_MAX {
             self.before.remove(0);
         }
-        self.have.line = line;
+        self.have.incarnation = incarnation;
     }
 
     /// One more change.
@@ -41,15 +41,15 @@ impl Lineage {
 
     /// Whether a node with this history has no other changes.
     #[must_use]
-    pub fn covers(&self, have: Have) -> bool {
-        let mut lines = self.before.iter().chain([&self.have]);
-        lines.any(|line| line.line == have.line && have.count <= line.count)
+    pub fn covers(&self, have: ReplicatedIndex) -> bool {
+        let mut incarnations = self.before.iter().chain([&self.have]);
+        incarnations.any(|incarnation| incarnation.incarnation == have.incarnation && have.count <= incarnation.count)
     }
 
     /// The first `count` changes, by the line that has made the last of them.
     #[must_use]
-    pub fn at(&self, count: u64) -> Have {
-        let line = self.before.iter().find(|line| count <= line.count && count < self.have.count);
-        Have { line: line.unwrap_or(&self.have).line, count }
+    pub fn at(&self, count: u64) -> ReplicatedIndex {
+        let incarnation = self.before.iter().find(|incarnation| count <= incarnation.count && count < self.have.count);
+        ReplicatedIndex { incarnation: incarnation.unwrap_or(&self.have).incarnation, count }
     }
 }

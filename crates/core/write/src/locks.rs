@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_changes_nothing() {
+    fn refused_changes_leave_the_tree_as_it_was() {
         let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
         locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared))).unwrap();
         for byte in 0..limits::LOCKS_MAX as u64 - 1 {

@@ -11,14 +11,14 @@ use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
 
 use crate::limits::PAGED_MAX;
-use crate::timing::BELIEVED;
+use crate::timing::LEASE_TTL;
 
 /// All files of one node's kernel.
 #[derive(Default)]
 pub struct Pages {
     files: Map<FileId, Entry>,
     /// Until when attributes may be believed of files that are not in `files`; such files may have pages.
-    others_believed_until: Option<Time>,
+    other_leases_until: Option<Time>,
     /// How often something was forgotten.
     forgotten: u64,
     /// Numbers of droppings.
@@ -111,10 +111,10 @@ impl Version {
 }
 
 impl Pages {
-    /// Those of a kernel that had a daemon before this one, whose leases end at `believed_until` at the latest.
+    /// Those of a kernel that had a daemon before this one, whose leases end at `lease_until` at the latest.
     #[must_use]
-    pub fn unknown(believed_until: Time) -> Self {
-        Self { others_believed_until: Some(believed_until), ..Self::default() }
+    pub fn unknown(lease_until: Time) -> Self {
+        Self { other_leases_until: Some(lease_until), ..Self::default() }
     }
 
     /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; it was told what is
@@ -205,9 +205,9 @@ impl Pages {
     }
 
     /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has.
-    pub fn forget(&mut self, now: Time, files: &[FileId]) -> Vec<Dropping> {
+    pub fn invalidate(&mut self, now: Time, files: &[FileId]) -> Vec<Dropping> {
         self.forgotten += 1;
-        let are_others_believed = self.others_believed_until() > now;
+        let are_other_leases_held = self.other_leases_until() > now;
         let all: Vec<FileId> = if files.is_empty() { self.files.keys().copied().collect() } else { files.to_vec() };
         let mut droppings = vec![];
         for file in all {
@@ -215,7 +215,7 @@ impl Pages {
             match self.files.get_mut(&file) {
                 Some(Entry { pages: Cached::Nothing, is_believed: false, .. }) => continue,
                 Some(entry) => (entry.pages, entry.is_believed) = (Cached::Dropping(dropping.number), false),
-                None if are_others_believed => {}
+                None if are_other_leases_held => {}
                 None => continue,
             }
             self.dropped += 1;
@@ -232,18 +232,18 @@ impl Pages {
 
     /// Until when the kernel may believe attributes of files that are not known here.
     #[must_use]
-    pub fn others_believed_until(&self) -> Time {
-        self.others_believed_until.unwrap_or_default()
+    pub fn other_leases_until(&self) -> Time {
+        self.other_leases_until.unwrap_or_default()
     }
 
     fn are_others_known(&self) -> bool {
-        self.others_believed_until.is_none()
+        self.other_leases_until.is_none()
     }
 
     fn make_room(&mut self, now: Time) {
         if self.files.len() >= PAGED_MAX {
             self.files.clear();
-            self.others_believed_until = Some(now.after(BELIEVED));
+            self.other_leases_until = Some(now.after(LEASE_TTL));
         }
     }
 }

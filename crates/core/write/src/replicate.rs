@@ -1,17 +1,17 @@
 //! One replicated stream: the numbered entries of a leader that one other node, the follower, writes down too.
 //!
 //! The follower asks "from this index on", writes down the entries that come next and asks again, so each question says which entries are
-//! safe. An index (`Have`) is an incarnation of the leader and a count of entries. `Backlog` is the leader's part. It is the same for both
+//! safe. An index (`ReplicatedIndex`) is an incarnation of the leader and a count of entries. `Backlog` is the leader's part. It is the same for both
 //! streams of a job, the history of the tree and the records of a node's log; `Entry` says in which they differ. The caller passes the time.
 //!
 //! A change of a name does not wait for the follower. `fsync` does, and so does each step that cannot be undone (landing, giving room
 //! back). If the follower is silent, the leader goes on without it. The leader of a tree must not wait for it again before it has all
-//! entries (`is_followed`), and the nodes that could let it take the tree over must know that it is not waited for (`Tenure`).
+//! entries (`is_followed`), and the nodes that could let it take the tree over must know that it is not waited for (`LeaderLease`).
 
 use std::collections::VecDeque;
 
 use forebay_types::{LogPosition, Time};
-use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, Have};
+use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, ReplicatedIndex};
 
 use crate::lineage::Lineage;
 use crate::timing::FOLLOWER_SILENT;
@@ -104,7 +104,7 @@ pub struct Backlog<E> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Follower {
     /// The entries that it has written down.
-    pub have: Have,
+    pub have: ReplicatedIndex,
     /// When it said so.
     pub heard: Time,
 }
@@ -115,7 +115,7 @@ pub enum Next<E> {
     /// These come next.
     Entries {
         /// Its index with them.
-        have: Have,
+        have: ReplicatedIndex,
         /// None where it has all, or only hears of a new incarnation.
         entries: Vec<E>,
     },
@@ -154,7 +154,7 @@ impl<E: Entry> Backlog<E> {
 
     /// The leader's own index.
     #[must_use]
-    pub fn have(&self) -> Have {
+    pub fn have(&self) -> ReplicatedIndex {
         self.lineage.have()
     }
 
@@ -165,7 +165,7 @@ impl<E: Entry> Backlog<E> {
     }
 
     /// The follower says what it has.
-    pub fn heard(&mut self, now: Time, have: Option<Have>) {
+    pub fn heard(&mut self, now: Time, have: Option<ReplicatedIndex>) {
         let have = have.filter(|have| self.lineage.covers(*have));
         let have = match E::KEPT_BYTES_MAX {
             Some(_) => have,
@@ -177,7 +177,7 @@ impl<E: Entry> Backlog<E> {
 
     /// Entries that the follower has are not needed any more. Where it is then: one that says less than it said before begins with the
     /// first entry that is kept.
-    fn drop_until(&mut self, have: Option<Have>) -> Have {
+    fn drop_until(&mut self, have: Option<ReplicatedIndex>) -> ReplicatedIndex {
         let all = self.have().count;
         let first = all - self.recent.len();
         let count = have.map_or(first, |have| have.count.max(first));
@@ -189,7 +189,7 @@ impl<E: Entry> Backlog<E> {
 
     /// Whether entries alone lead from `have` to what the leader has.
     #[must_use]
-    pub fn leads_on_from(&self, have: Have) -> bool {
+    pub fn leads_on_from(&self, have: ReplicatedIndex) -> bool {
         self.lineage.covers(have) && self.have().count - have.count <= self.recent.len()
     }
 
@@ -263,7 +263,7 @@ impl<E: Entry> Backlog<E> {
 
     /// As much as the follower has, by the incarnation that has made the last of it.
     #[must_use]
-    pub fn safe(&self) -> Option<Have> {
+    pub fn safe(&self) -> Option<ReplicatedIndex> {
         Some(self.lineage.at(self.follower?.have.count))
     }
 
@@ -303,33 +303,36 @@ mod tests {
     type History = Backlog<Vec<u8>>;
     type Records = Backlog<(LogPosition, u32)>;
 
-    fn have(count: u64) -> Option<Have> {
-        Some(Have { line: 7, count })
+    fn have(count: u64) -> Option<ReplicatedIndex> {
+        Some(ReplicatedIndex { incarnation: 7, count })
     }
 
     fn at(seconds: u64) -> Time {
         Time(seconds * 1_000_000_000)
     }
 
-    fn asked<E: Entry>(backlog: &mut Backlog<E>, seconds: u64, have: Option<Have>) -> Next<E> {
+    fn asked<E: Entry>(backlog: &mut Backlog<E>, seconds: u64, have: Option<ReplicatedIndex>) -> Next<E> {
         backlog.heard(at(seconds), have);
         backlog.next()
     }
 
-    /// The owner's daemon that begins after `lineage`, with the changes of it that it has found.
-    fn begun(mut lineage: Lineage, line: u64, recent: &[u8]) -> History {
-        lineage.begin(line);
+    /// The leader's daemon that begins after `lineage`, with the changes of it that it has found.
+    fn begun(mut lineage: Lineage, incarnation: u64, recent: &[u8]) -> History {
+        lineage.begin(incarnation);
         let mut found = Entries::default();
         recent.iter().for_each(|change| found.note(vec![*change]));
         History::new(lineage, found, at(0))
     }
 
-    fn changes(line: u64, count: u64, changes: &[u8]) -> Next<Vec<u8>> {
-        Next::Entries { have: Have { line, count }, entries: changes.iter().map(|change| vec![*change]).collect() }
+    fn changes(incarnation: u64, count: u64, changes: &[u8]) -> Next<Vec<u8>> {
+        Next::Entries {
+            have: ReplicatedIndex { incarnation, count },
+            entries: changes.iter().map(|change| vec![*change]).collect(),
+        }
     }
 
     #[test]
-    fn who_follows_gets_what_he_does_not_have_and_is_waited_for() {
+    fn a_follower_gets_missing_changes_and_is_waited_for() {
         let mut history = begun(Lineage::default(), 7, &[]);
         history.note(vec![1]);
         assert!(!history.is_safe(at(4), 1, true), "who is to follow has not asked yet");
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_not_waited_for_once_that_is_known_until_he_has_everything() {
+    fn a_silent_follower_is_not_waited_for_until_it_has_all_changes() {
         let mut history = begun(Lineage::default(), 7, &[]);
         history.note(vec![1]);
         assert!(!history.is_safe(at(5), 1, false) && history.is_safe(at(5), 1, true), "nobody follows");
@@ -366,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_far_behind_or_elsewhere_gets_the_tree() {
+    fn a_follower_too_far_behind_or_elsewhere_gets_the_tree() {
         let mut history = begun(Lineage::default(), 7, &[]);
         for _ in 0..20 {
             history.note(vec![0; 1 << 20]);
         }
         assert_eq!(asked(&mut history, 0, have(0)), Next::All);
         assert_eq!(asked(&mut history, 0, have(21)), Next::All);
-        assert_eq!(asked(&mut history, 0, Some(Have { line: 8, count: 20 })), Next::All);
+        assert_eq!(asked(&mut history, 0, Some(ReplicatedIndex { incarnation: 8, count: 20 })), Next::All);
         assert!(history.is_due(), "nothing is added to it");
         let Next::Entries { entries, .. } = asked(&mut history, 0, have(10)) else { panic!("they are kept") };
         assert_eq!(entries.len(), 1, "an answer has its limit");
@@ -381,16 +384,16 @@ mod tests {
     }
 
     #[test]
-    fn the_owners_next_daemon_goes_on_with_who_has_no_more_than_it_found() {
+    fn the_leaders_next_daemon_goes_on_with_who_has_no_more_than_it_found() {
         let mut first = begun(Lineage::default(), 7, &[]);
         (1..=5).for_each(|change| first.note(vec![change]));
         let mut next = begun(first.lineage().clone(), 8, &[3, 4, 5]);
-        assert_eq!(next.have(), Have { line: 8, count: 5 });
+        assert_eq!(next.have(), ReplicatedIndex { incarnation: 8, count: 5 });
         assert_eq!(asked(&mut next, 0, have(1)), Next::All, "what comes next is not kept");
         assert_eq!(asked(&mut next, 0, have(3)), changes(8, 5, &[4, 5]));
         assert_eq!(next.safe(), have(3), "what it lacks was made by the daemon before");
         assert_eq!(asked(&mut next, 0, have(5)), changes(8, 5, &[]), "it hears of the new line");
-        assert_eq!(asked(&mut next, 0, Some(Have { line: 8, count: 5 })), changes(8, 5, &[]));
+        assert_eq!(asked(&mut next, 0, Some(ReplicatedIndex { incarnation: 8, count: 5 })), changes(8, 5, &[]));
         next.note(vec![6]);
         assert_eq!(asked(&mut next, 0, have(4)), changes(8, 6, &[5, 6]));
         assert_eq!(asked(&mut next, 0, have(6)), Next::All, "power has taken what it has");
@@ -399,13 +402,13 @@ mod tests {
     #[test]
     fn more_daemons_than_are_remembered_are_not_taken_for_others() {
         let mut history = begun(Lineage::default(), 1, &[]);
-        for line in 2..=20 {
-            history.note(vec![line as u8]);
-            history = begun(history.lineage().clone(), line, &[]);
+        for incarnation in 2..=20 {
+            history.note(vec![incarnation as u8]);
+            history = begun(history.lineage().clone(), incarnation, &[]);
         }
-        assert_eq!(asked(&mut history, 0, Some(Have { line: 2, count: 1 })), Next::All);
-        assert!(history.lineage().covers(Have { line: 19, count: 18 }));
-        assert!(!history.lineage().covers(Have { line: 19, count: 20 }));
+        assert_eq!(asked(&mut history, 0, Some(ReplicatedIndex { incarnation: 2, count: 1 })), Next::All);
+        assert!(history.lineage().covers(ReplicatedIndex { incarnation: 19, count: 18 }));
+        assert!(!history.lineage().covers(ReplicatedIndex { incarnation: 19, count: 20 }));
     }
 
     fn record(offset: u32, len: u32) -> (LogPosition, u32) {
@@ -414,7 +417,7 @@ mod tests {
 
     fn records(count: u64, offsets: &[(u32, u32)]) -> Next<(LogPosition, u32)> {
         let entries = offsets.iter().map(|(offset, len)| record(*offset, *len)).collect();
-        Next::Entries { have: Have { line: 7, count }, entries }
+        Next::Entries { have: ReplicatedIndex { incarnation: 7, count }, entries }
     }
 
     #[test]
@@ -426,7 +429,7 @@ mod tests {
         backlog.note(record(100, 20));
         assert_eq!((backlog.kept_bytes(), backlog.has(1)), (30, false));
         assert_eq!(asked(&mut backlog, 1, None), records(2, &[(0, 10), (100, 20)]));
-        let of_another = Some(Have { line: 6, count: 2 });
+        let of_another = Some(ReplicatedIndex { incarnation: 6, count: 2 });
         assert_eq!(asked(&mut backlog, 2, of_another), records(2, &[(0, 10), (100, 20)]), "of another daemon");
         assert_eq!(asked(&mut backlog, 2, have(3)), records(2, &[(0, 10), (100, 20)]), "there are not so many");
         assert_eq!((backlog.kept_bytes(), backlog.has(1)), (30, false));

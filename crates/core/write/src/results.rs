@@ -1,6 +1,6 @@
 //! Results of operations, for operations that are sent again.
 //!
-//! A kernel sends a request again to the next daemon, a node to the next owner; by then it may have been carried out. So each
+//! A kernel sends a request again to the next daemon, a node to the next leader; by then it may have been carried out. So each
 //! result is kept until the asking node says that it will not ask again (`Change::oldest`).
 
 use std::collections::BTreeMap;

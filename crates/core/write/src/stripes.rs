@@ -1,8 +1,8 @@
 //! A large file on its way to the backing file system: by stripes, each of which one node writes.
 //!
 //! The file is cut into aligned stripes. The aggregation planner gives consecutive stripes to a node that has bytes of them. So nodes have
-//! equal work and read little from each other. The tree's owner has the nodes write them, some at a time. If a node fails, the owner
-//! writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node owns the tree then.
+//! equal work and read little from each other. The leader has the nodes write them, some at a time. If a node fails, the leader
+//! writes its stripes itself. Verified stripes are noted in the tree and not sent again, whichever node leads the tree then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -62,7 +62,7 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// Stripes of these weights, but for those that are `verified`. `own` is the tree's owner.
+    /// Stripes of these weights, but for those that are `verified`. `own` is the leader.
     #[must_use]
     pub fn new(weights: &Weights, stripe_bytes: u64, verified: &BTreeSet<u64>, own: NodeRank) -> Self {
         let mut to_write: BTreeMap<NodeRank, VecDeque<u64>> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl Stripes {
         Self { own, to_write, under_way: BTreeMap::new() }
     }
 
-    /// A node is not to write any, where it is not the owner: that one does.
+    /// A node is not to write any, where it is not the leader: that one does.
     pub fn leave_out(&mut self, node: NodeRank) {
         let of_node = self.to_write.remove(&node).unwrap_or_default();
         if !of_node.is_empty() {
@@ -119,7 +119,7 @@ impl Stripes {
         self.under_way.remove(&stripe);
     }
 
-    /// The node that was to write a stripe cannot. Whether the owner writes it and all others of that node; otherwise it was the owner.
+    /// The node that was to write a stripe cannot. Whether the leader writes it and all others of that node; otherwise it was the leader.
     pub fn failed(&mut self, stripe: u64) -> bool {
         let Some(node) = self.under_way.remove(&stripe) else { return true };
         self.leave_out(node);

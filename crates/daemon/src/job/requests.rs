@@ -188,7 +188,7 @@ impl Job {
         let below = self.ask_children(&JobMessage::Shutdown, left);
         let (below, ()) = tokio::join!(below, self.leave());
         let mut ended = without_unreachable(below);
-        // Where this node owns the burst tree, nodes below it change nothing there any more.
+        // Where this node leads the burst tree, nodes below it change nothing there any more.
         ended.push(self.ended());
         ended
     }

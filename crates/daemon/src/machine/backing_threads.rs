@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promoted_takes_a_thread_that_is_free() {
+    fn promoted_operations_take_a_free_thread() {
         let mut slow = Slow::new(2);
         slow.ask(Priority::Prefetch, [1, 2]);
         assert_eq!(slow.next(), 1);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_is_read_back() {
+    fn records_are_read_back() {
         let descriptor = memory();
         let reopened = || Ledger::open(descriptor.try_clone().unwrap()).unwrap();
         let (mut ledger, contents) = reopened();

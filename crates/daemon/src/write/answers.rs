@@ -10,23 +10,25 @@ use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::{Caller, Change, Done};
-use forebay_wire::write_message::{Changed, Have, LogPart, Owns, Question, Stripe, Told, WriteMessage};
-use forebay_write::second_home;
+use forebay_wire::write_message::{
+    Answer, Changed, Leadership, LogPart, Question, ReplicatedIndex, Stripe, WriteMessage,
+};
+use forebay_write::standby;
 use serde::Serialize;
 
 use super::calls::{By, Cost};
-use super::drain::uploading::{is_from_owner, write_stripe};
+use super::drain::uploading::{is_from_leader, write_stripe};
 use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
 use super::tree::calling::On;
 use super::tree::knowing::Needs;
-use super::tree::owner::{Applied, Owner};
+use super::tree::leader::{Applied, Leader};
 use super::tree::questions::Asker;
 use super::waiting_requests::Admitted;
 use crate::shared::node::Node;
 
-/// The answer to a request for the owner, which may be this node soon, or another: it is to be asked again.
-const NOT_THE_OWNER: Answered = AGAIN;
+/// The answer to a request for the leader, which may be this node soon, or another: it is to be asked again.
+const NOT_THE_LEADER: Answered = AGAIN;
 
 /// For a node that is to ask again.
 const AGAIN: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
@@ -48,12 +50,12 @@ impl WriteParts {
             WriteMessage::Question { caller, question, is_leased } => {
                 self.begin_question(Asker { node: from, is_leased }, (caller, question))
             }
-            WriteMessage::Forget { files } => Ok(Box::pin(async move { self.forget(&files).await })),
-            WriteMessage::Rescue { node } => {
-                self.begin_by_owner(from, move |owner| async move { told(&owner.rescue(On::Pool, node).await) })
+            WriteMessage::Invalidate { files } => Ok(Box::pin(async move { self.invalidate(&files).await })),
+            WriteMessage::Failover { node } => {
+                self.begin_by_leader(from, move |leader| async move { told(&leader.failover(On::Pool, node).await) })
             }
-            WriteMessage::Unlinked { file, offset, len } => self.begin_by_owner(from, move |owner| async move {
-                contents(owner.read_unlinked(On::Pool, file, offset, len).await)
+            WriteMessage::Unlinked { file, offset, len } => self.begin_by_leader(from, move |leader| async move {
+                contents(leader.read_unlinked(On::Pool, file, offset, len).await)
             }),
             WriteMessage::Stripe(stripe) => Ok(Box::pin(async move { told(&self.write_stripe(from, &stripe).await) })),
             message => Err(self.answer_here(message)),
@@ -63,7 +65,7 @@ impl WriteParts {
     /// The same for a thread that may block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
     fn answer_here(&self, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::GiveBack if !self.joined.is_served() => {
+            WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::Reclaim if !self.joined.is_served() => {
                 AGAIN
             }
             message => self.answer_of_store(message),
@@ -80,21 +82,21 @@ impl WriteParts {
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }
-            WriteMessage::GiveBack => told(&self.give_back()),
+            WriteMessage::Reclaim => told(&self.reclaim()),
             // It would find nothing to be done.
-            WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.owner().is_none() => NOT_THE_OWNER,
+            WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.leader().is_none() => NOT_THE_LEADER,
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
             WriteMessage::Renew(_)
             | WriteMessage::Vote(_)
-            | WriteMessage::WhoOwns
-            | WriteMessage::HandOver { .. }
+            | WriteMessage::WhoLeads
+            | WriteMessage::Replay { .. }
             | WriteMessage::Follow { .. }
             | WriteMessage::Copy { .. }
             | WriteMessage::Change(_)
             | WriteMessage::Question { .. }
-            | WriteMessage::Forget { .. }
-            | WriteMessage::Rescue { .. }
+            | WriteMessage::Invalidate { .. }
+            | WriteMessage::Failover { .. }
             | WriteMessage::Stripe(_)
             | WriteMessage::Unlinked { .. } => (Outcome::Failed(Errno::EINVAL), vec![]),
         }
@@ -102,24 +104,24 @@ impl WriteParts {
 
     /// Answers a request that keeps the tree and its copies safe: each node speaks for itself.
     async fn answer_to_keep(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Answered {
-        let is_second_home = || second_home(self.nodes.council(), self.local.rank) == Some(from);
+        let is_standby = || standby(self.nodes.voters(), self.local.rank) == Some(from);
         match message {
-            WriteMessage::Renew(renewal) if may_own(from, renewal.owns, self.nodes.council()) => {
-                told(&self.council.renew(renewal).await)
+            WriteMessage::Renew(renewal) if may_lead(from, renewal.leadership, self.nodes.voters()) => {
+                told(&self.election.renew(renewal).await)
             }
-            WriteMessage::Vote(bid) if may_own(from, bid.owns, self.nodes.council()) => {
-                told(&self.council.vote(bid).await)
+            WriteMessage::Vote(vote_request) if may_lead(from, vote_request.leadership, self.nodes.voters()) => {
+                told(&self.election.vote(vote_request).await)
             }
-            WriteMessage::WhoOwns => told(&self.nodes.owns()),
-            WriteMessage::HandOver { owns, after } if may_own(from, owns, self.nodes.council()) => {
-                self.nodes.hand_over(owns, after).map_or(NOT_THE_OWNER, |handed| told(&handed))
+            WriteMessage::WhoLeads => told(&self.nodes.leadership()),
+            WriteMessage::Replay { leadership, after } if may_lead(from, leadership, self.nodes.voters()) => {
+                self.nodes.replay_for(leadership, after).map_or(NOT_THE_LEADER, |handed| told(&handed))
             }
-            WriteMessage::Follow { have, parts } if is_second_home() => match self.owner() {
-                Some(owner) if self.council.is_held() => {
-                    let followed = owner.followed(have, parts).await;
+            WriteMessage::Follow { have, parts } if is_standby() => match self.leader() {
+                Some(leader) if self.election.is_held() => {
+                    let followed = leader.followed(have, parts).await;
                     self.if_held(told(&followed))
                 }
-                _ => NOT_THE_OWNER,
+                _ => NOT_THE_LEADER,
             },
             WriteMessage::Copy { have } => match &self.local.copying {
                 Some(copying) => told(&copying.answer(&self.nodes, have).await),
@@ -130,48 +132,48 @@ impl WriteParts {
     }
 
     /// This node believes nothing of these files any more, nor does its kernel.
-    async fn forget(&self, files: &[FileId]) -> Answered {
-        self.reader.tree.forget(files);
-        match self.cache.forget(files).await {
+    async fn invalidate(&self, files: &[FileId]) -> Answered {
+        self.reader.tree.invalidate(files);
+        match self.cache.invalidate(files).await {
             Ok(()) => told(&Ok::<(), Errno>(())),
             Err(errno) => (Outcome::Failed(errno), vec![]),
         }
     }
 
-    /// The owner, if this node is it beyond doubt, and one more request of a node that waits for it.
-    fn admit(&self, from: NodeRank) -> Result<(Arc<Owner>, Admitted), Answered> {
-        let owner = self.owner().filter(|_| self.council.is_held()).ok_or(NOT_THE_OWNER)?;
-        Ok((Arc::clone(owner), self.waiting_tasks.admit(from).ok_or(AGAIN)?))
+    /// The leader, if this node is it beyond doubt, and one more request of a node that waits for it.
+    fn admit(&self, from: NodeRank) -> Result<(Arc<Leader>, Admitted), Answered> {
+        let leader = self.leader().filter(|_| self.election.is_held()).ok_or(NOT_THE_LEADER)?;
+        Ok((Arc::clone(leader), self.waiting_tasks.admit(from).ok_or(AGAIN)?))
     }
 
-    /// The same answer, where this node is still the owner beyond doubt.
+    /// The same answer, where this node is still the leader beyond doubt.
     fn if_held(&self, answered: Answered) -> Answered {
-        if self.council.is_held() { answered } else { NOT_THE_OWNER }
+        if self.election.is_held() { answered } else { NOT_THE_LEADER }
     }
 
     /// Carries a change of node `from` out, as far as nothing is waited for.
     fn begin_change(self: Arc<Self>, from: NodeRank, change: Change) -> Result<Waiting<'static, Answered>, Answered> {
-        let (owner, admitted) = self.admit(from)?;
+        let (leader, admitted) = self.admit(from)?;
         if let Err(errno) = change.check_sender(from) {
             return Err(told(&Changed { outcome: Err(errno), have: None, safe: None }));
         }
-        let is_lost = owner.is_lost(from);
-        let begun = if is_lost { Err(Needs::Task) } else { owner.apply_knowing(&change, false) };
+        let is_lost = leader.is_lost(from);
+        let begun = if is_lost { Err(Needs::Task) } else { leader.apply_knowing(&change, false) };
         let outcome = match begun {
-            Ok(applied) if applied.is_for_all(owner.local.rank) => Ok(applied.outcome()),
+            Ok(applied) if applied.is_for_all(leader.local.rank) => Ok(applied.outcome()),
             Err(Needs::Nothing(errno)) => Err(errno),
             begun => {
                 return Ok(Box::pin(async move {
-                    let outcome = end_change(&owner, from, is_lost, (change, begun)).await;
+                    let outcome = end_change(&leader, from, is_lost, (change, begun)).await;
                     drop(admitted);
                     match outcome {
-                        Ok(outcome) => self.if_held(told(&owner.changed_by(outcome))),
-                        Err(_) => NOT_THE_OWNER,
+                        Ok(outcome) => self.if_held(told(&leader.changed_by(outcome))),
+                        Err(_) => NOT_THE_LEADER,
                     }
                 }));
             }
         };
-        Err(self.if_held(told(&owner.changed_by(outcome))))
+        Err(self.if_held(told(&leader.changed_by(outcome))))
     }
 
     /// Answers a question of another node, as far as nothing is waited for.
@@ -180,44 +182,44 @@ impl WriteParts {
         asker: Asker,
         asked: (Caller, Question),
     ) -> Result<Waiting<'static, Answered>, Answered> {
-        let (owner, admitted) = self.admit(asker.node)?;
-        let is_lost = owner.is_lost(asker.node);
-        let known = if is_lost { Err(Needs::Task) } else { owner.tell_known(asker, &asked.0, &asked.1) };
+        let (leader, admitted) = self.admit(asker.node)?;
+        let is_lost = leader.is_lost(asker.node);
+        let known = if is_lost { Err(Needs::Task) } else { leader.tell_known(asker, &asked.0, &asked.1) };
         let needs = match known {
-            Err(Needs::Nothing(errno)) => return Err(self.if_held(told(&Err::<Told, _>(errno)))),
+            Err(Needs::Nothing(errno)) => return Err(self.if_held(told(&Err::<Answer, _>(errno)))),
             Err(needs) => needs,
             Ok(known) => return Err(self.if_held(told(&Ok::<_, Errno>(known)))),
         };
         Ok(Box::pin(async move {
             let outcome = async {
                 if is_lost {
-                    owner.hear(asker.node).await?;
+                    leader.hear(asker.node).await?;
                 }
-                owner.tell_by_task(On::Pool, asker, Arc::new(asked), needs).await
+                leader.tell_by_task(On::Pool, asker, Arc::new(asked), needs).await
             };
             let outcome = outcome.await;
             drop(admitted);
-            if outcome == Err(Errno::EAGAIN) { NOT_THE_OWNER } else { self.if_held(told(&outcome)) }
+            if outcome == Err(Errno::EAGAIN) { NOT_THE_LEADER } else { self.if_held(told(&outcome)) }
         }))
     }
 
-    /// Has the owner answer by a task.
-    fn begin_by_owner<T: Future<Output = Answered> + Send>(
+    /// Has the leader answer by a task.
+    fn begin_by_leader<T: Future<Output = Answered> + Send>(
         self: Arc<Self>,
         from: NodeRank,
-        answer: impl FnOnce(Arc<Owner>) -> T + Send + 'static,
+        answer: impl FnOnce(Arc<Leader>) -> T + Send + 'static,
     ) -> Result<Waiting<'static, Answered>, Answered> {
-        let (owner, admitted) = self.admit(from)?;
+        let (leader, admitted) = self.admit(from)?;
         Ok(Box::pin(async move {
-            let answered = answer(owner).await;
+            let answered = answer(leader).await;
             drop(admitted);
             self.if_held(answered)
         }))
     }
 
-    /// Writes what the owner wants in a file's draft. One that is none any more changes nothing there.
+    /// Writes what the leader wants in a file's draft. One that is none any more changes nothing there.
     async fn write_stripe(&self, from: NodeRank, stripe: &Stripe) -> Result<(), Errno> {
-        if !is_from_owner(from, stripe.owns, self.nodes.owns()) {
+        if !is_from_leader(from, stripe.leadership, self.nodes.leadership()) {
             return Err(Errno::EPERM);
         }
         let _under_way = self.local.stripes_under_way.begin(&stripe.draft, &stripe.extents)?;
@@ -247,30 +249,30 @@ impl WriteParts {
 /// Ends a change that was begun for a node, which was lost or not: with what it came to, of which all nodes know then.
 ///
 /// # Errors
-/// EAGAIN where this node may not own the tree any more, EIO where the daemon ends: the node asks again. The inner one is the program's.
+/// EAGAIN where this node may not lead the tree any more, EIO where the daemon ends: the node asks again. The inner one is the program's.
 async fn end_change(
-    owner: &Owner,
+    leader: &Leader,
     from: NodeRank,
     is_lost: bool,
     (change, begun): (Change, Result<Applied, Needs>),
-) -> Result<Result<(Done, Option<Have>), Errno>, Errno> {
+) -> Result<Result<(Done, Option<ReplicatedIndex>), Errno>, Errno> {
     if is_lost {
-        owner.hear(from).await?;
+        leader.hear(from).await?;
     }
     let applied = match begun {
         Ok(applied) => applied,
-        Err(needs) => match owner.apply_by_task(change, needs).await? {
+        Err(needs) => match leader.apply_by_task(change, needs).await? {
             Ok(applied) => applied,
             Err(errno) => return Ok(Err(errno)),
         },
     };
-    owner.tell_of(&applied).await?;
+    leader.tell_of(&applied).await?;
     Ok(Ok(applied.outcome()))
 }
 
-/// Whether a node may own the tree, and ask as its owner: it speaks for itself, and is one of those among which owners are chosen.
-fn may_own(from: NodeRank, owns: Owns, council: &[NodeRank]) -> bool {
-    owns.node == from && council.contains(&from)
+/// Whether a node may lead the tree, and ask as its owner: it speaks for itself, and is one of those among which owners are chosen.
+fn may_lead(from: NodeRank, leadership: Leadership, voters: &[NodeRank]) -> bool {
+    leadership.leader == from && voters.contains(&from)
 }
 
 fn told(told: &impl Serialize) -> Answered {
@@ -284,7 +286,7 @@ fn contents(read: Result<Vec<u8>, Errno>) -> Answered {
     }
 }
 
-/// For `Nodes::ask_owner_for_text`. Fails only for maps whose keys are no text.
+/// For `Nodes::ask_leader_for_text`. Fails only for maps whose keys are no text.
 fn text(told: &impl Serialize) -> Answered {
     (Outcome::Text, serde_json::to_vec(&[told]).unwrap_or_default())
 }
@@ -294,7 +296,9 @@ pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, me
     let Some(write) = write else { return reply.answer(Outcome::Failed(Errno::EAGAIN), None) };
     let tasks = Arc::clone(node);
     match message {
-        WriteMessage::Forget { files } => drop(node.spawn(async move { send(reply, write.forget(&files).await) })),
+        WriteMessage::Invalidate { files } => {
+            drop(node.spawn(async move { send(reply, write.invalidate(&files).await) }))
+        }
         message if keeps_tree(&message) => {
             let Some(admitted) = write.tree_tasks.admit(from) else { return send(reply, AGAIN) };
             drop(node.spawn(async move {
@@ -325,14 +329,14 @@ fn send(reply: Replier, (outcome, body): Answered) {
 
 /// Whether a request keeps the tree and its copies safe: it is a task, which needs a thread of the pool only to write something down.
 fn keeps_tree(message: &WriteMessage) -> bool {
-    use WriteMessage::{Copy, Follow, HandOver, Renew, Vote, WhoOwns};
-    matches!(message, Copy { .. } | Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
+    use WriteMessage::{Copy, Follow, Renew, Replay, Vote, WhoLeads};
+    matches!(message, Copy { .. } | Follow { .. } | Replay { .. } | Renew(_) | Vote(_) | WhoLeads)
 }
 
 /// Whether a request has a thread of its own: others may wait for it, or it waits for long and is rare.
 fn has_own_thread(message: &WriteMessage) -> bool {
-    use WriteMessage::{CommitAll, Drain, EndChanges, GiveBack, Landed};
-    matches!(message, CommitAll | Drain { .. } | EndChanges | GiveBack | Landed { .. })
+    use WriteMessage::{CommitAll, Drain, EndChanges, Landed, Reclaim};
+    matches!(message, CommitAll | Drain { .. } | EndChanges | Reclaim | Landed { .. })
 }
 
 #[cfg(test)]
@@ -341,10 +345,10 @@ mod tests {
 
     #[test]
     fn only_a_node_of_the_council_says_that_it_owns_the_tree_and_only_of_itself() {
-        let council = [0, 2, 4].map(NodeRank);
-        let owns = |node| Owns { epoch: 3, node: NodeRank(node) };
-        assert!(may_own(NodeRank(2), owns(2), &council));
-        assert!(!may_own(NodeRank(4), owns(2), &council), "another node says it");
-        assert!(!may_own(NodeRank(1), owns(1), &council), "it cannot be chosen");
+        let voters = [0, 2, 4].map(NodeRank);
+        let leadership = |node| Leadership { term: 3, leader: NodeRank(node) };
+        assert!(may_lead(NodeRank(2), leadership(2), &voters));
+        assert!(!may_lead(NodeRank(4), leadership(2), &voters), "another node says it");
+        assert!(!may_lead(NodeRank(1), leadership(1), &voters), "it cannot be chosen");
     }
 }

@@ -9,7 +9,7 @@
 //! A turn is for what the backing file system does, and for this node's own log; it is never held while something else is waited for:
 //! neither another turn, nor the tree, nor another node.
 //!
-//! Landing is the tree's owner's. A node that has stood still, or waited long for its turn, may not be that any more: it is looked at
+//! Landing is the leader's. A node that has stood still, or waited long for its turn, may not be that any more: it is looked at
 //! before each call (`MayLand`), so that only the call itself can come too late.
 
 use std::io;
@@ -67,15 +67,15 @@ impl Cost {
 /// The maker of calls of landing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// The tree's owner, which waits for the rate before each.
-    Owner,
+    /// The leader, which waits for the rate before each.
+    Leader,
     /// The same for a stripe, for all of which it has waited.
-    StripeOfOwner,
-    /// A task of a node that writes a stripe for the owner, which has waited. Its thread must not block.
+    StripeOfLeader,
+    /// A task of a node that writes a stripe for the leader, which has waited. Its thread must not block.
     Helper,
 }
 
-/// Whether this node may land, where it owns the tree. Other nodes land for whichever node owns it.
+/// Whether this node may land, where it leads the tree. Other nodes land for whichever node owns it.
 #[derive(Clone, Default)]
 pub struct MayLand(Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>);
 
@@ -165,7 +165,7 @@ impl BackingCalls {
         (&mut served.outcome).await.map_err(|_| Errno::EIO)
     }
 
-    /// As `serve`, for one that changes what only the tree's owner may. May block.
+    /// As `serve`, for one that changes what only the leader may. May block.
     ///
     /// # Errors
     /// EAGAIN where the tree is not this node's any more, else what the call says.
@@ -213,7 +213,7 @@ impl BackingCalls {
         cost: Cost,
         make: impl FnOnce(&MayLand) -> Result<T, Errno> + Send + 'static,
     ) -> Result<T, Errno> {
-        if by == By::Owner {
+        if by == By::Leader {
             self.wait_for(cost).await?;
         }
         self.in_turn(make, by != By::Helper).await
@@ -363,7 +363,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn each_waits_for_those_before_and_an_idle_time_is_not_saved_up() {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_let_go_at_the_end() {
+    async fn waiters_end_with_the_node() {
         let limits = [
             DrainLimits { bytes_per_s: Some(1), ..DrainLimits::default() },
             DrainLimits { operations_per_s: Some(1), ..DrainLimits::default() },
@@ -392,17 +392,17 @@ mod tests {
         for limits in limits {
             let calls = BackingCalls::new(&with(&Arc::new(Threads::new(1))), limits);
             assert_eq!(calls.wait_for(Cost { bytes: 1 << 40, calls: 1 << 40 }).await, Ok(()));
-            let waiting = calls.write(By::Owner, bytes(1), |_| Ok(()));
+            let waiting = calls.write(By::Leader, bytes(1), |_| Ok(()));
             let (waited, ()) = tokio::join!(waiting, async { calls.end() });
             assert_eq!(waited, Err(Errno::EINTR));
-            assert_eq!(calls.write(By::Owner, bytes(1), |_| Ok(())).await, Err(Errno::EINTR));
+            assert_eq!(calls.write(By::Leader, bytes(1), |_| Ok(())).await, Err(Errno::EINTR));
             assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Ok(1), "what leaves things in order is done");
         }
     }
 
     /// While a call of landing has the only turn, more of them wait, and then programs: these go first.
     #[tokio::test]
-    async fn what_programs_read_goes_before_landing_that_waits() {
+    async fn reads_of_programs_go_before_landing_that_waits() {
         let (threads, order) = (Arc::new(Threads::new(1)), Arc::new(Mutex::new(vec![])));
         let calls = Arc::new(BackingCalls::new(&with(&threads), DrainLimits::default()));
         let until_waiting = async |count: u64| {
@@ -426,7 +426,7 @@ mod tests {
         let (began, begun) = channel();
         let mut landing = vec![land(Box::new(move || {
             began.send(()).unwrap();
-            hold.recv_timeout(PATIENCE).unwrap();
+            hold.recv_timeout(TIMEOUT).unwrap();
         }))];
         until(|| begun.try_recv().is_ok()).await;
         landing.extend((0..5).map(|_| land(Box::new(note("landing")))));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_lands_of_an_owner_that_was_replaced_while_it_waited_for_its_turn() {
+    async fn a_replaced_leader_that_waited_for_its_turn_lands_no_file() {
         let is_held = Arc::new(AtomicBool::new(true));
         let calls = BackingCalls::new(&with(&Arc::new(Threads::new(1))), DrainLimits::default());
         let asked = Arc::clone(&is_held);
@@ -462,18 +462,18 @@ mod tests {
         assert_eq!(calls.land(|| Ok::<_, Errno>(1)).await, Err(Errno::EAGAIN));
         assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).await.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(calls.serve_in_time(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
-        // Calls that a program waits for are not the owner's.
+        // Calls that a program waits for are not the leader's.
         assert_eq!(calls.serve(|| 1), 1);
     }
 
-    /// The machine gives no threads: the owner's calls are made by the thread that waits for them, a helper's are refused.
+    /// The machine gives no threads: the leader's calls are made by the thread that waits for them, a helper's are refused.
     #[tokio::test]
     async fn without_threads_calls_are_made_where_they_are_waited_for() {
         let calls = BackingCalls::new(&with(&Arc::new(Threads::at_most(0, 4))), DrainLimits::default());
         let own = std::thread::current().id();
         let by = calls.land(|| Ok::<_, Errno>(std::thread::current().id())).await;
         assert_eq!(by, Ok(own));
-        assert_eq!(calls.write(By::StripeOfOwner, bytes(1), |_| Ok(1)).await, Ok(1));
+        assert_eq!(calls.write(By::StripeOfLeader, bytes(1), |_| Ok(1)).await, Ok(1));
         assert_eq!(calls.write(By::Helper, bytes(1), |_| Ok(1)).await, Err(Errno::EAGAIN));
     }
 
@@ -486,7 +486,7 @@ mod tests {
         let (began, begun) = channel();
         let read = move || {
             began.send(()).unwrap();
-            let _ = hold.recv_timeout(PATIENCE);
+            let _ = hold.recv_timeout(TIMEOUT);
         };
         threads.submit(AttemptId(1), Priority::Demand, Box::new(read));
         until(|| begun.try_recv().is_ok()).await;
@@ -501,7 +501,7 @@ mod tests {
         let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
         let (go_on, hold) = channel::<()>();
         let read = move || {
-            let _ = hold.recv_timeout(PATIENCE);
+            let _ = hold.recv_timeout(TIMEOUT);
         };
         threads.submit(AttemptId(1), Priority::Demand, Box::new(read));
         let (landed, ()) = tokio::join!(calls.land(|| Ok::<_, Errno>(1)), async { calls.end() });
@@ -510,7 +510,7 @@ mod tests {
     }
 
     async fn until(holds: impl Fn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !holds() {
             assert!(Instant::now() < deadline);
             tokio::task::yield_now().await;

@@ -1,7 +1,7 @@
 //! Commits of this node: what its programs have written becomes everybody's.
 //!
-//! Where the owner is another node, a commit is written down before it is sent, so that the next daemon sends it again under
-//! the same name. So does this daemon where the owner did not answer for a long time. A commit's `oldest` says which ones have been answered.
+//! Where the leader is another node, a commit is written down before it is sent, so that the next daemon sends it again under
+//! the same name. So does this daemon where the leader did not answer for a long time. A commit's `oldest` says which ones have been answered.
 //! While one waits for its answer, programs go on writing, also to the same file.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use forebay_write::Refusal;
 use super::files::{Files, OpenFile};
 use super::local::Local;
 use super::notes::Note;
-use super::tree::owner::Owner;
+use super::tree::leader::Leader;
 use super::tree::tree_link::TreeLink;
 
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
@@ -56,7 +56,7 @@ impl Commits {
     /// Has a file's pending extents committed, for those who have written them.
     ///
     /// # Errors
-    /// The owner's error; extents that were not committed stay pending.
+    /// The leader's error; extents that were not committed stay pending.
     pub async fn commit(&self, open: &OpenFile) -> Result<(), Errno> {
         let _turn = open.turn_to_commit().await;
         loop {
@@ -74,8 +74,8 @@ impl Commits {
     /// lies over what may have happened to its files since.
     ///
     /// # Errors
-    /// The first that the owner did not answer; the others are settled.
-    pub async fn settle(&self) -> Result<(), Errno> {
+    /// The first that the leader did not answer; the others are settled.
+    pub async fn resolve_unanswered(&self) -> Result<(), Errno> {
         let mut outcome = Ok(());
         for open in self.files.all() {
             let _turn = open.turn_to_commit().await;
@@ -84,10 +84,10 @@ impl Commits {
         outcome
     }
 
-    /// Has the owner carry out a change that has a number already.
+    /// Has the leader carry out a change that has a number already.
     ///
     /// # Errors
-    /// The owner's error.
+    /// The leader's error.
     pub async fn carry_out(&self, change: &Change) -> Result<(), Errno> {
         self.tree.carry_out(change).await.map(drop)
     }
@@ -141,7 +141,7 @@ impl Commits {
     /// A change of the daemon's own, which is not sent again by the next one.
     ///
     /// # Errors
-    /// The owner's error.
+    /// The leader's error.
     pub async fn carry_out_own(&self, caller: &Caller, operation: Operation) -> Result<(), Errno> {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
@@ -151,7 +151,7 @@ impl Commits {
         outcome
     }
 
-    /// Commits what was written first, or writes down that it is to be sent. Waits for another node only when the tree's owner is this one,
+    /// Commits what was written first, or writes down that it is to be sent. Waits for another node only when the leader is this one,
     /// and then without a lock that writes to other files need.
     async fn begin_commit(&self, open: &OpenFile, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
         let caller = open.writer();
@@ -161,8 +161,8 @@ impl Commits {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller, now, operation };
-        if let Some(owner) = self.tree.here() {
-            let outcome = self.commit_here(owner, open, &change).await;
+        if let Some(leader) = self.tree.here() {
+            let outcome = self.commit_here(leader, open, &change).await;
             self.end(serial);
             return outcome;
         }
@@ -175,18 +175,18 @@ impl Commits {
         Ok(())
     }
 
-    async fn commit_here(&self, owner: &Owner, open: &OpenFile, change: &Change) -> Result<(), Errno> {
-        owner.council.hold().await?;
+    async fn commit_here(&self, leader: &Leader, open: &OpenFile, change: &Change) -> Result<(), Errno> {
+        leader.election.hold().await?;
         let applied = {
             let _noting = self.files.noting();
-            let applied = owner.apply(change);
+            let applied = leader.apply(change);
             if matches!(applied, Ok(_) | Err(Refusal::Errno(Errno::ESTALE))) {
                 open.drop_committed(change);
             }
             applied
         };
         let outcome = match applied {
-            Ok(applied) => owner.tell_of(&applied).await,
+            Ok(applied) => leader.tell_of(&applied).await,
             Err(Refusal::Errno(errno)) => Err(errno),
             // A commit needs to know nothing of them.
             Err(Refusal::Unlisted(_) | Refusal::Unread(_)) => Err(Errno::EIO),

@@ -65,7 +65,7 @@ impl WriteParts {
     /// block.
     ///
     /// # Errors
-    /// It is no file, or the owner cannot be asked; ESTALE where it changes meanwhile.
+    /// It is no file, or the leader cannot be asked; ESTALE where it changes meanwhile.
     pub fn homes(&self, path: &ViewPath, block_bytes: u64) -> Result<(Generation, Vec<Home>), Errno> {
         let file = self.find(path)?.file;
         let contents = |range| self.nodes.wait_for(self.reader.tree.contents(file, range));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
 use bytes::Bytes;
-use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
+use forebay_types::{BackingId, Errno, FileId, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{FileState, Piece, Source, WrittenExtent};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 
@@ -16,9 +16,9 @@ use forebay_write::is_gone;
 use super::files::Files;
 use super::local::Local;
 use super::peers::copy;
-use super::remote::{Nodes, PATIENCE};
+use super::remote::{Nodes, TIMEOUT};
 use super::tree::calling::On;
-use super::tree::owner::Owner;
+use super::tree::leader::Leader;
 use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_paths};
 use super::tree::tree_link::TreeLink;
 
@@ -146,9 +146,9 @@ impl Reader {
         let asked = WriteMessage::Contents { parts };
         match self.nodes.read_parts(node, &asked, len).await {
             // They have another place now, which is to be asked for.
-            Err(Errno::EIO) if self.nodes.has_partners() && self.tree.rescue(node).await? => Err(Errno::ESTALE),
+            Err(Errno::EIO) if self.nodes.has_partners() && self.tree.failover(node).await? => Err(Errno::ESTALE),
             // No other node has them: they are there when the node is.
-            Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, PATIENCE).await,
+            Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, TIMEOUT).await,
             read => read,
         }
     }
@@ -211,7 +211,7 @@ impl Reader {
     async fn read_backing(
         &self,
         file: FileId,
-        backing: Option<&(ViewPath, Backed)>,
+        backing: Option<&(ViewPath, BackingId)>,
         (offset, len): (u64, u64),
     ) -> Result<Vec<u8>, Errno> {
         let read = move |open: &File| {
@@ -223,24 +223,26 @@ impl Reader {
         }
         // It has no name there any more, or is between two.
         let mut bytes = vec![0; len as usize];
-        self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, &mut bytes).await?;
+        self.nodes
+            .read(self.nodes.leadership().leader, &WriteMessage::Unlinked { file, offset, len }, &mut bytes)
+            .await?;
         Ok(bytes)
     }
 
     /// The result of `look` at the file of the backing file system that has a file's contents; `None` where this node cannot reach it.
     ///
     /// # Errors
-    /// As `open_backing`, on the owner's node.
+    /// As `open_backing`, on the leader's node.
     pub async fn look_at_backing<T: Send + 'static>(
         &self,
         file: FileId,
-        backing: Option<&(ViewPath, Backed)>,
+        backing: Option<&(ViewPath, BackingId)>,
         look: impl FnOnce(&File) -> T + Send + 'static,
     ) -> Result<Option<T>, Errno> {
         let local = Arc::clone(&self.local);
-        if let Some(owner) = self.tree.here().map(Arc::clone) {
+        if let Some(leader) = self.tree.here().map(Arc::clone) {
             let look =
-                move || open_backing_by(&owner, file, |path| local.place.open_to_read(path)).map(|open| look(&open));
+                move || open_backing_by(&leader, file, |path| local.place.open_to_read(path)).map(|open| look(&open));
             return self.local.calls.serve_in_pool(look).await?.map(Some);
         }
         let Some((path, backed)) = backing.cloned() else { return Ok(None) };
@@ -280,7 +282,7 @@ impl Gathered {
     }
 }
 
-fn is_it(open: &File, backed: &Backed) -> bool {
+fn is_it(open: &File, backed: &BackingId) -> bool {
     let born = |found: &Metadata| found.created().ok()?.duration_since(UNIX_EPOCH).ok();
     open.metadata().is_ok_and(|found| {
         let born = born(&found).map_or_else(Timestamp::default, |born| Timestamp {
@@ -302,42 +304,42 @@ pub fn read_exactly(open: &File, offset: u64, into: &mut [u8]) -> Result<(), Err
     })
 }
 
-impl Owner {
+impl Leader {
     /// Bytes of a file that other nodes do not reach on the backing file system. By a task.
     ///
     /// # Errors
     /// The backing file system's error.
     pub async fn read_unlinked(&self, on: On, file: FileId, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
-        let read = move |owner: &Self| {
-            let open = open_backing(owner, file)?;
+        let read = move |leader: &Self| {
+            let open = open_backing(leader, file)?;
             let mut bytes = vec![0; len as usize];
-            owner.local.calls.serve(|| read_exactly(&open, offset, &mut bytes)).map(|()| bytes)
+            leader.local.calls.serve(|| read_exactly(&open, offset, &mut bytes)).map(|()| bytes)
         };
         self.call_backing(on, read).await?
     }
 }
 
-/// The file of the backing file system that has a file's contents, for the owner.
+/// The file of the backing file system that has a file's contents, for the leader.
 ///
 /// # Errors
 /// ESTALE when it is under way from one name to another: for a moment the tree knows a name that it has no more, and that
 /// another file may have.
-pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
-    open_backing_by(owner, file, |path| owner.local.calls.serve(|| owner.local.place.open_to_read(path)))
+pub fn open_backing(leader: &Leader, file: FileId) -> Result<Arc<File>, Errno> {
+    open_backing_by(leader, file, |path| leader.local.calls.serve(|| leader.local.place.open_to_read(path)))
 }
 
 /// The same, opened by `open`.
 fn open_backing_by(
-    owner: &Owner,
+    leader: &Leader,
     file: FileId,
     open: impl Fn(&ViewPath) -> Result<File, Errno>,
 ) -> Result<Arc<File>, Errno> {
     let (paths, backed) = {
-        let tree = owner.tree();
+        let tree = leader.tree();
         (backing_paths(&tree, file), tree.backed(file))
     };
     // It may have got another draft since.
-    let kept = owner.kept_open(file).filter(|open| backed.is_none_or(|backed| is_it(open, &backed)));
+    let kept = leader.kept_open(file).filter(|open| backed.is_none_or(|backed| is_it(open, &backed)));
     if let Some(open) = kept {
         return Ok(open);
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, LogPosition};
-use forebay_wire::write_message::{Have, ToCopy};
+use forebay_wire::write_message::{ReplicatedIndex, ToCopy};
 use forebay_write::{Backlog, Next};
 
 use super::remote::Nodes;
@@ -18,16 +18,16 @@ pub struct Copying {
     /// The rule for what the partner copies.
     pub rule: Copied,
     /// How long nothing may be copied before who waits for it is told that there is no room.
-    patience: Duration,
+    timeout: Duration,
     records: Replicator<Record>,
 }
 
 impl Copying {
-    pub fn new(records: Backlog<Record>, rule: Copied, patience: Duration) -> Self {
-        Self { rule, patience, records: Replicator::new(records) }
+    pub fn new(records: Backlog<Record>, rule: Copied, timeout: Duration) -> Self {
+        Self { rule, timeout, records: Replicator::new(records) }
     }
 
-    /// Whether what is written is copied, whatever it is written to; `None` where the owner knows which files are below the right directory.
+    /// Whether what is written is copied, whatever it is written to; `None` where the leader knows which files are below the right directory.
     pub fn copies_all(&self) -> Option<bool> {
         match self.rule {
             Copied::Below(_) => None,
@@ -43,7 +43,7 @@ impl Copying {
     }
 
     /// The partner asks for more, and has copied what it says.
-    pub async fn answer(&self, nodes: &Nodes, have: Option<Have>) -> ToCopy {
+    pub async fn answer(&self, nodes: &Nodes, have: Option<ReplicatedIndex>) -> ToCopy {
         self.records.hear(nodes, have);
         let Next::Entries { have, entries } = self.records.next(nodes).await else {
             unreachable!("all records that the partner lacks are kept");
@@ -71,7 +71,7 @@ impl Copying {
                 since = Instant::now();
             }
             left = bytes;
-            (since.elapsed() >= self.patience).then_some(Err(Errno::ENOSPC))
+            (since.elapsed() >= self.timeout).then_some(Err(Errno::ENOSPC))
         });
         waited.await.unwrap_or(Err(Errno::EIO))
     }

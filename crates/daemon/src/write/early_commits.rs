@@ -1,6 +1,6 @@
 //! Commits of files with many pending extents, for which no program waits.
 //!
-//! One thread of the pool makes them, a file at a time, so that a silent owner of the tree holds one thread, and no write. A commit that fails
+//! One thread of the pool makes them, a file at a time, so that a silent leader of the tree holds one thread, and no write. A commit that fails
 //! leaves its extents pending: the next commit tells the program why.
 
 use std::collections::BTreeSet;

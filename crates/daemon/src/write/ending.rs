@@ -9,12 +9,12 @@ use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
 
 use super::drain::drafts::remove_unlinked;
-use super::drain::drain_words;
+use super::drain::drain_messages;
 use super::drain::progress::Progress;
-use super::parts::{NODE_PATIENCE, WriteParts};
+use super::parts::{NODE_TIMEOUT, WriteParts};
 
 /// How long changes that are being made when the job ends may take. Together with what a kernel may take to send what it has gathered, less
-/// than `NODE_PATIENCE`.
+/// than `NODE_TIMEOUT`.
 const CHANGES_WITHIN: Duration = Duration::from_secs(2);
 
 /// Files that one node names at most: the others are counted.
@@ -32,7 +32,7 @@ pub struct Left {
     /// Its kernel may have had more, in maps.
     #[serde(default)]
     has_unsent: bool,
-    /// The whole job's, on the node that owns the tree: changes that the backing file system has not followed.
+    /// The whole job's, on the node that leads the tree: changes that the backing file system has not followed.
     steps: usize,
     /// The files that these are about, by path.
     files: Vec<LeftFile>,
@@ -61,13 +61,13 @@ impl WriteParts {
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         // A daemon may end and its job go on.
-        let ends_with_job = is_last && self.gate.is_shut();
-        if let Some(owner) = self.owner().filter(|_| ends_with_job) {
-            remove_unlinked(owner);
+        let ends_with_job = is_last && self.freeze.is_frozen();
+        if let Some(leader) = self.leader().filter(|_| ends_with_job) {
+            remove_unlinked(leader);
         }
         self.nodes.end();
-        self.council.wake();
-        self.giving_back.end();
+        self.election.wake();
+        self.reclaim.end();
         self.local.calls.end();
         if let Some(drainer) = &self.drainer {
             drainer.end();
@@ -76,9 +76,9 @@ impl WriteParts {
             tracing::error!("the landing thread panicked");
         }
         self.nodes.wait_for_tasks();
-        let is_needed = match self.owner() {
-            Some(owner) => {
-                let tree = owner.tree();
+        let is_needed = match self.leader() {
+            Some(leader) => {
+                let tree = leader.tree();
                 tree.is_needed() || !ends_with_job && !tree.unlinked_with_drafts().is_empty()
             }
             None => self.local.log.space().live_bytes > 0,
@@ -91,13 +91,13 @@ impl WriteParts {
         }
     }
 
-    /// `drain_job` for the last time: programs of no node change anything from now on (`gate`).
+    /// `drain_job` for the last time: programs of no node change anything from now on (`freeze`).
     ///
     /// # Errors
     /// As `drain_job`.
     pub fn drain_last(&self, wait: Duration) -> Result<Progress, String> {
         let (why, silent) = self.end_changes_everywhere();
-        let progress = match self.owner() {
+        let progress = match self.leader() {
             Some(_) => self.drain_without(wait, &silent),
             None => self.drain_job(wait)?,
         };
@@ -109,13 +109,13 @@ impl WriteParts {
     fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
-                Errno::EAGAIN => drain_words::unsent(node),
+                Errno::EAGAIN => drain_messages::unsent(node),
                 Errno::EBUSY => format!("what programs of node {node} are changing just now has not ended"),
-                errno => drain_words::uncommitted(node, errno),
+                errno => drain_messages::uncommitted(node, errno),
             })
         };
         let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
-        let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_PATIENCE);
+        let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_TIMEOUT);
         let failed = |(node, answer): &(NodeRank, Result<_, Errno>)| match answer {
             Ok(Err(errno)) => told(*node, *errno),
             _ => None,
@@ -136,19 +136,19 @@ impl WriteParts {
     }
 
     fn end_changes_here(&self) -> Result<(), Errno> {
-        self.gate.close();
+        self.freeze.close();
         // Data that has not come would be refused.
         self.flush()?;
-        self.gate.shut(CHANGES_WITHIN)
+        self.freeze.freeze(CHANGES_WITHIN)
     }
 
     /// The daemon is about to end: programs of this node change nothing from now on. May block.
     pub fn leave(&self) {
         let ended = self.end_changes_here();
         if ended == Err(Errno::EAGAIN) {
-            self.gate.note_unsent();
+            self.freeze.note_unsent();
         }
-        let ended = ended.or_else(|_| self.gate.shut(CHANGES_WITHIN));
+        let ended = ended.or_else(|_| self.freeze.freeze(CHANGES_WITHIN));
         if let Err(errno) = ended {
             tracing::warn!(%errno, "programs are still changing files of the burst tier");
         }
@@ -158,11 +158,11 @@ impl WriteParts {
     pub fn left(&self) -> Option<Left> {
         let uncommitted_bytes = self.files.all().iter().map(|open| open.pending_bytes()).sum();
         let (mut steps, mut files) = (0, vec![]);
-        if let Some(owner) = self.owner() {
-            let tree = owner.tree();
+        if let Some(leader) = self.leader() {
+            let tree = leader.tree();
             (steps, files) = (tree.steps_to_land(), tree.files_not_landed());
         }
-        let has_unsent = self.gate.has_unsent();
+        let has_unsent = self.freeze.has_unsent();
         if uncommitted_bytes == 0 && steps == 0 && files.is_empty() && !has_unsent {
             return None;
         }

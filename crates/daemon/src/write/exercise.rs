@@ -102,7 +102,7 @@ mod tests {
     use forebay_types::{Name, OperationId, Timestamp};
     use forebay_wire::journal::LeaderEntry;
     use forebay_wire::write::{BURST_ROOT, Caller, Change, CommitAt, Operation, Place, WrittenExtent};
-    use forebay_wire::write_message::Owns;
+    use forebay_wire::write_message::Leadership;
 
     use super::*;
     use crate::write::notes::StoreTree;
@@ -206,9 +206,9 @@ mod tests {
             Note::own(5, &LeaderEntry::Lost { nodes: vec![NodeRank(1)] }),
             Note::sent(&changes[1]),
             Note::tree(STORE_TREE),
-            Note::owns(Owns { epoch: 0, node: NodeRank(0) }),
+            Note::leadership(Leadership { term: 0, leader: NodeRank(0) }),
             Note::followed(1, &changes[0]),
-            Note::owns(Owns { epoch: 1, node: NodeRank(1) }),
+            Note::leadership(Leadership { term: 1, leader: NodeRank(1) }),
         ];
         own.chain(more).collect()
     }

@@ -1,6 +1,6 @@
 //! The files that programs of this node have written to, with what nobody else sees yet.
 //!
-//! A write is in the log when it is answered, and in the file's pending extents; a commit hands these to the tree's owner,
+//! A write is in the log when it is answered, and in the file's pending extents; a commit hands these to the leader,
 //! who lets everybody see them. Commits of one file are made one after the other; writes go on meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Caller, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::{Extents, blocks_of};
 
-use super::settling::Settling;
+use super::reopen_flush::ReopenFlush;
 
 /// Pending extents of a file for which its writers wait: those of some commits, so that they rarely do.
 const PENDING_EXTENTS_MAX: usize = 4 * COMMIT_EXTENTS_MAX;
@@ -30,9 +30,9 @@ pub struct Files {
     /// Shared by who appends to the log and has not noted it yet, or is about to commit it. Not held while other nodes are asked.
     noting: RwLock<()>,
     /// How they are opened so that the kernel sends what it has of them.
-    settling: Settling,
+    reopen_flush: ReopenFlush,
     /// Processes that do so.
-    settlers: AtomicUsize,
+    flushes: AtomicUsize,
 }
 
 /// One of them.
@@ -129,12 +129,12 @@ impl Files {
     }
 
     /// While `settle` runs, a process has the kernel send what it has gathered; and afterwards, if that has taken too long.
-    pub fn while_settled(&self, settle: impl FnOnce() -> std::io::Result<()>) -> std::io::Result<()> {
-        self.settlers.fetch_add(1, Ordering::Relaxed);
+    pub fn while_flushing(&self, settle: impl FnOnce() -> std::io::Result<()>) -> std::io::Result<()> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
         let outcome = settle();
         let goes_on = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut);
         if !goes_on {
-            self.settlers.fetch_sub(1, Ordering::Relaxed);
+            self.flushes.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
     }
@@ -143,8 +143,8 @@ impl Files {
     pub fn note_failed(&self, file: FileId, errno: Errno) {
         let open = self.entry(file);
         let failed = &mut open.state().failed;
-        let is_settled = self.settlers.load(Ordering::Relaxed) > 0 || failed.is_some_and(|(_, is_settled)| is_settled);
-        *failed = Some((errno, is_settled));
+        let is_flushed = self.flushes.load(Ordering::Relaxed) > 0 || failed.is_some_and(|(_, is_flushed)| is_flushed);
+        *failed = Some((errno, is_flushed));
     }
 
     /// The error for programs that close `file`: none, if the kernel has told one.
@@ -193,8 +193,8 @@ impl Files {
     }
 
     /// The one that has this name in the mount's root for the process that settles it.
-    pub fn settled(&self, request: &Request<'_>, name: &[u8]) -> Option<FileId> {
-        let file = self.settling.file(request, name)?;
+    pub fn file_to_flush(&self, request: &Request<'_>, name: &[u8]) -> Option<FileId> {
+        let file = self.reopen_flush.file(request, name)?;
         self.find(file).filter(|open| open.state().opens > 0).map(|_| file)
     }
 
@@ -202,12 +202,16 @@ impl Files {
     ///
     /// # Errors
     /// When the kernel gives no random number.
-    pub fn to_settle(&self) -> std::io::Result<Vec<OsString>> {
+    pub fn to_flush(&self) -> std::io::Result<Vec<OsString>> {
         let is_one = |open: &mut State| {
             open.failed = open.failed.map(|(errno, _)| (errno, true));
             open.opens > 0 && open.may_be_mapped
         };
-        self.all().iter().filter(|open| is_one(&mut open.state())).map(|open| self.settling.name(open.file)).collect()
+        self.all()
+            .iter()
+            .filter(|open| is_one(&mut open.state()))
+            .map(|open| self.reopen_flush.name(open.file))
+            .collect()
     }
 
     /// Held from before an append until it is noted, and while a commit is written down.

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::Told;
+use forebay_write::Invalidation;
 
 use super::peers::decoded;
 use super::peers::{Waiting, all};
-use super::remote::{AGAIN_AFTER, Nodes, To};
+use super::remote::{Nodes, RETRY_DELAY, To};
 
 impl Nodes {
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
-    pub async fn have_forget(&self, told: &[Told], ends: &(impl Fn(&Told) -> Time + Sync)) {
-        let each = told.iter().map(|told| Box::pin(self.have_one_forget(told, ends)) as Waiting<'_, ()>);
+    pub async fn invalidate_all(&self, told: &[Invalidation], ends: &(impl Fn(&Invalidation) -> Time + Sync)) {
+        let each = told.iter().map(|told| Box::pin(self.invalidate_one(told, ends)) as Waiting<'_, ()>);
         all(each.collect()).await;
     }
 
-    async fn have_one_forget(&self, told: &Told, ends: &(impl Fn(&Told) -> Time + Sync)) {
-        let message = WriteMessage::forget(&told.files);
+    async fn invalidate_one(&self, told: &Invalidation, ends: &(impl Fn(&Invalidation) -> Time + Sync)) {
+        let message = WriteMessage::invalidate(&told.files);
         while !self.is_ending() {
-            let patience = ends(told).since(self.now());
-            if patience.is_zero() || self.has_forgotten(told.node, &message, patience).await {
+            let timeout = ends(told).since(self.now());
+            if timeout.is_zero() || self.has_forgotten(told.node, &message, timeout).await {
                 return;
             }
-            self.pause(AGAIN_AFTER).await;
+            self.pause(RETRY_DELAY).await;
         }
     }
 
-    async fn has_forgotten(&self, node: NodeRank, message: &WriteMessage, patience: Duration) -> bool {
-        let answered = self.call(To::Node(node), message, patience).await;
+    async fn has_forgotten(&self, node: NodeRank, message: &WriteMessage, timeout: Duration) -> bool {
+        let answered = self.call(To::Node(node), message, timeout).await;
         answered.is_ok_and(|(_, (outcome, body))| decoded::<Result<(), Errno>>(&outcome, &body).is_ok())
     }
 }

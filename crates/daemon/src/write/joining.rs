@@ -1,6 +1,6 @@
-//! A node comes to terms with the tree's owner before its programs are served.
+//! A node comes to terms with the leader before its programs are served.
 //!
-//! First it makes sure that its store is about the owner's tree. The identities of files, and what was written and not committed, mean
+//! First it makes sure that its store is about the leader's tree. The identities of files, and what was written and not committed, mean
 //! something in one tree only: in another they would be parts of other files. A store that has nothing of that kind goes on with any tree.
 
 use std::time::Duration;
@@ -11,17 +11,17 @@ use forebay_wire::write::{Caller, Operation};
 use super::notes::StoreTree;
 use super::parts::WriteParts;
 
-/// Identities that the daemon before may have given, and that have not come to the owner yet.
+/// Identities that the daemon before may have given, and that have not come to the leader yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
 
-/// How long a node that begins waits for the owner, of the time that `up` has: longer than other nodes take to begin.
-const JOIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a node that begins waits for the leader, of the time that `up` has: longer than other nodes take to begin.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The pause before an owner that was silent for long is asked anew.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// The pause before a leader that was silent for long is asked anew.
+const ASK_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl WriteParts {
-    /// Comes to terms with the owner before any program is served.
+    /// Comes to terms with the leader before any program is served.
     ///
     /// # Errors
     /// Why this node has no part in the burst tier: nothing of its store may be committed or given back then.
@@ -36,8 +36,11 @@ impl WriteParts {
             .nodes
             .wait_for(self.reader.tree.next_serial())
             .map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
-        let opened =
-            if self.is_first_daemon() { self.begin_anew() } else { self.nodes.wait_for(self.commits.settle()) };
+        let opened = if self.is_first_daemon() {
+            self.begin_anew()
+        } else {
+            self.nodes.wait_for(self.commits.resolve_unanswered())
+        };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
         }
@@ -45,21 +48,21 @@ impl WriteParts {
         Ok(())
     }
 
-    /// The store is about the owner's tree from now on, if it can be.
+    /// The store is about the leader's tree from now on, if it can be.
     fn meet_tree(&self) -> Result<(), String> {
         if self.joined.serves_own_writes {
             // A mount's programs see one tree: its owner refuses to begin another.
             return Ok(());
         }
         let known = self.local.tree_number();
-        let number = self.owners_tree(known)?;
+        let number = self.leaders_tree(known)?;
         if known.is_some_and(|known| known != number) {
             if self.has_something() {
                 return Err(format!(
                     "the store {} of this node has what another run of the job wrote, and the store of node {} is not of \
                      that run: land it first (forebay salvage --burst-store {}), or move it away",
                     self.local.log.path().display(),
-                    self.nodes.owns().node,
+                    self.nodes.leadership().leader,
                     self.local.log.path().display()
                 ));
             }
@@ -76,13 +79,13 @@ impl WriteParts {
         self.has_uncommitted() || self.joined.has_mirrored || self.local.log.space().live_bytes > 0
     }
 
-    /// Asks until the owner answers, or all is over.
-    fn owners_tree(&self, known: Option<u64>) -> Result<u64, String> {
+    /// Asks until the leader answers, or all is over.
+    fn leaders_tree(&self, known: Option<u64>) -> Result<u64, String> {
         loop {
             match self.nodes.wait_for(self.reader.tree.number(known)) {
                 Ok(number) => return Ok(number),
-                Err(errno) if self.nodes.is_ending() => return Err(format!("the owner of the burst tree: {errno}")),
-                Err(_) => self.nodes.wait_for(self.nodes.pause(ASK_AGAIN_AFTER)),
+                Err(errno) if self.nodes.is_ending() => return Err(format!("the leader: {errno}")),
+                Err(_) => self.nodes.wait_for(self.nodes.pause(ASK_RETRY_DELAY)),
             }
         }
     }
@@ -92,7 +95,7 @@ impl WriteParts {
     }
 
     /// Until then nobody is to be told that the node is ready: programs of other nodes would begin, and what is committed here for programs of
-    /// an earlier job would come over what they write. Where there is nothing of these, nobody has to wait for the owner, and where it does not
+    /// an earlier job would come over what they write. Where there is nothing of these, nobody has to wait for the leader, and where it does not
     /// answer, the node is ready without that after a while.
     ///
     /// # Errors
@@ -102,9 +105,9 @@ impl WriteParts {
             tokio::select! {
                 biased;
                 _ = self.joined.until_known() => {}
-                () = self.nodes.pause(JOIN_PATIENCE) => {
+                () = self.nodes.pause(JOIN_TIMEOUT) => {
                     tracing::warn!(
-                        "the owner of the burst tree does not answer: what an earlier job left here is committed later"
+                        "the leader does not answer: what an earlier job left here is committed later"
                     );
                 }
             }

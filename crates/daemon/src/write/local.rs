@@ -1,4 +1,4 @@
-//! A node's own parts of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
+//! A node's own parts of the write path, whoever leads the tree: its log, its way to the backing file system, its clock, and the
 //! identities that it gives to files.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use forebay_store::LandingPlace;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
 use forebay_wire::log_record::RecordData;
 use forebay_wire::write::WrittenExtent;
-use forebay_wire::write_message::Owns;
+use forebay_wire::write_message::Leadership;
 use forebay_write::Copies;
 
 use super::calls::{BackingCalls, MayLand, TooLate};
@@ -26,11 +26,11 @@ pub struct Local {
     pub rank: NodeRank,
     /// The job.
     pub job: String,
-    /// The tree's owner, as the log has it.
-    owns: Mutex<Owns>,
+    /// The leader, as the log has it.
+    leadership: Mutex<Leadership>,
     /// The tree that the log is about, as the log has it.
     tree: Mutex<Option<StoreTree>>,
-    /// The log says that this node is to be the owner, or is it no more: the next daemon is.
+    /// The log says that this node is to be the leader, or is it no more: the next daemon is.
     is_over: AtomicBool,
     pub log: Log,
     group_commit: Arc<GroupCommit>,
@@ -47,7 +47,7 @@ pub struct Local {
     pub waiting: AtomicUsize,
     /// Stripes that this node has written to the backing file system since its daemon began.
     pub stripes_written: AtomicU64,
-    /// Those that it is writing for the owner.
+    /// Those that it is writing for the leader.
     pub stripes_under_way: UnderWay,
 }
 
@@ -57,7 +57,7 @@ const FILLING_PERCENT: u64 = 70;
 impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
-        (rank, job, owns, tree): (NodeRank, String, Owns, Option<StoreTree>),
+        (rank, job, leadership, tree): (NodeRank, String, Leadership, Option<StoreTree>),
         (log, copying, copies): (Log, Option<Copying>, Copies),
         (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
@@ -66,7 +66,7 @@ impl Local {
         Self {
             rank,
             job,
-            owns: Mutex::new(owns),
+            leadership: Mutex::new(leadership),
             tree: Mutex::new(tree),
             is_over: AtomicBool::new(false),
             log,
@@ -213,27 +213,27 @@ impl Local {
         Ok(())
     }
 
-    /// The tree's owner, as the log has it.
-    pub fn owns(&self) -> Owns {
-        *self.owns.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The leader, as the log has it.
+    pub fn leadership(&self) -> Leadership {
+        *self.leadership.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down who owns the tree from now on. Where this node is to be the owner, or was it, what this daemon knows is over, and
+    /// Writes down who leads the tree from now on. Where this node is to be the leader, or was it, what this daemon knows is over, and
     /// no checkpoint is made of it any more.
     ///
     /// # Errors
     /// EIO, ENOSPC.
-    pub fn note_owns(&self, new: Owns) -> Result<(), forebay_log::LogError> {
+    pub fn note_leadership(&self, new: Leadership) -> Result<(), forebay_log::LogError> {
         {
-            let mut owns = self.owns.lock().unwrap_or_else(PoisonError::into_inner);
-            if *owns >= new {
+            let mut leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
+            if *leadership >= new {
                 return Ok(());
             }
-            if (owns.node == self.rank) != (new.node == self.rank) {
+            if (leadership.leader == self.rank) != (new.leader == self.rank) {
                 self.is_over.store(true, Ordering::SeqCst);
             }
-            self.log.append_note(&Note::owns(new))?;
-            *owns = new;
+            self.log.append_note(&Note::leadership(new))?;
+            *leadership = new;
         }
         self.log.commit(self.log.end())
     }

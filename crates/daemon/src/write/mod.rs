@@ -5,26 +5,25 @@
 //!
 //! `kernel` takes programs' requests on the burst mount. Their writes go to the node's own log immediately, and are the
 //! node's until they are committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
-//! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
+//! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the leader has told. There `leader` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, in turn with the reads of programs, `calls`; large files by all nodes that have them, `striping`), in time before
 //! the job's end (`time_limit`). Bytes are read where they lie (`contents`; for queries at one commit, `committed`): in this node's log, in
 //! another's (`remote` asks, `answers` answers), or in the backing file system; they stay in the kernel's page cache as long as they are
-//! those of the file (`page_cache`). Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent
-//! ahead (`draining`), and who writes waits (`room`). When the job ends, nothing is changed after its last drain (`ending`, `gate`).
+//! those of the file (`page_cache`). Room in the log of what has landed is given back (`reclaim`); where it fills, open files are sent
+//! ahead (`draining`), and who writes waits (`room`). When the job ends, nothing is changed after its last drain (`ending`, `freeze`).
 //!
-//! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
-//! node owns the tree, if most of those that decide agree (`council`).
-//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). Both go by one
+//! All of the tree is written down on a second node too (`standby`, `safe`), which `fsync` and landing wait for. When the leader is lost, that
+//! node leads the tree, if most of those that decide agree (`voters`).
+//! With `--partner` so are files' contents (`copying`, `partner`), with which the leader goes on when a node is gone (`failover`). Both go by one
 //! kind of stream (`replication`), and all that keeps them safe is tasks (`starting`). When nodes
 //! begin anew, it finds out which bytes a loss of power has taken from their logs (`unverified`, `verifying`).
 //!
-//! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the owner (`joining`). Nodes reach each
+//! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the leader (`joining`). Nodes reach each
 //! other over the job's connections (`network`), and what they ask occupies no thread while it waits (`waiting_requests`, `group_commit`,
 //! `tree::calling`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
-mod beliefs;
 mod calls;
 mod commits;
 mod committed;
@@ -35,11 +34,11 @@ mod early_commits;
 mod ending;
 pub mod exercise;
 mod files;
-mod giving_back;
 mod group_commit;
 mod invalidations;
 mod joining;
-mod kernel_words;
+mod kernel_ids;
+mod kernel_leases;
 mod local;
 mod network;
 mod notes;
@@ -49,15 +48,16 @@ mod partner;
 mod parts;
 mod peers;
 mod programs;
+mod reclaim;
 mod recovery;
 mod remote;
 mod remote_contents;
 #[cfg(test)]
 mod remote_tests;
+mod reopen_flush;
 mod replication;
 mod report;
 mod salvage;
-mod settling;
 mod starting;
 mod stripes_under_way;
 mod tasks;

@@ -40,7 +40,7 @@ impl Network {
             _ = is_ending.wait_for(|is_ending| *is_ending) => return Err("this daemon is ending".to_owned()),
             reply = endpoint.call(to, request, within) => reply.map_err(told)?,
             _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
-                return Err("it does not own the burst tree any more".to_owned());
+                return Err("it does not lead the burst tree any more".to_owned());
             }
         };
         let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };

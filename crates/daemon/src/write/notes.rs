@@ -3,7 +3,7 @@
 use forebay_wire::journal::{EntryRef, JournalEntry};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::Change;
-use forebay_wire::write_message::Owns;
+use forebay_wire::write_message::Leadership;
 use serde::{Deserialize, Serialize};
 
 /// The tree that a store is about.
@@ -20,12 +20,12 @@ pub struct StoreTree {
 pub enum Note {
     /// A step of the history of the tree that this node owns, with how many it makes.
     Own(u64, JournalEntry),
-    /// A change that this node is about to send to the owner.
+    /// A change that this node is about to send to the leader.
     Sent(Change),
-    /// A step of the history of a tree that has its second home here, with how many it makes.
+    /// A step of the history of a tree that has its standby here, with how many it makes.
     Followed(u64, JournalEntry),
-    /// The tree's owner from here on.
-    Owns(Owns),
+    /// The leader from here on.
+    Leadership(Leadership),
     /// The tree that this store is about from here on, and the mount.
     Tree(StoreTree),
     /// The line of the tree's history that goes on from here (`Lineage`), here or where this node follows it.
@@ -38,7 +38,7 @@ enum Written<'a> {
     Own(u64, EntryRef<'a>),
     Sent(&'a Change),
     Followed(u64, EntryRef<'a>),
-    Owns(Owns),
+    Leadership(Leadership),
     Tree(StoreTree),
     Line(u64),
 }
@@ -59,9 +59,9 @@ impl Note {
         encode(&Written::Followed(count, entry.into()))
     }
 
-    /// The bytes of `Owns`.
-    pub fn owns(owns: Owns) -> Vec<u8> {
-        encode(&Written::Owns(owns))
+    /// The bytes of `Leadership`.
+    pub fn leadership(leadership: Leadership) -> Vec<u8> {
+        encode(&Written::Leadership(leadership))
     }
 
     /// The bytes of `Tree`.
@@ -70,8 +70,8 @@ impl Note {
     }
 
     /// The bytes of `Line`.
-    pub fn line(line: u64) -> Vec<u8> {
-        encode(&Written::Line(line))
+    pub fn incarnation(incarnation: u64) -> Vec<u8> {
+        encode(&Written::Line(incarnation))
     }
 }
 
@@ -80,7 +80,7 @@ impl Checked for Note {
         match self {
             Self::Own(_, entry) | Self::Followed(_, entry) => entry.is_within_limits(),
             Self::Sent(change) => change.is_within_limits(),
-            Self::Owns(owns) => owns.is_within_limits(),
+            Self::Leadership(leadership) => leadership.is_within_limits(),
             Self::Tree(_) | Self::Line(_) => true,
         }
     }

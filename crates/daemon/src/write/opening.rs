@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{Capacity, Owner as StoreOwner, boot_identity};
-use forebay_write::{Tree, council, partners, second_home};
+use forebay_write::{Tree, partners, standby, voters};
 
-use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
+use super::kernel_leases::KernelLeases;
 use super::network::Network;
 use super::notes::{Note, StoreTree};
 use super::parts::{Beginning, WriteParts};
@@ -25,7 +25,7 @@ use crate::shared::node::Node;
 const DAEMONS_BITS: u32 = 20;
 
 /// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
-/// before it; `beliefs` has the end of its kernel's leases. It takes turns at the backing file system with `threads`.
+/// before it; `kernel_leases` has the end of its kernel's leases. It takes turns at the backing file system with `threads`.
 ///
 /// # Errors
 /// The reason that the store or the directory of the backing file system cannot be used.
@@ -34,7 +34,7 @@ pub fn open(
     threads: &Arc<dyn BackingThreads>,
     options: &BurstOptions,
     mount: &Path,
-    (made_at_ms, beliefs): (u64, Option<OwnedFd>),
+    (made_at_ms, kernel_leases): (u64, Option<OwnedFd>),
 ) -> anyhow::Result<WriteParts> {
     let store_owner = StoreOwner {
         job: node.options.job.clone(),
@@ -57,7 +57,7 @@ pub fn open(
         begin_line(&mut opened, (made_at_ms << DAEMONS_BITS) + daemon)?;
     }
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
-    let council = council(&hosts);
+    let voters = voters(&hosts);
     let beginning = Beginning {
         dir: options.dir.clone(),
         backing: store_owner.landing.clone(),
@@ -65,17 +65,17 @@ pub fn open(
         drain: options.drain,
         ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
-        beliefs: Beliefs::new(beliefs),
+        kernel_leases: KernelLeases::new(kernel_leases),
         daemon,
         deadline: node.options.deadline,
-        second_home: second_home(&council, opened.owns.node),
+        standby: standby(&voters, opened.leadership.leader),
         budget_bytes: node.options.budget_bytes,
     };
     let partners = match options.copied {
         Copied::Nothing => Partners::None,
         Copied::All | Copied::Below(_) => Partners::Of(partners(&hosts, &options.switches)),
     };
-    let nodes = Nodes::new(Network::new(node), opened.owns, council, partners);
+    let nodes = Nodes::new(Network::new(node), opened.leadership, voters, partners);
     let begin_next = {
         let node = Arc::clone(node);
         Box::new(move || node.tell_to_hand_over())
@@ -84,9 +84,9 @@ pub fn open(
 }
 
 /// This daemon goes on with the tree's history, as a line of its own.
-fn begin_line(opened: &mut OpenedStore, line: u64) -> anyhow::Result<()> {
-    opened.local.log.append_note(&Note::line(line)).context("the store cannot be written to")?;
-    opened.history.0.begin(line);
+fn begin_line(opened: &mut OpenedStore, incarnation: u64) -> anyhow::Result<()> {
+    opened.local.log.append_note(&Note::incarnation(incarnation)).context("the store cannot be written to")?;
+    opened.history.0.begin(incarnation);
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Time};
 use forebay_wire::write::FileState;
-use forebay_write::{BELIEVED, Dropping, Pages, Shown, Telling};
+use forebay_write::{Dropping, LEASE_TTL, Pages, Shown, Telling};
 use tokio::sync::oneshot;
 
-use super::beliefs::Beliefs;
-use super::kernel_words::node_of;
+use super::kernel_ids::node_of;
+use super::kernel_leases::KernelLeases;
 
 /// How much earlier than its lease a belief of the kernel ends, which counts from when it reads the answer.
 const EARLIER: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub struct PageCache {
     pages: Mutex<Pages>,
     began: Instant,
     notifier: OnceLock<Notifier>,
-    beliefs: Beliefs,
+    kernel_leases: KernelLeases,
     /// Whether the kernel may believe what a daemon before this one has told.
     has_earlier: bool,
 }
@@ -42,11 +42,11 @@ pub struct ToTell {
 }
 
 impl PageCache {
-    pub fn new(is_first_daemon: bool, beliefs: Beliefs) -> Arc<Self> {
-        let unknown = || Pages::unknown(Time::default().after(beliefs.left()));
+    pub fn new(is_first_daemon: bool, kernel_leases: KernelLeases) -> Arc<Self> {
+        let unknown = || Pages::unknown(Time::default().after(kernel_leases.left()));
         let pages = if is_first_daemon { Pages::default() } else { unknown() };
         let (began, notifier) = (Instant::now(), OnceLock::new());
-        Arc::new(Self { pages: Mutex::new(pages), began, notifier, beliefs, has_earlier: !is_first_daemon })
+        Arc::new(Self { pages: Mutex::new(pages), began, notifier, kernel_leases, has_earlier: !is_first_daemon })
     }
 
     /// Whether a daemon before this one has served the mount: what programs had open then, this one has not seen opened.
@@ -91,7 +91,7 @@ impl PageCache {
             Telling::Leased
                 if pages.forgotten() == told.forgotten
                     && told.lease > EARLIER
-                    && self.beliefs.note(told.lease - EARLIER) =>
+                    && self.kernel_leases.note(told.lease - EARLIER) =>
             {
                 pages.believe(told.state.file);
                 reply.attributes(&told.attributes, told.lease - EARLIER);
@@ -113,20 +113,20 @@ impl PageCache {
     ///
     /// # Errors
     /// EAGAIN while the kernel cannot be told.
-    pub async fn forget(self: &Arc<Self>, files: &[FileId]) -> Result<(), Errno> {
+    pub async fn invalidate(self: &Arc<Self>, files: &[FileId]) -> Result<(), Errno> {
         if self.notifier.get().is_none() {
             return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
         }
         let (droppings, others_until) = {
             let mut pages = self.pages();
-            (pages.forget(self.now(), files), pages.others_believed_until())
+            (pages.invalidate(self.now(), files), pages.other_leases_until())
         };
         if files.is_empty() {
             tokio::time::sleep(others_until.since(self.now())).await;
         }
         if !droppings.is_empty() {
             // The pages know of dropping that goes on for longer.
-            let _ = tokio::time::timeout(BELIEVED, self.drop_all(droppings, || ())?).await;
+            let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings, || ())?).await;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A node that is other nodes' partner: it has copies of what they write in its own log.
 //!
 //! It follows each of them (`replication`; `Copying` leads): it asks what comes next, reads that from their logs and appends it to its own. A
-//! copy goes when neither the tree nor its node needs the record. When a node is gone, its records are where the copies are: see `rescue`.
+//! copy goes when neither the tree nor its node needs the record. When a node is gone, its records are where the copies are: see `failover`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forebay_log::LogError;
 use forebay_types::{Errno, LogPosition, NodeRank};
 use forebay_wire::log_record::RecordData;
 use forebay_wire::write::Copy;
-use forebay_wire::write_message::{Have, LogPart, ToCopy, WriteMessage};
+use forebay_wire::write_message::{LogPart, ReplicatedIndex, ToCopy, WriteMessage};
 use forebay_write::timing::{COPIES_LOOKED_AT_EVERY, COPIES_LOOKED_AT_WITHIN};
 
 use super::copying::Record;
@@ -33,7 +33,7 @@ pub struct Partner {
 struct Followed {
     partner: Arc<Partner>,
     of: NodeRank,
-    have: Option<Have>,
+    have: Option<ReplicatedIndex>,
 }
 
 impl Stream for Followed {
@@ -156,9 +156,9 @@ impl Partner {
 
     fn drop(&self, of: NodeRank, is_needed: impl Fn(LogPosition) -> bool) {
         let dropped = self.local.copies().drop_of(of, is_needed);
-        // Elsewhere it is counted (`giving_back`).
-        let of_owner = dropped.into_iter().filter(|_| self.tree.here().is_some());
-        for copy in of_owner {
+        // Elsewhere it is counted (`reclaim`).
+        let of_leader = dropped.into_iter().filter(|_| self.tree.here().is_some());
+        for copy in of_leader {
             if let Err(error) = self.local.log.release(copy.to, copy.len.into()) {
                 tracing::warn!(%error, "room in the store that is not given back");
             }

@@ -13,53 +13,53 @@ use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::beliefs::Beliefs;
 use super::commits::Commits;
 use super::contents::Reader;
-use super::drain::drain_words;
+use super::drain::drain_messages;
 use super::drain::drainer::Drainer;
 use super::drain::meter::Meter;
 use super::drain::progress::Progress;
 use super::drain::several::several;
 use super::early_commits::EarlyCommits;
 use super::files::Files;
-use super::giving_back::GivingBack;
+use super::kernel_leases::KernelLeases;
 use super::local::Local;
 use super::page_cache::PageCache;
 use super::partner::Partner;
+use super::programs::close_retry::CloseRetries;
 use super::programs::committing::Committing;
 use super::programs::directories::Readings;
-use super::programs::gate::{Gate, Gated};
+use super::programs::freeze::{Freezable, Freeze};
 use super::programs::joined::Joined;
 use super::programs::kernel::Kernel;
 use super::programs::locks::Locking;
-use super::programs::owed::Owed;
 use super::programs::requests::{Line, UnderWay};
 use super::programs::room::Room;
+use super::reclaim::Reclaim;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::time_limit::{left_of, watch};
 use super::tree::calling::On;
-use super::tree::council::Council;
-use super::tree::owner::{Life, Owner};
+use super::tree::election::Election;
+use super::tree::leader::{Leader, Life};
 use super::tree::remote_tree::RemoteTree;
-use super::tree::second_home::SecondHome;
+use super::tree::standby::Standby;
 use super::tree::tree_link::TreeLink;
 use super::waiting_requests::{TASKS_PER_NODE_MAX, TREE_TASKS_PER_NODE_MAX, WaitingRequests};
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long a drain waits for a node that does not answer.
-pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(8);
+pub(super) const NODE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The same for one that has just not answered.
-const NODE_PATIENCE_AGAIN: Duration = Duration::from_secs(2);
+const NODE_TIMEOUT_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`, with the time to commit it. It gathers a hundredth of
+/// How long a kernel may take to send what it has gathered: less than `NODE_TIMEOUT`, with the time to commit it. It gathers a hundredth of
 /// the memory at most.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The write path of one node.
 pub struct WriteParts {
@@ -75,7 +75,7 @@ pub struct WriteParts {
     early_commits: Arc<EarlyCommits>,
     pub(super) locking: Arc<Locking>,
     pub(super) cache: Arc<PageCache>,
-    pub(super) council: Arc<Council>,
+    pub(super) election: Arc<Election>,
     /// Requests of other nodes: tasks, those of them that keep the tree and its copies safe, and threads.
     pub(super) waiting_tasks: Arc<WaitingRequests>,
     pub(super) tree_tasks: Arc<WaitingRequests>,
@@ -90,12 +90,12 @@ pub struct WriteParts {
     /// How many there were before on this node.
     daemon: u64,
     /// The gate that programs' changes go through.
-    pub(super) gate: Arc<Gate>,
-    /// Of the owner.
+    pub(super) freeze: Arc<Freeze>,
+    /// Of the leader.
     pub(super) drainer: Option<Arc<Drainer>>,
-    pub(super) giving_back: Arc<GivingBack>,
+    pub(super) reclaim: Arc<Reclaim>,
     /// Where the tree has it here.
-    pub(super) second: Option<Arc<SecondHome>>,
+    pub(super) second: Option<Arc<Standby>>,
     /// Where nodes have partners.
     pub(super) partner: Option<Arc<Partner>>,
 }
@@ -112,13 +112,13 @@ pub struct Beginning {
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
     /// The end of the leases that its kernel has.
-    pub beliefs: Beliefs,
+    pub kernel_leases: KernelLeases,
     /// How many daemons there were before on this mount.
     pub daemon: u64,
     /// How long a program may wait.
     pub deadline: Duration,
-    /// The node where the tree has its second home, if any.
-    pub second_home: Option<NodeRank>,
+    /// The node where the tree has its standby, if any.
+    pub standby: Option<NodeRank>,
     /// Memory that the node may take for the exports and the tree together.
     pub budget_bytes: u64,
 }
@@ -131,18 +131,18 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, made_at_ms, beliefs, daemon, second_home, .. } = beginning;
-        let OpenedStore { local, tree, owner_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
-        let cache = PageCache::new(daemon == 0, beliefs);
-        let (is_first, has_second, budget_bytes) = (daemon == 0, second_home.is_some(), beginning.budget_bytes);
-        let life = Life { is_first, owner_before, history, has_second, cache: Arc::clone(&cache), budget_bytes };
-        let council = Council::new(&local, &nodes, begin_next);
-        let owner = tree.map(|tree| Owner::new(&local, &nodes, &council, tree, life));
-        let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
-        let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
+        let Beginning { drain, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
+        let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
+        let cache = PageCache::new(daemon == 0, kernel_leases);
+        let (is_first, has_standby, budget_bytes) = (daemon == 0, standby.is_some(), beginning.budget_bytes);
+        let life = Life { is_first, leader_before, history, has_standby, cache: Arc::clone(&cache), budget_bytes };
+        let election = Election::new(&local, &nodes, begin_next);
+        let leader = tree.map(|tree| Leader::new(&local, &nodes, &election, tree, life));
+        let (session, is_standby) = (Line::Commits.session(made_at_ms), standby == Some(local.rank));
+        let second = is_standby.then(|| Arc::new(Standby::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
-        let link = || match &owner {
-            Some(owner) => TreeLink::Here(Arc::clone(owner)),
+        let link = || match &leader {
+            Some(leader) => TreeLink::Here(Arc::clone(leader)),
             None => TreeLink::There(Arc::clone(&remote)),
         };
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
@@ -161,9 +161,9 @@ impl WriteParts {
             ends_at: beginning.ends_at,
             deadline: beginning.deadline,
             daemon,
-            gate: Arc::default(),
-            drainer: owner.as_ref().map(|owner| Drainer::new(owner, &reader, &commits, drain)),
-            giving_back: GivingBack::new(
+            freeze: Arc::default(),
+            drainer: leader.as_ref().map(|leader| Drainer::new(leader, &reader, &commits, drain)),
+            reclaim: Reclaim::new(
                 &reader,
                 &files,
                 &commits,
@@ -175,7 +175,7 @@ impl WriteParts {
             partner,
             commits,
             cache,
-            council,
+            election,
             waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
             tree_tasks: WaitingRequests::new(TREE_TASKS_PER_NODE_MAX),
             waiting_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
@@ -187,7 +187,7 @@ impl WriteParts {
 
     /// The request handler of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        Arc::new(Gated { handler: Arc::new(self.kernel()), gate: Arc::clone(&self.gate) })
+        Arc::new(Freezable { handler: Arc::new(self.kernel()), freeze: Arc::clone(&self.freeze) })
     }
 
     /// Has the kernel send what it has gathered: what programs have changed in maps.
@@ -197,18 +197,18 @@ impl WriteParts {
     pub fn flush(&self) -> Result<(), Errno> {
         // Data that comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has
         // joined, none has been served.
-        if self.gate.is_shut() || self.is_first_daemon() && self.joined.outcome().is_none() {
+        if self.freeze.is_frozen() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
-        let flush = || self.local.flush(&self.mount, &|| self.files.to_settle(), FLUSH_PATIENCE);
-        let Err(error) = self.files.while_settled(flush) else { return Ok(()) };
+        let flush = || self.local.flush(&self.mount, &|| self.files.to_flush(), FLUSH_TIMEOUT);
+        let Err(error) = self.files.while_flushing(flush) else { return Ok(()) };
         tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
         Err(Errno::EAGAIN)
     }
 
     fn kernel(&self) -> Kernel {
         Kernel {
-            owed: Owed::new(&self.reader, &self.commits, &self.locking),
+            close_retries: CloseRetries::new(&self.reader, &self.commits, &self.locking),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
@@ -234,21 +234,21 @@ impl WriteParts {
 
     /// Whether this node's part in the tree changes with its next daemon.
     pub fn is_leaving(&self) -> bool {
-        self.council.is_leaving()
+        self.election.is_leaving()
     }
 
     pub(super) fn is_first_daemon(&self) -> bool {
         self.daemon == 0
     }
 
-    /// The owner's part, if this node is it.
-    pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
+    /// The leader's part, if this node is it.
+    pub(super) fn leader(&self) -> Option<&Arc<Leader>> {
         self.reader.tree.here()
     }
 
     /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.
     pub(super) fn land(self: &Arc<Self>) {
-        let Some(drainer) = &self.drainer else { return self.giving_back.go_on() };
+        let Some(drainer) = &self.drainer else { return self.reclaim.go_on() };
         self.nodes.calls.carry_out(Box::pin(async {
             tokio::join!(drainer.follow(), self.watch_time());
         }));
@@ -256,11 +256,11 @@ impl WriteParts {
 
     /// Has everything landed before the job's time is over.
     async fn watch_time(self: &Arc<Self>) {
-        let (Some(ends_at), Some(owner), Some(meter)) = (self.ends_at, self.owner(), self.meter()) else { return };
+        let (Some(ends_at), Some(leader), Some(meter)) = (self.ends_at, self.leader(), self.meter()) else { return };
         let left = move || {
-            let left = left_of(&owner.tree());
-            let takes = meter.time_for(left, owner.nodes.now()).0;
-            (left.0, takes, ends_at.saturating_sub(owner.local.unix_time()))
+            let left = left_of(&leader.tree());
+            let takes = meter.time_for(left, leader.nodes.now()).0;
+            (left.0, takes, ends_at.saturating_sub(leader.local.unix_time()))
         };
         watch(&self.nodes, left, || self.drain_beside()).await;
     }
@@ -275,19 +275,19 @@ impl WriteParts {
         }
     }
 
-    /// How much is sent; asked of the owner.
+    /// How much is sent; asked of the leader.
     pub(super) fn meter(&self) -> Option<&Meter> {
         Some(&self.drainer.as_ref()?.meter)
     }
 
-    /// How far the backing file system has followed; asked of the owner.
+    /// How far the backing file system has followed; asked of the leader.
     pub fn progress(&self) -> Progress {
         self.drainer.as_ref().map_or_else(Progress::default, |drainer| drainer.progress())
     }
 
     /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
     /// for that, so long at most. Bytes that only silent nodes have are left out. How far it came. May block. Asked of the
-    /// owner.
+    /// leader.
     pub fn drain(&self, time: Duration) -> Progress {
         self.drain_without(time, &[])
     }
@@ -300,40 +300,40 @@ impl WriteParts {
             drainer.allow();
         }
         while self.progress().steps > 0 && Instant::now() < deadline {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let progress = self.progress();
-        // Room that the second home's tree may need is not given back.
+        // Room that the standby's tree may need is not given back.
         if progress.steps == 0
-            && let Some(owner) = self.owner()
+            && let Some(leader) = self.leader()
         {
-            why = why.or_else(|| owner.make_durable().err().map(|errno| format!("the second home: {errno}")));
-            owner.safe.release_safe();
+            why = why.or_else(|| leader.make_durable().err().map(|errno| format!("the standby: {errno}")));
+            leader.replicator.release_safe();
         }
         if progress.steps == 0 {
-            why = why.or_else(|| self.give_back_everywhere());
+            why = why.or_else(|| self.reclaim_everywhere());
         }
-        let awaits_node = self.owner().is_some_and(|owner| !owner.tree().lost_nodes().is_empty());
+        let awaits_node = self.leader().is_some_and(|leader| !leader.tree().lost_nodes().is_empty());
         let is_final = progress.steps == 0 && progress.why.is_none() && why.is_none() && !awaits_node;
-        let owner = self.owner();
-        let lost = owner.and_then(|owner| drain_words::lost(owner, &self.dir));
-        let why = drain_words::both(lost.or(progress.why), why);
-        let why = drain_words::both(why, owner.and_then(|owner| drain_words::aside(owner)));
+        let leader = self.leader();
+        let lost = leader.and_then(|leader| drain_messages::lost(leader, &self.dir));
+        let why = drain_messages::both(lost.or(progress.why), why);
+        let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader)));
         Progress { why, is_final, ..progress }
     }
 
     /// The obstacle that keeps a node from committing, if any. Nodes that have just not answered are given less time.
     fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
-        let owner = self.owner()?;
+        let leader = self.leader()?;
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
-                Errno::EAGAIN => drain_words::unsent(node),
-                errno => drain_words::uncommitted(node, errno),
+                Errno::EAGAIN => drain_messages::unsent(node),
+                errno => drain_messages::uncommitted(node, errno),
             })
         };
         let silent = |node: NodeRank| {
-            let open = owner.tree().open_files_of(node);
+            let open = leader.tree().open_files_of(node);
             let plural = if open == 1 { "" } else { "s" };
             let why = format!(
                 "node {node} does not answer: what it has not committed of {open} open file{plural} is in its store"
@@ -344,11 +344,11 @@ impl WriteParts {
             why = told(self.local.rank, errno);
         }
         let ask =
-            |nodes: &[NodeRank], patience| self.ask_all::<Result<(), Errno>>(nodes, &WriteMessage::CommitAll, patience);
+            |nodes: &[NodeRank], timeout| self.ask_all::<Result<(), Errno>>(nodes, &WriteMessage::CommitAll, timeout);
         let (again, first): (Vec<_>, Vec<_>) =
             self.nodes.others().into_iter().partition(|node| silent_before.contains(node));
-        let mut answers = ask(&first, NODE_PATIENCE);
-        answers.extend(ask(&again, NODE_PATIENCE_AGAIN));
+        let mut answers = ask(&first, NODE_TIMEOUT);
+        answers.extend(ask(&again, NODE_TIMEOUT_AGAIN));
         answers.sort_unstable_by_key(|(node, _)| *node);
         for (node, answer) in answers {
             match answer {
@@ -362,20 +362,20 @@ impl WriteParts {
         }
         if self.nodes.has_partners()
             && let Some(errno) =
-                lost.iter().find_map(|node| self.nodes.wait_for(owner.rescue(On::ThisThread, *node)).err())
+                lost.iter().find_map(|node| self.nodes.wait_for(leader.failover(On::ThisThread, *node)).err())
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }
         // Until they answer.
-        lost.iter().for_each(|node| owner.unverified.note(*node));
-        if !owner.tree().lost_nodes().iter().eq(&lost)
-            && let Err(errno) = owner.note(&LeaderEntry::Lost { nodes: lost })
+        lost.iter().for_each(|node| leader.unverified.note(*node));
+        if !leader.tree().lost_nodes().iter().eq(&lost)
+            && let Err(errno) = leader.note(&LeaderEntry::Lost { nodes: lost })
         {
             why = why.or(Some(format!("nodes that do not answer cannot be written down: {errno}")));
         }
-        let open = owner.tree().open_and_changed();
+        let open = leader.tree().open_and_changed();
         for file in open {
-            if let Err(errno) = owner.note(&LeaderEntry::Publish { file }) {
+            if let Err(errno) = leader.note(&LeaderEntry::Publish { file }) {
                 why = why.or(Some(format!("file {file} cannot be published: {errno}")));
             }
         }
@@ -386,9 +386,9 @@ impl WriteParts {
     pub(super) fn ask_others<T: DeserializeOwned + Checked + Send>(
         &self,
         message: &WriteMessage,
-        patience: Duration,
+        timeout: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
-        self.ask_all(&self.nodes.others(), message, patience)
+        self.ask_all(&self.nodes.others(), message, timeout)
     }
 
     /// Asks nodes, many at once: several may be silent, and a drain near the time limit has no time for one after the other.
@@ -396,9 +396,9 @@ impl WriteParts {
         &self,
         nodes: &[NodeRank],
         message: &WriteMessage,
-        patience: Duration,
+        timeout: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
-        let ask = async |node: NodeRank| (node, self.nodes.answer_of::<T>(node, message, patience).await);
+        let ask = async |node: NodeRank| (node, self.nodes.answer_of::<T>(node, message, timeout).await);
         self.nodes.wait_for(several(NODES_ASKED_AT_ONCE, nodes.iter().map(|node| ask(*node)).collect::<Vec<_>>()))
     }
 
@@ -413,9 +413,9 @@ impl WriteParts {
         flushed.and(self.files.failed())
     }
 
-    fn give_back_everywhere(&self) -> Option<String> {
-        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::GiveBack, NODE_PATIENCE);
-        let lost = self.owner()?.tree().lost_nodes().clone();
+    fn reclaim_everywhere(&self) -> Option<String> {
+        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Reclaim, NODE_TIMEOUT);
+        let lost = self.leader()?.tree().lost_nodes().clone();
         let mut others = self.nodes.others().into_iter().filter(|node| !lost.contains(node));
         let failed = others.find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
         failed.map(|(node, errno)| format!("the store of node {node} keeps what has landed: {errno}"))
@@ -425,7 +425,7 @@ impl WriteParts {
     ///
     /// # Errors
     /// Why not.
-    pub fn give_back(&self) -> Result<(), Errno> {
-        self.giving_back.all()
+    pub fn reclaim(&self) -> Result<(), Errno> {
+        self.reclaim.all()
     }
 }

@@ -1,7 +1,7 @@
 //! A daemon's findings in its node's log: the tree as it was, if it owns it, and what its programs had written and not
 //! committed.
 //!
-//! The owner's notes are changes, carried out again in their order. Those of other nodes are the commits that they sent: what
+//! The leader's notes are changes, carried out again in their order. Those of other nodes are the commits that they sent: what
 //! was not answered is sent again. Bytes that no commit has named are pending again, in the order of writing: their
 //! programs may still have the file open.
 
@@ -17,32 +17,32 @@ use forebay_wire::journal::{JournalEntry, LeaderEntry};
 use forebay_wire::log_record::RecordData;
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
-use forebay_wire::write_message::Owns;
+use forebay_wire::write_message::Leadership;
 use forebay_write::{Backlog, Copies, Entries, Lineage, Released, Tree};
 
 use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::files::Files;
-use super::kernel_words::unknown_writer;
+use super::kernel_ids::unknown_writer;
 use super::local::{Local, landing_place};
 use super::notes::{Note, StoreTree};
 use super::tree::checkpoint::Checkpoint;
-use super::tree::second_home::Mirror;
+use super::tree::standby::Mirror;
 use crate::environment::Environment;
 use crate::options::Copied;
 
 /// A store with what was found in it.
 pub struct OpenedStore {
     pub local: Arc<Local>,
-    /// The tree's owner, as far as its node knows.
-    pub owns: Owns,
+    /// The leader, as far as its node knows.
+    pub leadership: Leadership,
     /// If its node owns it.
     pub tree: Option<Tree>,
     /// The node that it has taken the tree over from, if it has not begun with it yet.
-    pub owner_before: Option<NodeRank>,
+    pub leader_before: Option<NodeRank>,
     /// How it came to be so.
     pub history: (Lineage, Entries<Vec<u8>>),
-    /// If it has its second home here.
+    /// If it has its standby here.
     pub mirror: Option<Mirror>,
     /// With names of files that have not landed.
     pub has_mirrored: bool,
@@ -86,7 +86,7 @@ pub fn open_store(
         found.take(record.position, record.record)?;
     }
     let mut live = found.live();
-    if found.owns != Owns::default() {
+    if found.leadership != Leadership::default() {
         // The tree came from another node, which may have known of more than a loss of power has left here (`verifying`).
         live.retain(|(position, _)| recovery.keeps(position.segment));
     }
@@ -96,7 +96,7 @@ pub fn open_store(
     let uncopied = std::mem::take(&mut found.uncopied);
     let uncopied = Backlog::begin(incarnation, uncopied, Time::default());
     let copying = (copied != Copied::Nothing).then(|| Copying::new(uncopied, copied, copied_within));
-    let node = (store_owner.node, store_owner.job.clone(), found.owns, found.store_tree);
+    let node = (store_owner.node, store_owner.job.clone(), found.leadership, found.store_tree);
     let local = Arc::new(Local::new(
         node,
         (log, copying, std::mem::take(&mut found.copies)),
@@ -105,27 +105,27 @@ pub fn open_store(
         found.next_serial,
     ));
     let (files, unanswered) = found.files(&local);
-    let Found { owns, tree, owner_before, lineage, recent, mirror, .. } = found;
+    let Found { leadership, tree, leader_before, lineage, recent, mirror, .. } = found;
     let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
     let history = (lineage, recent);
-    Ok(OpenedStore { local, owns, tree, owner_before, history, mirror, has_mirrored, files, unanswered })
+    Ok(OpenedStore { local, leadership, tree, leader_before, history, mirror, has_mirrored, files, unanswered })
 }
 
 /// The findings so far.
 pub struct Found {
     rank: NodeRank,
-    owns: Owns,
+    leadership: Leadership,
     /// The tree that the store is about.
     store_tree: Option<StoreTree>,
     /// If it is this node's.
     tree: Option<Tree>,
     /// The node that it was taken over from, if no daemon has begun with it since.
-    owner_before: Option<NodeRank>,
+    leader_before: Option<NodeRank>,
     /// How it came to be so.
     lineage: Lineage,
     /// Its newest changes.
     recent: Entries<Vec<u8>>,
-    /// If it has its second home here.
+    /// If it has its standby here.
     mirror: Option<Mirror>,
     copies: Copies,
     /// Records of its own that its partner may not have.
@@ -143,13 +143,13 @@ pub struct Found {
 impl Found {
     /// `tree` is that of a job that begins.
     pub fn new(rank: NodeRank, tree: Tree) -> Self {
-        let owns = Owns::default();
+        let leadership = Leadership::default();
         Self {
             rank,
-            owns,
+            leadership,
             store_tree: None,
-            tree: (owns.node == rank).then_some(tree),
-            owner_before: None,
+            tree: (leadership.leader == rank).then_some(tree),
+            leader_before: None,
             lineage: Lineage::default(),
             recent: Entries::default(),
             mirror: None,
@@ -164,14 +164,15 @@ impl Found {
 
     /// Takes what a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { owns, store_tree, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
+        let Checkpoint { leadership, store_tree, tree, lineage, mirror, copies, uncopied, .. } = checkpoint;
         let (pending, sent, held, next_serial) =
             (checkpoint.pending, checkpoint.sent, checkpoint.held, checkpoint.next_serial);
         self.lineage = lineage;
         (self.copies, self.uncopied) = (copies, uncopied.into_iter().collect());
         self.copies.drop_at(|to| !holds(to.segment));
-        ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
-        (self.owns, self.tree, self.mirror, self.next_serial, self.sent) = (owns, tree, mirror, next_serial, sent);
+        ensure!(tree.is_some() == (leadership.leader == self.rank), "the store belongs to another node of the job");
+        (self.leadership, self.tree, self.mirror, self.next_serial, self.sent) =
+            (leadership, tree, mirror, next_serial, sent);
         self.store_tree = store_tree;
         self.data = held.into_iter().filter(|(segment, _)| holds(*segment)).collect();
         for (file, extents) in pending {
@@ -196,8 +197,8 @@ impl Found {
                     Note::Own(count, entry) => self.take_own(count, &entry)?,
                     Note::Sent(change) => self.take_sent(change),
                     Note::Followed(count, entry) => self.follow(count, &entry),
-                    Note::Owns(owns) => self.take_owns(owns)?,
-                    Note::Line(line) => self.take_line(line),
+                    Note::Leadership(leadership) => self.take_leadership(leadership)?,
+                    Note::Line(incarnation) => self.take_line(incarnation),
                     Note::Tree(tree) => {
                         self.store_tree = Some(tree);
                         self.mirror = self.mirror.take().filter(|mirror| mirror.tree.number() == tree.number);
@@ -231,16 +232,16 @@ impl Found {
         }
     }
 
-    fn take_owns(&mut self, owns: Owns) -> anyhow::Result<()> {
-        let before = std::mem::replace(&mut self.owns, owns).node;
+    fn take_leadership(&mut self, leadership: Leadership) -> anyhow::Result<()> {
+        let before = std::mem::replace(&mut self.leadership, leadership).leader;
         let was_own = before == self.rank;
-        match owns.node == self.rank {
+        match leadership.leader == self.rank {
             true if was_own => {}
             true => {
                 let mirror =
                     self.mirror.take().context("the tree that this node took over is missing from its store")?;
                 self.tree = Some(mirror.tree);
-                self.owner_before = Some(before);
+                self.leader_before = Some(before);
                 // No other node has followed what was added to it since.
                 (self.lineage, self.recent) = Default::default();
             }
@@ -249,18 +250,18 @@ impl Found {
         Ok(())
     }
 
-    fn take_line(&mut self, line: u64) {
+    fn take_line(&mut self, incarnation: u64) {
         match (&self.tree, &mut self.mirror) {
             (Some(_), _) => {
-                self.lineage.begin(line);
-                self.owner_before = None;
+                self.lineage.begin(incarnation);
+                self.leader_before = None;
             }
-            (None, Some(mirror)) => mirror.have.line = line,
+            (None, Some(mirror)) => mirror.have.incarnation = incarnation,
             (None, None) => {}
         }
     }
 
-    /// A mirror that lacks a change is dropped: its next owner would not notice.
+    /// A mirror that lacks a change is dropped: its next leader would not notice.
     fn follow(&mut self, count: u64, entry: &JournalEntry) {
         let Some(mirror) = &mut self.mirror else { return };
         if count == mirror.have.count + 1 {
@@ -269,7 +270,7 @@ impl Found {
             tracing::error!(
                 count,
                 known = mirror.have.count,
-                "changes are missing from the store: the tree's second home has none"
+                "changes are missing from the store: the standby has none"
             );
             self.mirror = None;
         }
@@ -278,12 +279,12 @@ impl Found {
     fn take_own(&mut self, count: u64, entry: &JournalEntry) -> anyhow::Result<()> {
         match entry {
             JournalEntry::Request(change) => self.given_by(change),
-            JournalEntry::Leader(LeaderEntry::Adopt { entries, .. }) => {
+            JournalEntry::Leader(LeaderEntry::Import { entries, .. }) => {
                 entries.iter().for_each(|entry| self.given(entry.file));
             }
             JournalEntry::Leader(_) => {}
         }
-        // One that was noted after another node had come to own the tree never happened: its bytes are pending.
+        // One that was noted after another node had come to lead the tree never happened: its bytes are pending.
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let known = self.lineage.have().count;
         ensure!(

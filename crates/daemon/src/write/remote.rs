@@ -1,8 +1,8 @@
 //! Asking other nodes, by tasks, and by threads that wait.
 //!
 //! A node whose daemon has died is asked again until its keeper has started the next one. The request may then have been carried out
-//! already: a change has a name, by which the owner knows it again. The owner may be another node by then. Answers of the old one do not
-//! count once this node knows the new one: they were not in what this node has handed over (`hand_over`).
+//! already: a change has a name, by which the leader knows it again. The leader may be another node by then. Answers of the old one do not
+//! count once this node knows the new one: they were not in what this node has handed over (`replay_for`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,37 +13,39 @@ use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::{Caller, Change, Done};
-use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Question, UNCONFIRMED_MAX, WriteMessage};
-use forebay_write::Unconfirmed;
+use forebay_wire::write_message::{
+    self as wire, Changed, Leadership, Question, Replayed, ReplicatedIndex, UNREPLICATED_MAX, WriteMessage,
+};
+use forebay_write::Unreplicated;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::peers::{Called, Calls, Unanswered, Waiting, decoded, whole};
 
-/// The error for an answer that an owner of another build might give.
-pub const SENSELESS: Errno = Errno::EPROTO;
+/// The error for an answer that a leader of another build might give.
+pub const UNEXPECTED_REPLY: Errno = Errno::EPROTO;
 
 /// How long one call may take: longer than a directory of a slow backing file system takes to be read.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a node is asked again that does not answer.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long an owner does not answer until others are asked who owns the tree, and again.
+/// How long a leader does not answer until others are asked who leads the tree, and again.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes of changes that are handed over at once.
-const HANDED_BYTES_MAX: usize = 1 << 20;
+const REPLAYED_BYTES_MAX: usize = 1 << 20;
 
 /// How long one of them is asked.
-const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The same for who asks by a command.
-const TEXT_PATIENCE: Duration = Duration::from_secs(5);
+const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Which node has copies of what each has written.
 pub enum Partners {
@@ -58,12 +60,12 @@ pub enum Partners {
 /// The other nodes of the job.
 pub struct Nodes {
     pub(super) calls: Box<dyn Calls>,
-    owner: Mutex<KnownOwner>,
-    /// Those who decide who owns the tree.
-    council: Vec<NodeRank>,
-    /// Held by whoever tells the owner what was left over.
-    settling: tokio::sync::Mutex<()>,
-    /// Held by a call that looks for another owner.
+    leader: Mutex<KnownLeader>,
+    /// Those who decide who leads the tree.
+    voters: Vec<NodeRank>,
+    /// Held by whoever tells the leader what was left over.
+    resending: tokio::sync::Mutex<()>,
+    /// Held by a call that looks for another leader.
     looking: tokio::sync::Mutex<()>,
     partners: Partners,
     is_alone: bool,
@@ -73,18 +75,18 @@ pub struct Nodes {
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The tree's owner, and what it has carried out for this node.
-struct KnownOwner {
-    owns: Owns,
-    unconfirmed: Unconfirmed,
-    /// Changes that an owner before this one has carried out: this one may have them, and is told them once more.
-    left_over: VecDeque<(Have, Change)>,
+/// The leader, and what it has carried out for this node.
+struct KnownLeader {
+    leadership: Leadership,
+    unreplicated: Unreplicated,
+    /// Changes that a leader before this one has carried out: this one may have them, and is told them once more.
+    to_resend: VecDeque<(ReplicatedIndex, Change)>,
 }
 
-impl KnownOwner {
-    fn leave_over(&mut self) {
-        let unconfirmed = self.unconfirmed.take();
-        self.left_over.extend(unconfirmed);
+impl KnownLeader {
+    fn keep_to_resend(&mut self) {
+        let unreplicated = self.unreplicated.take();
+        self.to_resend.extend(unreplicated);
     }
 }
 
@@ -92,18 +94,27 @@ impl KnownOwner {
 #[derive(Clone, Copy)]
 pub(super) enum To {
     Node(NodeRank),
-    /// The node that owns the tree.
-    Owner,
+    /// The node that leads the tree.
+    Leader,
 }
 
 impl Nodes {
-    pub fn new(calls: impl Calls + 'static, owns: Owns, council: Vec<NodeRank>, partners: Partners) -> Arc<Self> {
+    pub fn new(
+        calls: impl Calls + 'static,
+        leadership: Leadership,
+        voters: Vec<NodeRank>,
+        partners: Partners,
+    ) -> Arc<Self> {
         let (is_alone, began) = (calls.others().is_empty(), calls.since_boot());
         Arc::new(Self {
             calls: Box::new(calls),
-            owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: VecDeque::new() }),
-            council,
-            settling: tokio::sync::Mutex::default(),
+            leader: Mutex::new(KnownLeader {
+                leadership,
+                unreplicated: Unreplicated::default(),
+                to_resend: VecDeque::new(),
+            }),
+            voters,
+            resending: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
             partners,
             is_alone,
@@ -147,90 +158,90 @@ impl Nodes {
         self.is_alone
     }
 
-    /// The tree's owner.
-    pub fn owns(&self) -> Owns {
-        self.known_owner().owns
+    /// The leader.
+    pub fn leadership(&self) -> Leadership {
+        self.known_leader().leadership
     }
 
     /// The nodes that decide that.
-    pub fn council(&self) -> &[NodeRank] {
-        &self.council
+    pub fn voters(&self) -> &[NodeRank] {
+        &self.voters
     }
 
-    /// Another node owns the tree, which has not asked for what the one before has carried out. Whether that is news.
-    pub fn adopt(&self, owns: Owns) -> bool {
+    /// Another node leads the tree, which has not asked for what the one before has carried out. Whether that is news.
+    pub fn switch_leader(&self, leadership: Leadership) -> bool {
         let old = {
-            let mut known = self.known_owner();
-            if known.owns >= owns {
+            let mut known = self.known_leader();
+            if known.leadership >= leadership {
                 return false;
             }
-            known.leave_over();
-            std::mem::replace(&mut known.owns, owns)
+            known.keep_to_resend();
+            std::mem::replace(&mut known.leadership, leadership)
         };
-        tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
-        self.calls.forsake(old.node);
+        tracing::warn!(node = %leadership.leader, term = leadership.term, "the burst tree has another leader");
+        self.calls.forsake(old.leader);
         true
     }
 
-    /// The same, and hands over what the one before has carried out for this node, and the new one may not have.
+    /// The same, and replays what the one before has carried out for this node, and the new one may not have.
     ///
     /// # Errors
-    /// A newer owner.
-    pub fn hand_over(&self, owns: Owns, after: Have) -> Result<Handed, Owns> {
+    /// A newer leader.
+    pub fn replay_for(&self, leadership: Leadership, after: ReplicatedIndex) -> Result<Replayed, Leadership> {
         let (handed, old) = {
-            let mut known = self.known_owner();
-            if known.owns > owns {
-                return Err(known.owns);
+            let mut known = self.known_leader();
+            if known.leadership > leadership {
+                return Err(known.leadership);
             }
-            let old = std::mem::replace(&mut known.owns, owns);
-            if old != owns {
-                known.leave_over();
+            let old = std::mem::replace(&mut known.leadership, leadership);
+            if old != leadership {
+                known.keep_to_resend();
             }
             let mut bytes = 0;
-            let handed = known.left_over.iter().filter(|(have, _)| *have > after);
+            let handed = known.to_resend.iter().filter(|(have, _)| *have > after);
             let fits = handed.take_while(|(_, change)| {
                 let is_first = bytes == 0;
                 bytes += encode(change).len();
-                is_first || bytes <= HANDED_BYTES_MAX
+                is_first || bytes <= REPLAYED_BYTES_MAX
             });
-            (fits.take(UNCONFIRMED_MAX).cloned().collect(), old)
+            (fits.take(UNREPLICATED_MAX).cloned().collect(), old)
         };
-        if old != owns {
-            tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
-            self.calls.forsake(old.node);
+        if old != leadership {
+            tracing::warn!(node = %leadership.leader, term = leadership.term, "the burst tree has another leader");
+            self.calls.forsake(old.leader);
         }
-        Ok(Handed(handed))
+        Ok(Replayed(handed))
     }
 
-    /// Has the owner carry out a change, once however often it is sent.
+    /// Has the leader carry out a change, once however often it is sent.
     ///
     /// # Errors
     /// EIO when it does not answer for a long time: whether it did is not known then.
     pub async fn change(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
-        self.settle().await?;
+        self.resend_unreplicated().await?;
         self.change_once(change).await
     }
 
-    /// Has the owner carry out what one before it has, and perhaps not told: before anything else of this node.
+    /// Has the leader carry out what one before it has, and perhaps not told: before anything else of this node.
     ///
     /// # Errors
     /// EIO when it does not answer for a long time.
-    pub async fn settle(&self) -> Result<(), Errno> {
-        if self.known_owner().left_over.is_empty() {
+    pub async fn resend_unreplicated(&self) -> Result<(), Errno> {
+        if self.known_leader().to_resend.is_empty() {
             return Ok(());
         }
-        let _alone = self.settling.lock().await;
+        let _alone = self.resending.lock().await;
         loop {
-            let Some((_, change)) = self.known_owner().left_over.front().cloned() else { return Ok(()) };
+            let Some((_, change)) = self.known_leader().to_resend.front().cloned() else { return Ok(()) };
             match self.change_once(&change).await? {
                 Ok(_) | Err(Errno::EALREADY) => {}
                 Err(errno) => {
-                    tracing::warn!(?change.operation, %errno, "a change is lost with the node that owned the burst tree");
+                    tracing::warn!(?change.operation, %errno, "a change is lost with the node that led the burst tree");
                 }
             }
-            let mut known = self.known_owner();
-            if known.left_over.front().is_some_and(|(_, front)| front.id == change.id) {
-                known.left_over.pop_front();
+            let mut known = self.known_leader();
+            if known.to_resend.front().is_some_and(|(_, front)| front.id == change.id) {
+                known.to_resend.pop_front();
             }
         }
     }
@@ -238,58 +249,58 @@ impl Nodes {
     async fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
         let message = WriteMessage::Change(change.clone());
         loop {
-            let (owns, (outcome, body)) = self.call(To::Owner, &message, PATIENCE).await?;
+            let (leadership, (outcome, body)) = self.call(To::Leader, &message, TIMEOUT).await?;
             let Changed { outcome, have, safe } = decoded(&outcome, &body)?;
             let is_full = {
-                let mut known = self.known_owner();
-                if known.owns != owns {
+                let mut known = self.known_leader();
+                if known.leadership != leadership {
                     continue;
                 }
                 match (&outcome, have) {
-                    (Ok(_), Some(have)) => known.unconfirmed.note(have, safe, change.clone()),
-                    _ => safe.into_iter().for_each(|safe| known.unconfirmed.confirm(safe)),
+                    (Ok(_), Some(have)) => known.unreplicated.note(have, safe, change.clone()),
+                    _ => safe.into_iter().for_each(|safe| known.unreplicated.confirm(safe)),
                 }
-                known.unconfirmed.is_full()
+                known.unreplicated.is_full()
             };
             if is_full {
-                self.wait_for_second_home(have).await?;
+                self.wait_for_standby(have).await?;
             }
             return Ok(outcome);
         }
     }
 
-    async fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
+    async fn wait_for_standby(&self, have: Option<ReplicatedIndex>) -> Result<(), Errno> {
         let question =
             WriteMessage::Question { caller: Caller::default(), question: Question::Durable, is_leased: false };
-        let (_, (outcome, body)) = self.call(To::Owner, &question, PATIENCE).await?;
-        let durable: Result<wire::Told, Errno> = decoded(&outcome, &body)?;
+        let (_, (outcome, body)) = self.call(To::Leader, &question, TIMEOUT).await?;
+        let durable: Result<wire::Answer, Errno> = decoded(&outcome, &body)?;
         durable?;
-        have.into_iter().for_each(|have| self.known_owner().unconfirmed.confirm(have));
+        have.into_iter().for_each(|have| self.known_leader().unreplicated.confirm(have));
         Ok(())
     }
 
-    fn known_owner(&self) -> MutexGuard<'_, KnownOwner> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known_leader(&self) -> MutexGuard<'_, KnownLeader> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks a node of the council after the other who owns the tree, until one knows a newer owner.
-    async fn look_for_owner(&self) {
+    /// Asks a voter after the other who leads the tree, until one knows a newer leader.
+    async fn look_for_leader(&self) {
         let own = self.calls.own();
-        for member in self.council.iter().filter(|member| **member != own) {
-            if let Ok((_, body)) = self.calls.call(*member, &WriteMessage::WhoOwns, LOOK_PATIENCE).await
-                && let Ok(owns) = decode::<Owns>(&whole(&body))
-                && self.adopt(owns)
+        for voter in self.voters.iter().filter(|voter| **voter != own) {
+            if let Ok((_, body)) = self.calls.call(*voter, &WriteMessage::WhoLeads, LOOK_TIMEOUT).await
+                && let Ok(leadership) = decode::<Leadership>(&whole(&body))
+                && self.switch_leader(leadership)
             {
                 return;
             }
         }
     }
 
-    /// The end of a call to the owner. A host that is gone refuses nothing: meanwhile others are asked who owns the tree, by one call at a time.
+    /// The end of a call to the leader. A host that is gone refuses nothing: meanwhile others are asked who leads the tree, by one call at a time.
     /// Where another node does, calls to the one before end (`forsake`).
-    async fn or_other_owner(
+    async fn or_other_leader(
         &self,
-        owns: Owns,
+        leadership: Leadership,
         mut called: Waiting<'_, Result<Called, Unanswered>>,
     ) -> Result<Called, Unanswered> {
         loop {
@@ -298,15 +309,15 @@ impl Nodes {
                 called = &mut called => return called,
                 () = self.calls.pause(LOOK_AFTER) => {}
             }
-            // A call that began as this node learnt of the new owner was not ended.
-            if self.owns() != owns {
-                return Err(Unanswered::Yet("it does not own the burst tree any more".to_owned()));
+            // A call that began as this node learnt of the new leader was not ended.
+            if self.leadership() != leadership {
+                return Err(Unanswered::Yet("it does not lead the burst tree any more".to_owned()));
             }
             let Ok(_alone) = self.looking.try_lock() else { continue };
             tokio::select! {
                 biased;
                 called = &mut called => return called,
-                () = self.look_for_owner() => {}
+                () = self.look_for_leader() => {}
             }
         }
     }
@@ -346,26 +357,26 @@ impl Nodes {
         outcome.expect("it has been waited for to its end")
     }
 
-    /// Asks the owner until it answers.
+    /// Asks the leader until it answers.
     ///
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
-    pub async fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        self.settle().await?;
-        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE).await?;
+    pub async fn ask_leader<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
+        self.resend_unreplicated().await?;
+        let (_, (outcome, body)) = self.call(To::Leader, message, TIMEOUT).await?;
         decoded(&outcome, &body)
     }
 
-    /// The owner's answer to a question that is about nothing which an owner before it has carried out for this node. By a task.
+    /// The leader's answer to a question that is about nothing which a leader before it has carried out for this node. By a task.
     ///
     /// # Errors
-    /// As `ask_owner`.
-    pub async fn answer_of_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE).await?;
+    /// As `ask_leader`.
+    pub async fn answer_of_leader<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
+        let (_, (outcome, body)) = self.call(To::Leader, message, TIMEOUT).await?;
         decoded(&outcome, &body)
     }
 
-    /// Asks a node for what is not a file's contents, for `patience` at most.
+    /// Asks a node for what is not a file's contents, for `timeout` at most.
     ///
     /// # Errors
     /// EIO when it does not answer.
@@ -373,9 +384,9 @@ impl Nodes {
         &self,
         to: NodeRank,
         message: &WriteMessage,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, Errno> {
-        let (_, (outcome, body)) = self.wait_for_call(To::Node(to), message, patience)?;
+        let (_, (outcome, body)) = self.wait_for_call(To::Node(to), message, timeout)?;
         decoded(&outcome, &body)
     }
 
@@ -387,9 +398,9 @@ impl Nodes {
         &self,
         to: NodeRank,
         message: &WriteMessage,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, Errno> {
-        let (_, (outcome, body)) = self.call(To::Node(to), message, patience).await?;
+        let (_, (outcome, body)) = self.call(To::Node(to), message, timeout).await?;
         decoded(&outcome, &body)
     }
 
@@ -404,13 +415,14 @@ impl Nodes {
         decoded(&outcome, &body).ok()
     }
 
-    /// Asks the owner for what is told in words.
+    /// Asks the leader for what is told in words.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
-        let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owns().node);
-        let (_, (_, body)) = self.wait_for_call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
+    pub fn ask_leader_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
+        let failed =
+            |errno| format!("node {}, which leads the burst tree, does not answer: {errno}", self.leadership().leader);
+        let (_, (_, body)) = self.wait_for_call(To::Leader, message, TEXT_TIMEOUT).map_err(failed)?;
         let answers: Vec<T> =
             serde_json::from_slice(&whole(&body)).map_err(|error| format!("invalid answer: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
@@ -429,49 +441,49 @@ impl Nodes {
         self.calls.call(to, message, within).await
     }
 
-    fn wait_for_call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
-        self.wait_for(self.call(to, message, patience))
+    fn wait_for_call(&self, to: To, message: &WriteMessage, timeout: Duration) -> Result<(Leadership, Called), Errno> {
+        self.wait_for(self.call(to, message, timeout))
     }
 
-    /// The answer, and who owned the tree then.
+    /// The answer, and who led the tree then.
     pub(super) async fn call(
         &self,
         to: To,
         message: &WriteMessage,
-        patience: Duration,
-    ) -> Result<(Owns, Called), Errno> {
+        timeout: Duration,
+    ) -> Result<(Leadership, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
-            let left = patience.saturating_sub(began.elapsed()).max(AGAIN_AFTER);
-            let owns = self.owns();
-            let is_to_owner = matches!(to, To::Owner);
+            let left = timeout.saturating_sub(began.elapsed()).max(RETRY_DELAY);
+            let leadership = self.leadership();
+            let is_to_leader = matches!(to, To::Leader);
             let to = match to {
                 To::Node(node) => node,
-                To::Owner => owns.node,
+                To::Leader => leadership.leader,
             };
             let called = self.calls.call(to, message, left.min(CALL_DEADLINE));
-            let called = if is_to_owner { self.or_other_owner(owns, called).await } else { called.await };
+            let called = if is_to_leader { self.or_other_leader(leadership, called).await } else { called.await };
             let (failed, is_final) = match called {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
-                // An owner before this one may not have known what there is by now.
-                Ok(_) if is_to_owner && self.owns() != owns => continue,
-                Ok(answered) => return Ok((owns, answered)),
+                // A leader before this one may not have known what there is by now.
+                Ok(_) if is_to_leader && self.leadership() != leadership => continue,
+                Ok(answered) => return Ok((leadership, answered)),
                 Err(Unanswered::Yet(failed)) => (failed, false),
                 Err(Unanswered::Ever(failed)) => (failed, true),
             };
-            if is_final || began.elapsed() >= patience {
+            if is_final || began.elapsed() >= timeout {
                 tracing::error!(%to, failed, asked = message.word(), "a node of the burst tier does not answer");
                 return Err(Errno::EIO);
             }
             if !std::mem::replace(&mut has_told, true) {
                 tracing::warn!(%to, failed, asked = message.word(), "a node of the burst tier is asked again");
             }
-            if is_to_owner && looked_at.elapsed() >= LOOK_AFTER {
-                self.look_for_owner().await;
+            if is_to_leader && looked_at.elapsed() >= LOOK_AFTER {
+                self.look_for_leader().await;
                 looked_at = Instant::now();
             }
-            self.calls.pause(AGAIN_AFTER).await;
+            self.calls.pause(RETRY_DELAY).await;
         }
         Err(Errno::EIO)
     }

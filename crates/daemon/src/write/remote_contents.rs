@@ -8,10 +8,10 @@ use forebay_wire::Outcome;
 use forebay_wire::write_message::WriteMessage;
 
 use super::peers::copy;
-use super::remote::{Nodes, PATIENCE, To};
+use super::remote::{Nodes, TIMEOUT, To};
 
 /// How long a node is asked where somebody else has what is asked for.
-const COPIED_PATIENCE: Duration = Duration::from_secs(4);
+const COPIED_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl Nodes {
     /// Fills `into` with what `message` asks for.
@@ -27,10 +27,10 @@ impl Nodes {
     /// # Errors
     /// The other node's error; EIO when it says nothing.
     pub async fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
-        self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE }).await
+        self.read_within(from, message, len, if self.has_partners() { COPIED_TIMEOUT } else { TIMEOUT }).await
     }
 
-    /// The same, asked for `patience` at most.
+    /// The same, asked for `timeout` at most.
     ///
     /// # Errors
     /// As `read_parts`.
@@ -39,9 +39,9 @@ impl Nodes {
         from: NodeRank,
         message: &WriteMessage,
         len: usize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Bytes>, Errno> {
-        let (_, answered) = self.call(To::Node(from), message, patience).await?;
+        let (_, answered) = self.call(To::Node(from), message, timeout).await?;
         match answered {
             (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
             (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),

@@ -1,23 +1,23 @@
-//! Calls to the owner of the tree, by nodes that are none.
+//! Calls to the leader, by nodes that are none.
 
 use std::time::Duration;
 
 use forebay_types::NodeRank;
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
-use forebay_wire::write_message::{Owns, WriteMessage};
+use forebay_wire::write_message::{Leadership, WriteMessage};
 use tokio::sync::watch;
 
 use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
-use super::remote::{Nodes, PATIENCE, Partners, To};
+use super::remote::{Nodes, Partners, TIMEOUT, To};
 use crate::environment::Operation;
 
-/// Node 0, the owner, is silent and refuses nothing; node 1 knows that node 2 owns the tree by now.
-struct SilentOwner {
+/// Node 0, the leader, is silent and refuses nothing; node 1 knows that node 2 leads the tree by now.
+struct SilentLeader {
     forsaken: watch::Sender<Option<NodeRank>>,
 }
 
-impl Calls for SilentOwner {
+impl Calls for SilentLeader {
     fn own(&self) -> NodeRank {
         NodeRank(3)
     }
@@ -36,9 +36,9 @@ impl Calls for SilentOwner {
         Box::pin(async move {
             if to == NodeRank(0) {
                 let _ = tokio::time::timeout(within, forsaken.wait_for(|node| *node == Some(to))).await;
-                return Err(Unanswered::Yet("it is no owner any more".to_owned()));
+                return Err(Unanswered::Yet("it is no leader any more".to_owned()));
             }
-            Ok((Outcome::Body, vec![encode(&Owns { epoch: 1, node: NodeRank(2) }).into()]))
+            Ok((Outcome::Body, vec![encode(&Leadership { term: 1, leader: NodeRank(2) }).into()]))
         })
     }
 
@@ -68,11 +68,11 @@ impl Calls for SilentOwner {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_to_a_silent_owner_ends_when_another_node_owns_the_tree() {
-    let calls = SilentOwner { forsaken: watch::Sender::new(None) };
-    let nodes = Nodes::new(calls, Owns::default(), [0, 1, 2].map(NodeRank).into(), Partners::None);
+async fn a_call_to_a_silent_leader_ends_when_another_node_owns_the_tree() {
+    let calls = SilentLeader { forsaken: watch::Sender::new(None) };
+    let nodes = Nodes::new(calls, Leadership::default(), [0, 1, 2].map(NodeRank).into(), Partners::None);
     let began = tokio::time::Instant::now();
-    let (owns, _) = nodes.call(To::Owner, &WriteMessage::Pending, PATIENCE).await.unwrap();
-    assert_eq!(owns.node, NodeRank(2));
+    let (leadership, _) = nodes.call(To::Leader, &WriteMessage::Pending, TIMEOUT).await.unwrap();
+    assert_eq!(leadership.leader, NodeRank(2));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::drain::progress::Progress;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
-use super::tree::owner::Owner;
+use super::tree::leader::Leader;
 use super::tree::paths::backing_path;
 
 /// How long nodes that may have written to a file are asked what.
-const NODE_PATIENCE: Duration = Duration::from_secs(2);
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The burst tier of a node in `status --json`.
 #[derive(Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct BurstStatus {
     uncopied_bytes: Option<u64>,
     /// Stripes of large files that this node has written to the backing file system since its daemon began.
     stripes_written: u64,
-    /// The whole job's, on the node that owns the tree.
+    /// The whole job's, on the node that leads the tree.
     #[serde(flatten)]
     landing: Option<LandingStatus>,
     /// Changes that the backing file system has not followed.
@@ -52,7 +52,7 @@ pub struct BurstStatus {
 struct LandingStatus {
     /// Of the file that is being sent: bytes that are not on the backing file system, verified.
     draining_bytes: u64,
-    /// Sent and verified since the owner's daemon began.
+    /// Sent and verified since the leader's daemon began.
     landed_bytes: u64,
     /// How fast that went lately; 0 where nothing was sent.
     drain_bytes_per_s: u64,
@@ -60,7 +60,7 @@ struct LandingStatus {
     time_left_ms: Option<u64>,
     /// Bytes that only silent nodes have.
     lost_bytes: u64,
-    /// Changes that the tree's second home does not have; `null` where none follows.
+    /// Changes that the standby does not have; `null` where none follows.
     second_home_behind: Option<u64>,
     /// How long the job has by its time limit; `null` without one.
     ends_in_ms: Option<u64>,
@@ -87,7 +87,10 @@ impl WriteParts {
         let progress = self.progress();
         BurstStatus {
             mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
-            changes_refused_ms: self.gate.closed_for().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            changes_refused_ms: self
+                .freeze
+                .closed_for()
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
@@ -101,13 +104,13 @@ impl WriteParts {
     }
 
     fn landing_status(&self) -> Option<LandingStatus> {
-        let (owner, meter) = (self.owner()?, self.meter()?);
+        let (leader, meter) = (self.leader()?, self.meter()?);
         let (left, lost_bytes) = {
-            let tree = owner.tree();
+            let tree = leader.tree();
             let lost = tree.written().filter(|extent| tree.is_lost_extent(extent));
             (left_of(&tree), lost.map(|extent| extent.len).sum())
         };
-        let now = owner.nodes.now();
+        let now = leader.nodes.now();
         let (takes, is_known) = meter.time_for(left, now);
         let ends_in = self.ends_at.map(|ends_at| ends_at.saturating_sub(self.local.unix_time()));
         let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -117,25 +120,25 @@ impl WriteParts {
             drain_bytes_per_s: meter.bytes_per_s(now),
             time_left_ms: if left.0 == 0 { Some(0) } else { is_known.then(|| in_ms(takes)) },
             lost_bytes,
-            second_home_behind: owner.safe.second_home_behind(),
+            second_home_behind: leader.replicator.second_home_behind(),
             ends_in_ms: ends_in.map(in_ms),
             is_in_time: ends_in.map(|ends_in| takes <= ends_in),
         })
     }
 
-    /// `drain`, by the owner wherever it is.
+    /// `drain`, by the leader wherever it is.
     ///
     /// # Errors
     /// Why nothing is known of it.
     pub fn drain_job(&self, wait: Duration) -> Result<Progress, String> {
-        if self.owner().is_some() {
+        if self.leader().is_some() {
             return Ok(self.drain(wait));
         }
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        self.nodes.ask_owner_for_text(&WriteMessage::Drain { wait_ms })
+        self.nodes.ask_leader_for_text(&WriteMessage::Drain { wait_ms })
     }
 
-    /// `landed`, by the owner wherever it is.
+    /// `landed`, by the leader wherever it is.
     ///
     /// # Errors
     /// As `landed`.
@@ -144,24 +147,24 @@ impl WriteParts {
         let below = [&self.mount, &self.dir].into_iter().find_map(|base| path.strip_prefix(base).ok());
         let outside = || format!("{} is not in the burst tier, which is at {}", path.display(), self.dir.display());
         let path = self.dir.join(below.ok_or_else(outside)?);
-        if self.owner().is_some() {
+        if self.leader().is_some() {
             return self.landed(&path);
         }
         let path = path.to_str().ok_or("only paths that are valid UTF-8 can be named")?.to_owned();
-        self.nodes.ask_owner_for_text::<Result<Landed, String>>(&WriteMessage::Landed { path })?
+        self.nodes.ask_leader_for_text::<Result<Landed, String>>(&WriteMessage::Landed { path })?
     }
 
-    /// How far the file at `path` is, below the directory that programs see. Asked of the owner. May block.
+    /// How far the file at `path` is, below the directory that programs see. Asked of the leader. May block.
     ///
     /// # Errors
     /// Why nothing can be said of it.
     pub fn landed(&self, path: &Path) -> Result<Landed, String> {
-        let owner = self.owner().ok_or("another node owns the burst tree")?;
+        let leader = self.leader().ok_or("another node leads the burst tree")?;
         let told = |why: String| format!("{}: {why}", path.display());
         let gone = |errno| told(format!("{errno}"));
-        let file = find(owner, path.strip_prefix(&self.dir).unwrap_or(path)).map_err(told)?;
-        let pending = self.uncommitted(owner, file).map_err(told)?;
-        let tree = owner.tree();
+        let file = find(leader, path.strip_prefix(&self.dir).unwrap_or(path)).map_err(told)?;
+        let pending = self.uncommitted(leader, file).map_err(told)?;
+        let tree = leader.tree();
         let (state, way) = (tree.state(file).map_err(gone)?, tree.way(file).map_err(gone)?);
         let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
@@ -194,11 +197,11 @@ impl WriteParts {
     }
 
     /// Ranges that nodes which have a file open have written and not committed.
-    fn uncommitted(&self, owner: &Owner, file: FileId) -> Result<Vec<(u64, u64)>, String> {
+    fn uncommitted(&self, leader: &Leader, file: FileId) -> Result<Vec<(u64, u64)>, String> {
         let mut ranges = self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges());
-        let open_on = owner.tree().open_on(file).map_err(|errno| errno.to_string())?;
+        let open_on = leader.tree().open_on(file).map_err(|errno| errno.to_string())?;
         for node in open_on.into_iter().filter(|node| *node != self.local.rank) {
-            let asked = self.nodes.ask::<Vec<(u64, u64)>>(node, &WriteMessage::Uncommitted { file }, NODE_PATIENCE);
+            let asked = self.nodes.ask::<Vec<(u64, u64)>>(node, &WriteMessage::Uncommitted { file }, NODE_TIMEOUT);
             ranges.extend(asked.map_err(|errno| format!("node {node}, which has it open, does not answer: {errno}"))?);
         }
         Ok(ranges)
@@ -231,14 +234,14 @@ fn lost_in_words(lost: &LostFile) -> String {
     format!("{bytes} bytes are only in the stores of nodes that do not answer ({nodes})")
 }
 
-fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {
-    use forebay_wire::write_message::{Question, Told};
+fn find(leader: &Leader, path: &Path) -> Result<FileId, String> {
+    use forebay_wire::write_message::{Answer, Question};
     let (caller, mut file, mut kind) = (Caller::default(), BURST_ROOT, Kind::Directory);
     for name in path.components() {
         let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let question = Question::Lookup { place: Place { directory: file, name } };
-        let told = owner.tell(&caller, &question).map_err(|errno| errno.to_string())?;
-        let Told::State(state) = told else { return Err("no answer".to_owned()) };
+        let told = leader.tell(&caller, &question).map_err(|errno| errno.to_string())?;
+        let Answer::State(state) = told else { return Err("no answer".to_owned()) };
         (file, kind) = (state.file, state.attributes.kind());
     }
     if kind == Kind::File { Ok(file) } else { Err("not a file".to_owned()) }

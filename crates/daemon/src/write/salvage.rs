@@ -16,14 +16,14 @@ use anyhow::{Context, ensure};
 use forebay_log::{Capacity, Owner as StoreOwner, boot_identity, whose};
 use forebay_types::NodeRank;
 use forebay_types::threads::BACKING_CONCURRENCY;
-use forebay_wire::write_message::{Owns, WriteMessage};
+use forebay_wire::write_message::{Leadership, WriteMessage};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::beliefs::Beliefs;
 use super::calls::{BackingCalls, DrainLimits};
 use super::drain::progress::Progress;
+use super::kernel_leases::KernelLeases;
 use super::parts::{Beginning, WriteParts};
 use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};
@@ -45,7 +45,7 @@ pub struct Salvage {
     /// The stores, by their nodes.
     pub stores: BTreeMap<NodeRank, PathBuf>,
     /// The node whose store has the names of the files.
-    pub owner: NodeRank,
+    pub leader: NodeRank,
     /// Those of them that are of another run of the job, and stay as they are.
     pub of_other_runs: Vec<PathBuf>,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
@@ -83,59 +83,67 @@ impl Salvage {
     pub fn open(paths: &[PathBuf], landing: Option<&Path>) -> anyhow::Result<Option<Self>> {
         let mut found = vec![];
         for path in paths {
-            found.extend(whose(path)?.map(|owner| (path, owner)));
+            found.extend(whose(path)?.map(|leader| (path, leader)));
         }
         let Some((first_path, first)) = found.first() else { return Ok(None) };
-        for (path, owner) in &found {
+        for (path, leader) in &found {
             let (one, other) = (first_path.display(), path.display());
             ensure!(
-                owner.job == first.job && owner.landing == first.landing,
+                leader.job == first.job && leader.landing == first.landing,
                 "the stores {one} and {other} are of different jobs ({}, {}): name the stores of one job only",
                 first.job,
-                owner.job
+                leader.job
             );
         }
-        let (job, nodes) = (first.job.clone(), found.iter().map(|(_, owner)| owner.nodes).max().unwrap_or(1));
+        let (job, nodes) = (first.job.clone(), found.iter().map(|(_, leader)| leader.nodes).max().unwrap_or(1));
         let landing = match landing {
             Some(landing) => std::fs::canonicalize(landing).with_context(|| landing.display().to_string())?,
             None => first.landing.clone(),
         };
-        let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
+        let stores: BTreeMap<_, _> = found.iter().map(|(path, leader)| (leader.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
         let timers = Timers::start().context("no threads")?;
         let environment = timers.machine();
         let threads = environment.backing_threads(BACKING_CONCURRENCY);
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
-            let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
+            let leader = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
             let calls = BackingCalls::new(&threads, DrainLimits::default());
-            open_store(path, &owner, Capacity::AsFound, (&environment, calls), (Copied::Nothing, DEADLINE))
+            open_store(path, &leader, Capacity::AsFound, (&environment, calls), (Copied::Nothing, DEADLINE))
         };
         let mut opened = BTreeMap::new();
         for (node, path) in &stores {
             opened.insert(*node, open(*node, path)?);
         }
         let of_other_runs = leave_out_other_runs(&mut opened, &stores);
-        let owns = who_owns(&job, &opened)?;
+        let leadership = who_leads(&job, &opened)?;
         let here: Here = Arc::default();
         let mut parts = BTreeMap::new();
         for (node, mut opened) in opened {
-            if opened.tree.is_some() != (node == owns.node) {
-                opened.local.note_owns(owns)?;
+            if opened.tree.is_some() != (node == leadership.leader) {
+                opened.local.note_leadership(leadership)?;
                 drop(opened);
                 opened = open(node, &stores[&node])?;
             }
             let calls = Together { own: node, nodes, here: Arc::clone(&here), timers: Arc::clone(&timers) };
-            parts.insert(node, begin(opened, owns, &landing, calls));
+            parts.insert(node, begin(opened, leadership, &landing, calls));
         }
         let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
-        Ok(Some(Self { job, landing, stores, owner: owns.node, of_other_runs, nodes: parts, threads: BTreeMap::new() }))
+        Ok(Some(Self {
+            job,
+            landing,
+            stores,
+            leader: leadership.leader,
+            of_other_runs,
+            nodes: parts,
+            threads: BTreeMap::new(),
+        }))
     }
 
-    /// Whether the names come from the tree's second home, since the store of its first owner is not here.
+    /// Whether the names come from the standby, since the store of its first leader is not here.
     #[must_use]
     pub fn lacks_first(&self) -> bool {
-        !self.stores.contains_key(&Owns::default().node)
+        !self.stores.contains_key(&Leadership::default().leader)
     }
 
     /// Starts: what was written is committed, and begins to land.
@@ -156,19 +164,19 @@ impl Salvage {
 
     /// Bytes that have not landed.
     pub fn bytes_left(&self) -> u64 {
-        let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
-        owner.map_or(0, |owner| owner.tree().written().map(|extent| extent.len).sum())
+        let leader = self.nodes.get(&self.leader).and_then(|parts| parts.leader());
+        leader.map_or(0, |leader| leader.tree().written().map(|extent| extent.len).sum())
     }
 
     /// Lets it land, and waits for that, so long at most.
     pub fn drain(&self, time: Duration) -> Progress {
-        self.nodes.get(&self.owner).map_or_else(Progress::default, |parts| parts.drain(time))
+        self.nodes.get(&self.leader).map_or_else(Progress::default, |parts| parts.drain(time))
     }
 
     /// Files that cannot land from these stores alone.
     fn not_landed(&self) -> Vec<NotLanded> {
-        let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
-        let lost = owner.map_or_else(Vec::new, |owner| owner.tree().lost_files());
+        let leader = self.nodes.get(&self.leader).and_then(|parts| parts.leader());
+        let lost = leader.map_or_else(Vec::new, |leader| leader.tree().lost_files());
         let told = lost.into_iter().map(|file| NotLanded {
             path: self.landing.join(std::ffi::OsStr::from_bytes(&file.path)),
             nodes: file.nodes.iter().map(|node| node.0).collect(),
@@ -181,48 +189,50 @@ impl Salvage {
     #[must_use]
     pub fn end(mut self) -> SalvageEnd {
         let mut threads = std::mem::take(&mut self.threads);
-        // The owner knows what the others are still needed for.
-        let others = self.nodes.iter().filter(|(node, _)| **node != self.owner);
-        for (node, parts) in others.chain(self.nodes.get_key_value(&self.owner)) {
+        // The leader knows what the others are still needed for.
+        let others = self.nodes.iter().filter(|(node, _)| **node != self.leader);
+        for (node, parts) in others.chain(self.nodes.get_key_value(&self.leader)) {
             if let Some(thread) = threads.remove(node) {
                 parts.end(thread, true);
             }
         }
-        let steps = self.nodes.get(&self.owner).map_or(0, |parts| parts.progress().steps);
+        let steps = self.nodes.get(&self.leader).map_or(0, |parts| parts.progress().steps);
         SalvageEnd { steps, bytes: self.bytes_left(), missing: self.not_landed() }
     }
 }
 
-/// The tree's owner: the newest one, or where its store is not here, the tree's second home from now on.
-fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Result<Owns> {
-    let newest = opened.values().map(|opened| opened.owns).max().unwrap_or_default();
-    if opened.contains_key(&newest.node) {
+/// The leader: the newest one, or where its store is not here, the standby from now on.
+fn who_leads(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Result<Leadership> {
+    let newest = opened.values().map(|opened| opened.leadership).max().unwrap_or_default();
+    if opened.contains_key(&newest.leader) {
         return Ok(newest);
     }
-    let second = opened.iter().filter(|(_, opened)| opened.mirror.is_some()).max_by_key(|(_, opened)| opened.owns);
+    let second =
+        opened.iter().filter(|(_, opened)| opened.mirror.is_some()).max_by_key(|(_, opened)| opened.leadership);
     let (second, _) = second.with_context(|| {
         let here: Vec<String> = opened.keys().map(ToString::to_string).collect();
         format!(
             "job {job}: the stores that are given (of nodes {}) do not have the names of its files; give also the \
-             store of its node {} or of its second home",
+             store of its node {} or of its standby",
             here.join(", "),
-            newest.node
+            newest.leader
         )
     })?;
-    newest.next(*second).with_context(|| format!("job {job}: its stores name an owner after which there can be none"))
+    newest.next(*second).with_context(|| format!("job {job}: its stores name a leader after which there can be none"))
 }
 
-/// Takes those out that are not of the run which lands: the one whose owner is here; of several, or of none, the one of most stores. Where
+/// Takes those out that are not of the run which lands: the one whose leader is here; of several, or of none, the one of most stores. Where
 /// they are. No note is written before.
 fn leave_out_other_runs(
     opened: &mut BTreeMap<NodeRank, OpenedStore>,
     stores: &BTreeMap<NodeRank, PathBuf>,
 ) -> Vec<PathBuf> {
-    let mut runs = BTreeMap::<u64, (bool, usize, Owns)>::new();
+    let mut runs = BTreeMap::<u64, (bool, usize, Leadership)>::new();
     for store in opened.values() {
         let Some(number) = store.tree_number() else { continue };
-        let (has_owner, count, owns) = runs.entry(number).or_default();
-        (*has_owner, *count, *owns) = (*has_owner || store.tree.is_some(), *count + 1, store.owns.max(*owns));
+        let (has_leader, count, leadership) = runs.entry(number).or_default();
+        (*has_leader, *count, *leadership) =
+            (*has_leader || store.tree.is_some(), *count + 1, store.leadership.max(*leadership));
     }
     let lands = runs.into_iter().max_by_key(|(_, run)| *run).map(|(number, _)| number);
     let is_other = |opened: &OpenedStore| opened.tree_number().is_some_and(|number| Some(number) != lands);
@@ -257,7 +267,7 @@ impl Timers {
     }
 }
 
-fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Arc<WriteParts> {
+fn begin(opened: OpenedStore, leadership: Leadership, landing: &Path, calls: Together) -> Arc<WriteParts> {
     let now = opened.local.now();
     let beginning = Beginning {
         dir: landing.to_owned(),
@@ -266,14 +276,14 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         drain: DrainPolicy::Auto,
         ends_at: None,
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
-        beliefs: Beliefs::new(None),
+        kernel_leases: KernelLeases::new(None),
         daemon: 0,
         deadline: DEADLINE,
-        second_home: None,
+        standby: None,
         budget_bytes: u64::MAX,
     };
-    // No other node decides who owns the tree.
-    let nodes = Nodes::new(calls, owns, vec![], Partners::Any);
+    // No other node decides who leads the tree.
+    let nodes = Nodes::new(calls, leadership, vec![], Partners::Any);
     Arc::new(WriteParts::new(nodes, opened, beginning, Box::new(|| ())))
 }
 

@@ -1,13 +1,13 @@
 //! The beginning of a node's part in the burst tier: tasks that keep the tree and its copies safe, and a thread that lands.
 //!
-//! The tasks renew the owner's tenure, follow the tree as its second home, and copy what other nodes write as their partner.
+//! The tasks renew the leader's leader lease, follow the tree as its standby, and copy what other nodes write as their partner.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::parts::WriteParts;
 use super::tree::checkpoint;
-use super::tree::second_home::{Keep, SecondHome};
+use super::tree::standby::{Keep, Standby};
 
 impl WriteParts {
     /// Starts the tasks that keep the tree and its copies safe, and the thread that follows the tree on the backing file system, or gives back
@@ -27,18 +27,18 @@ impl WriteParts {
         })
     }
 
-    /// Begins those that do not wait until the node has come to terms with the owner: it may be the owner, or have to take the tree over.
+    /// Begins those that do not wait until the node has come to terms with the leader: it may be the leader, or have to take the tree over.
     fn begin_with_tree(self: &Arc<Self>) {
-        for member in self.nodes.council().iter().copied() {
-            let Some(owner) = self.owner().map(Arc::clone) else { break };
-            let council = Arc::clone(&self.council);
-            self.nodes.spawn(async move { council.keep(member, || owner.safe.renewal()).await });
+        for member in self.nodes.voters().iter().copied() {
+            let Some(leader) = self.leader().map(Arc::clone) else { break };
+            let election = Arc::clone(&self.election);
+            self.nodes.spawn(async move { election.keep(member, || leader.replicator.renewal()).await });
         }
         if let Some(second) = &self.second {
-            // One that has the names of the tree that its store is about does not wait for the owner: nobody else could take the tree over.
+            // One that has the names of the tree that its store is about does not wait for the leader: nobody else could take the tree over.
             let mirrored = second.mirror().as_ref().map(|mirror| mirror.tree.number());
-            let waits_for_owner = mirrored.is_none() || mirrored != self.local.tree_number();
-            self.nodes.spawn(Arc::clone(self).follow_tree(Arc::clone(second), waits_for_owner));
+            let waits_for_leader = mirrored.is_none() || mirrored != self.local.tree_number();
+            self.nodes.spawn(Arc::clone(self).follow_tree(Arc::clone(second), waits_for_leader));
         }
     }
 
@@ -51,8 +51,8 @@ impl WriteParts {
         }
     }
 
-    async fn follow_tree(self: Arc<Self>, second: Arc<SecondHome>, waits_for_owner: bool) {
-        if waits_for_owner {
+    async fn follow_tree(self: Arc<Self>, second: Arc<Standby>, waits_for_leader: bool) {
+        if waits_for_leader {
             tokio::select! {
                 biased;
                 met = self.joined.until_known() => if met.is_err() { return },
@@ -61,8 +61,8 @@ impl WriteParts {
         }
         let parts = Arc::clone(&self);
         let keep: Keep = Arc::new(move || {
-            checkpoint::write(&parts.local, parts.giving_back.parts(), &parts.files).map_err(|error| error.to_string())
+            checkpoint::write(&parts.local, parts.reclaim.parts(), &parts.files).map_err(|error| error.to_string())
         });
-        second.follow(Arc::clone(&self.council), keep).await;
+        second.follow(Arc::clone(&self.election), keep).await;
     }
 }

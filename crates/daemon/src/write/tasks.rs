@@ -4,7 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
 
-use super::remote::{Nodes, PATIENCE};
+use super::remote::{Nodes, TIMEOUT};
 
 impl Nodes {
     /// Has a task done beside the others, which ends when all is over.
@@ -28,7 +28,7 @@ impl Nodes {
     /// Until all is over.
     pub async fn until_end(&self) {
         while !self.is_ending() {
-            self.calls.pause(PATIENCE).await;
+            self.calls.pause(TIMEOUT).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Requests of other nodes whose answers wait: for nodes that have to be told of a change, for the second home, for the backing file system. They
+//! Requests of other nodes whose answers wait: for nodes that have to be told of a change, for the standby, for the backing file system. They
 //! occupy memory, and no thread: a node that is silent delays those requests that it was told of, and nothing else. Each node may have so many of
 //! them; the requests of others do not wait for a node that has too many.
 

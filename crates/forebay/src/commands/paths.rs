@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_export_is_not_shown() {
+    fn files_outside_exports_are_not_shown() {
         let temporary = tempfile::tempdir().unwrap();
         let base = temporary.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("soft/a")).unwrap();

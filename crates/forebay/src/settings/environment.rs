@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_is_known_or_another_programs() {
+    fn known_files_and_those_of_other_programs_are_not_reported() {
         let known = ["FOREBAY_FANOUT", "FOREBAY_MISSING", "FOREBAY_VIEW", "FOREBAY_BURST", "FOREBAY_PREFIX", "FOREBAY"];
         assert_eq!(known.map(warning), [const { None }; 6]);
         assert_eq!(["PATH", "MY_FOREBAY_FANUOT"].map(warning), [None, None]);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_relative_means_this_directory() {
+    fn relative_paths_mean_this_directory() {
         let here = std::env::current_dir().unwrap().display().to_string();
         for (key, text, expected) in [
             ("export", "a/../b", format!("{here}/a/../b")),

@@ -83,7 +83,7 @@ fn views_of_several_nodes_that_have_no_place() {
 }
 
 #[test]
-fn what_counts_for_several_machines_is_passed_over_aloud() {
+fn settings_for_several_machines_are_passed_over_with_a_message() {
     let Some(place) = Place::with_views() else { return };
     let up = place.run(&["up", "--interface", "none", "--port", "7", "--export", &place.source()]);
     let message = String::from_utf8_lossy(&up.stderr);

@@ -10,7 +10,7 @@ use crate::place::Place;
 
 /// The first program is this test: it has begun, and hangs.
 #[test]
-fn whoever_waits_for_a_program_that_hangs_is_told_for_which() {
+fn waiters_for_a_hanging_program_hear_its_name() {
     let Some(place) = Place::with_views() else { return };
     place.succeeds(&["up", "--job", "first", "--export", &place.source()]);
     let held = File::create(place.job("first").join("enter-0.lock")).unwrap();

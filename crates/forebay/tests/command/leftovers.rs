@@ -126,7 +126,7 @@ fn progress(place: &Place, job: &str) -> Option<String> {
 }
 
 #[test]
-fn nothing_stays_of_a_local_start_that_was_killed() {
+fn a_killed_local_start_leaves_no_trace() {
     let Some(place) = Place::with_views() else { return };
     let source = place.source();
     loop {

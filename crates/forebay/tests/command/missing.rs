@@ -192,7 +192,7 @@ fn a_local_node_that_fails_is_gone_without_too() {
 }
 
 #[test]
-fn what_missing_may_mean_is_checked() {
+fn meanings_of_missing_are_checked() {
     let place = Place::new();
     let message = place.fails(2, &["up", "--missing", "perhaps"]);
     assert!(message.contains("'perhaps' is neither fail nor continue"), "{message}");

@@ -109,7 +109,7 @@ fn profiles_are_removed_by_name_or_all() {
 }
 
 #[test]
-fn what_cannot_be_used_is_listed_with_the_reason() {
+fn unusable_profiles_are_listed_with_the_reason() {
     let place = Place::new();
     let (broken, open) = (store(&place, "broken").to_string(), store(&place, "open").to_string());
     let path = |key: &str, extension: &str| place.path(&format!("profiles/{key}.{extension}"));
@@ -199,7 +199,7 @@ fn use_files(place: &Place, count: usize, is_known: bool) -> u64 {
 }
 
 #[test]
-fn what_is_not_used_any_more_is_told_and_leaves() {
+fn unused_files_are_reported_and_leave() {
     let Some(place) = Place::with_views() else { return };
     fs::create_dir(place.path("source/many")).unwrap();
     (0..FILES).for_each(|file| fs::write(place.path(&format!("source/many/{file}")), [7; 100]).unwrap());

@@ -182,7 +182,7 @@ fn pass_on(listener: TcpListener, target: (&'static str, u16)) -> Receiver<Vec<u
 
 /// The host has two addresses, its node listens at the one, and whoever looks for the node comes to the other first.
 #[test]
-fn whoever_has_a_nodes_port_at_another_address_neither_hides_it_nor_stands_in_between() {
+fn a_process_on_a_nodes_port_at_another_address_neither_hides_it_nor_intercepts() {
     const ADDRESSES: [&str; 2] = ["2001:db8::1", "10.9.0.1"];
     let Some(place) = Place::with_views() else { return };
     move_to_own_network(&["2001:db8::1/64", "10.9.0.1/24"]);

@@ -33,7 +33,7 @@ struct Before {
 #[derive(Clone, Debug)]
 pub enum NameChange {
     Made(PathBuf),
-    Moved { from: PathBuf, to: PathBuf, kept: Option<PathBuf> },
+    Relocated { from: PathBuf, to: PathBuf, kept: Option<PathBuf> },
     Removed { path: PathBuf, kept: PathBuf },
 }
 
@@ -95,7 +95,7 @@ impl Disk {
         for change in self.names.into_iter().skip(stay).rev() {
             let undone = match change {
                 NameChange::Made(path) => std::fs::remove_file(path),
-                NameChange::Moved { from, to, kept } => {
+                NameChange::Relocated { from, to, kept } => {
                     let moved = std::fs::rename(&to, &from);
                     kept.map_or(moved, |kept| std::fs::rename(kept, to))
                 }

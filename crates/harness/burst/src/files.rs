@@ -105,8 +105,8 @@ pub fn cut(host: usize) {
 }
 
 /// Two nodes never change names on the backing file system by turns: a daemon that went on after another node's had begun would
-/// take itself for the owner.
-pub fn has_two_owners() -> bool {
+/// take itself for the leader.
+pub fn has_two_leaders() -> bool {
     let landers = files(|files| files.landers.clone()).unwrap_or_default();
     (0..landers.len()).any(|index| landers[..index].iter().any(|before| *before == landers[index]))
 }
@@ -221,7 +221,7 @@ fn on_disk(call: &Call, about: &About, host: usize) -> i64 {
             let said = passed(call);
             if said >= 0 {
                 let change =
-                    || NameChange::Moved { from: about.path.clone(), to: about.to.clone(), kept: kept.clone() };
+                    || NameChange::Relocated { from: about.path.clone(), to: about.to.clone(), kept: kept.clone() };
                 disk(&mut |disk| disk.names(change()));
             }
             said

@@ -1,4 +1,4 @@
-//! Whole jobs of the burst tier, as it ships, in virtual time: writers, the owner of the tree, its second home, partners, and what
+//! Whole jobs of the burst tier, as it ships, in virtual time: writers, the leader, its standby, partners, and what
 //! lands, with faults, by seed.
 //!
 //! Every node runs the driver that daemons run (`forebay_daemon::Driver`), on its real log and with real files, and no line of it is

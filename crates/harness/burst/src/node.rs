@@ -256,7 +256,7 @@ impl Node {
         2 * self.state().daemons >= self.setup.segments
     }
 
-    /// Has the tree's owner let everything land. How far it came; `None` where no daemon serves, or the owner does not answer.
+    /// Has the leader let everything land. How far it came; `None` where no daemon serves, or the leader does not answer.
     pub fn drain(&self, time: Duration) -> Option<Progress> {
         let write = self.state().running.as_ref()?.write.clone()?;
         write.drain_job(time).inspect_err(|why| note(|| format!("not drained: {why}"))).ok()

@@ -171,7 +171,7 @@ impl FileModel {
 
     /// The newest state after the last promised one, if it is as found or becomes so by later writes.
     ///
-    /// Unsynced records may be lost of one log and not of another. The owner's has lengths and commits; that of the writing
+    /// Unsynced records may be lost of one log and not of another. The leader's has lengths and commits; that of the writing
     /// node has its writes.
     pub fn find_left(&self, found: &Contents) -> Option<usize> {
         self.find(self.durable, found).or_else(|| {

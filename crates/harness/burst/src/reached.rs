@@ -35,7 +35,7 @@ reaches! {
     Published: "files that got their name on the backing file system",
     PublishedOver: "files that replaced another there",
     DaemonDied: "deaths of daemons",
-    DaemonHandedOver: "daemons that another followed since the tree has another owner",
+    DaemonHandedOver: "daemons that another followed since the tree has another leader",
     RequestOutlivedDaemon: "requests that the next daemon answered",
     PowerCut: "cuts of a node's power",
     LostUnsynced: "cuts that took something back",

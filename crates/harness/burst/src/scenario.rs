@@ -113,7 +113,7 @@ impl Scenario {
         let running = self.start_programs();
         self.go_wrong(&running);
         self.await_programs(&running);
-        if self.is_settled() {
+        if self.is_flushed() {
             self.land();
         }
     }
@@ -287,7 +287,7 @@ impl Scenario {
 
     /// A node is lost with its disk, and the programs that ran there; others go on with their files.
     fn lose(&mut self, running: &[Running]) {
-        // The second home follows by then.
+        // The standby follows by then.
         turns::sleep_ns(8 * S);
         let node = self.any();
         note(|| format!("node {} is lost", node.rank));
@@ -301,7 +301,7 @@ impl Scenario {
     }
 
     /// Programs on other nodes look at the directories of lost nodes, and at those whose programs were refused to the end.
-    fn is_settled(&mut self) -> bool {
+    fn is_flushed(&mut self) -> bool {
         files::fail(None);
         self.network.mend_all();
         for index in 0..self.programs {
@@ -326,7 +326,7 @@ impl Scenario {
         let mut last = None;
         for _ in 0..DRAINS_MAX {
             let nodes: Vec<Arc<Node>> = self.nodes.iter().filter(|node| !node.is_lost()).map(Arc::clone).collect();
-            // Whichever is the owner, or gets an answer of it in time.
+            // Whichever is the leader, or gets an answer of it in time.
             let told = nodes.iter().find_map(|node| node.drain(DRAIN));
             note(|| format!("drained: {told:?}"));
             // Landing does not wait for lost contents.
@@ -395,7 +395,7 @@ impl Scenario {
             }
         }
         self.compare_log(is_all);
-        if files::has_two_owners() {
+        if files::has_two_leaders() {
             wrong("owners", "a daemon changed the backing file system after another node's had begun to");
         }
     }

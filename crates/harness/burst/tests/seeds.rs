@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn whatever_fails_what_was_promised_is_there_and_lands_whole() {
+fn promised_files_land_whole_after_any_failures() {
     let (is_right, said) = run(&["--seeds", SEEDS]);
     assert!(is_right, "{said}");
     for [segments, seed] in OTHERS {

@@ -204,7 +204,7 @@ mod tests {
     use crate::parameters::{AURORA, START};
 
     #[test]
-    fn whoever_started_the_job_hears_of_all_and_each_node_says_it_once() {
+    fn the_starter_hears_of_all_nodes_once_each() {
         for nodes in [1, 2, 50, 1000] {
             let forest = Forest::single(nodes, 8).unwrap();
             let started = start(&AURORA, &START, &forest, nodes as usize, 3);

@@ -50,7 +50,7 @@ fn a_seed_is_a_result() {
 }
 
 #[test]
-fn what_nodes_get_is_what_others_and_the_file_system_sent() {
+fn bytes_that_nodes_get_are_those_that_others_and_the_file_system_sent() {
     let workload = Workload { absent_names: TORCH.absent_names.but(0.0, "a test"), ..TORCH };
     for (nodes, roots) in [(1, 1), (24, 1), (24, 8)] {
         let figures = Storm { workload: &workload, ..storm(nodes, roots) }.run();

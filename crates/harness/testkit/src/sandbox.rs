@@ -254,7 +254,7 @@ mod tests {
     use crate::program::wait_until;
 
     #[test]
-    fn what_is_left_is_found() {
+    fn leftovers_are_found() {
         let sandbox = Sandbox::new();
         assert_eq!(sandbox.left(), Vec::<String>::new());
         std::fs::create_dir_all(sandbox.view().join("3")).expect("a directory");

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_behind() {
+    fn no_trace_is_left_behind() {
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-scratch-test").unwrap();
         let path = scratch.path().to_owned();
         fs::write(scratch.dir("a").unwrap().join("b"), "c").unwrap();

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_leaves_no_test_bed() {
+    fn a_dead_test_leaves_no_test_bed() {
         for is_heard in [true, false] {
             let (scratch, script) = noting();
             let mut holder = hold(&script).arg("-n").spawn().unwrap();

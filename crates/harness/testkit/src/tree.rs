@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_odd_is_there() {
+    fn all_odd_entries_are_there() {
         let base = tempfile::tempdir().expect("a directory");
         let _tree = Tree::build(base.path(), Path::new("/nowhere"));
         assert_eq!(fs::metadata(base.path().join("sparse/big")).expect("a file").len(), BIG_BYTES);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_short_is_refused() {
+    fn input_cut_short_anywhere_is_refused() {
         let whole: [(u32, &[u8]); 4] = [
             (opcode::RENAME2, &[&[0; 16][..], b"a\0b\0"].concat()),
             (opcode::SYMLINK, b"name\0target\0"),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_said_is_one_line() {
+    fn output_of_a_program_is_one_line() {
         let said = |text: &str| {
             let output = Command::new("sh").args(["-c", "printf '%s' \"$0\" >&2; exit 3", text]).output().unwrap();
             refusal("fusermount", &output)

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_that_the_kernel_does_not_offer() {
+    fn no_feature_is_used_that_the_kernel_does_not_offer() {
         let negotiated = negotiate(31, init_flag::ASYNC_READ, &SessionOptions::default());
         assert_eq!((negotiated.minor, negotiated.flags), (31, init_flag::ASYNC_READ));
         assert_eq!(negotiated.request_bytes_max as usize, 32 * rustix::param::page_size());

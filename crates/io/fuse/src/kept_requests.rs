@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_answered_is_found_again_and_again_until_it_is() {
+    fn unanswered_requests_are_found_until_answered() {
         let memory = KeptRequests::create(16, Access::ReadOnly).unwrap();
         let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
         let first = open();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_daemon_does_with_the_memory_can_be_tried() {
+    fn memory_operations_of_a_daemon_work() {
         KeptRequests::try_out().unwrap();
     }
 

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_tells_its_mount() {
+    fn an_open_file_tells_its_mount() {
         let of = |path: &str| MountedAt::of(open_place(Path::new(path)).unwrap()).unwrap().unwrap();
         assert_eq!(of("/proc/1").file_system, "proc");
         assert_eq!(Some(of("/proc")), MountedAt::find(Path::new("/proc")).unwrap());

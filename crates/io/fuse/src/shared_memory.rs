@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_mapping_stores_the_next_one_reads() {
+    fn stores_of_one_mapping_are_read_by_the_next() {
         let descriptor = create_shared_memory("test", 8192).unwrap();
         let mut first = SharedMemory::map(descriptor.try_clone().unwrap(), 0, 8192).unwrap();
         first.bytes_mut()[4096..4100].copy_from_slice(b"kept");

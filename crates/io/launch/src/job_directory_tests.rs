@@ -73,7 +73,7 @@ fn a_view_with_something_in_it_is_never_walked() {
 }
 
 #[test]
-fn what_others_could_have_prepared_is_refused() {
+fn paths_that_others_could_have_prepared_are_refused() {
     let (temporary, base) = base();
     let elsewhere = temporary.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();

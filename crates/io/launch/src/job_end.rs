@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gets_no_time_is_told_what_was_asked() {
+    fn callers_without_time_hear_what_was_asked() {
         let why = |environment: &[(&str, &str)], told| end(environment, told).0.unwrap_err();
         assert!(why(&[], None).contains("not a job of Slurm or LSF"));
         assert!(why(&[(SLURM_END, "soon")], None).contains("SLURM_JOB_END_TIME is 'soon'"));

@@ -90,7 +90,7 @@ fn a_sealed_key_is_opened_as_often_as_there_are_nodes() {
 }
 
 #[test]
-fn what_is_not_a_sealed_key_is_refused() {
+fn descriptors_other_than_sealed_keys_are_refused() {
     let Some(munged) = Munged::start(1) else { return };
     let refused = |text: &str| causes(munged.munge().open(text).unwrap_err());
     assert!(refused("garbage").contains("armor"), "{}", refused("garbage"));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_with_a_right_checksum_is_refused() {
+    fn false_contents_with_a_right_checksum_are_refused() {
         let changed = |at: usize, value: u8| {
             let mut bytes = head().encode();
             bytes[at] = value;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_made_it_dead_must_be_durable_first() {
+    fn commits_that_make_bytes_dead_are_durable_before_these_go() {
         let mut usage = sealed(0);
         usage.release(AT, 100, Sequence(12), Sequence(10)).unwrap();
         usage.committed(Sequence(11));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_block_is_refused() {
+    fn impossible_blocks_are_refused() {
         let good = entry(&["a"]);
         let with = |change: fn(&mut BlockEntry)| {
             let mut entry = good.clone();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_goes_where_it_was_used() {
+    fn new_files_are_packed_where_they_were_used() {
         let old = [directory("a", 1), directory("b", 1), directory("c", 1)];
         let used = [directory("new", 1), directory("b", 1), file("f", 1, &[0]), file("f", 1, &[0]), file("g", 1, &[1])];
         let (uses, learned) = merged(&old, &used, &[]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_in_vain_leaves_and_silence_keeps() {
+    fn useless_prefetches_leave_and_silence_keeps() {
         let old = [directory("a", 1), file("f", 1, &[0, 1, 2]), file("g", 1, &[5]), directory("kept", 1)];
         let unused = [directory("a", 1), file("f", 1, &[1, 2]), file("g", 1, &[5])];
         let (uses, learned) = merged(&old, &[file("f", 1, &[2, 7])], &unused);

@@ -27,7 +27,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_above_a_limit_is_not_written() {
+fn profiles_above_a_limit_are_not_written() {
     let good = Profile::new("train".into(), vec![ViewPath::root()], 7);
     let mut bad = good.clone();
     bad.command = "x".repeat(limits::PROFILE_COMMAND_BYTES_MAX + 1);

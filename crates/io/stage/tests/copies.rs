@@ -73,7 +73,7 @@ fn a_copy_has_contents_mode_and_time() {
 }
 
 #[test]
-fn what_is_there_is_verified_and_not_copied_again() {
+fn existing_blocks_are_verified_and_not_copied_again() {
     let bed = Bed::of(BLOCK_BYTES + 5);
     bed.copy().unwrap();
     let ino = bed.path("copy").metadata().unwrap().ino();
@@ -185,7 +185,7 @@ fn the_longest_name_has_a_draft() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced() {
+fn an_entry_that_is_no_file_is_not_replaced() {
     let bed = Bed::of(5);
     fs::create_dir(bed.path("copy")).unwrap();
     assert!(bed.copy().unwrap_err().to_string().ends_with("copy is there and is not a file"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use forebay_types::{Attributes, Backed, Errno, ExtendedAttributes, Kind, Timestamp};
+use forebay_types::{Attributes, BackingId, Errno, ExtendedAttributes, Kind, Timestamp};
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::process::geteuid;
 
@@ -33,8 +33,8 @@ impl Held {
 
     /// The same, as far as it tells it from other files and versions.
     #[must_use]
-    pub fn backed(&self) -> Backed {
-        Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
+    pub fn backed(&self) -> BackingId {
+        BackingId { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
     }
 
     /// The file, for reading.

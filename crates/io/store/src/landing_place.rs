@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use forebay_types::{Attributes, Backed, Errno, FileSystem, Kind, Name, Timestamp, ViewPath, limits};
+use forebay_types::{Attributes, BackingId, Errno, FileSystem, Kind, Name, Timestamp, ViewPath, limits};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags};
 
 use crate::calls::{Calls, errno};
@@ -65,7 +65,7 @@ impl LandingPlace {
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn backed(&self, path: &ViewPath) -> Result<Backed, Errno> {
+    pub fn backed(&self, path: &ViewPath) -> Result<BackingId, Errno> {
         let (base, rest) = self.near(path.as_bytes())?;
         let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
         Ok(self.calls.stat_now(place.as_fd())?.backed())
@@ -75,7 +75,7 @@ impl LandingPlace {
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn landed(&self, path: &ViewPath) -> Result<(Backed, u64), Errno> {
+    pub fn landed(&self, path: &ViewPath) -> Result<(BackingId, u64), Errno> {
         let (base, rest) = self.near(path.as_bytes())?;
         let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
         let found = self.calls.stat_now(place.as_fd())?;
@@ -318,7 +318,7 @@ impl LandingPlace {
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn backed_draft(&self, draft: &Draft) -> Result<Backed, Errno> {
+    pub fn backed_draft(&self, draft: &Draft) -> Result<BackingId, Errno> {
         Ok(self.calls.stat_now(draft.file().as_fd())?.backed())
     }
 

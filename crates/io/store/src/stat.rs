@@ -1,6 +1,6 @@
 //! From `struct statx` to attributes. The inode number is still the raw one; `inode_numbers` makes it the view's.
 
-use forebay_types::{Attributes, Backed, Timestamp};
+use forebay_types::{Attributes, BackingId, Timestamp};
 use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 
 /// A device number: what tells file systems apart within one kernel, and nothing beyond it.
@@ -27,8 +27,8 @@ pub(crate) const GENERATION_FIELDS: StatxFlags =
 
 impl Stat {
     /// The fields that tell it from other files and versions.
-    pub(crate) fn backed(&self) -> Backed {
-        Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
+    pub(crate) fn backed(&self) -> BackingId {
+        BackingId { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
     }
 }
 

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_paused_sleeps_on_and_goes_on_late() {
+    async fn a_paused_node_goes_on_late() {
         let life = Life::new();
         let begun = Instant::now();
         let task = life.spawn(&Handle::current(), async move {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_killed_is_dropped_at_once_and_its_tasks_end() {
+    async fn tasks_of_a_killed_node_end_at_once() {
         let life = Life::new();
         let drops = Arc::new(AtomicUsize::new(0));
         let forever = |drops: &Arc<AtomicUsize>| {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_ends_its_own_life_does_nothing_more() {
+    async fn a_process_that_ends_itself_runs_no_further() {
         let life = Life::new();
         let own = life.clone();
         let task = life.spawn(&Handle::current(), async move {

@@ -88,7 +88,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test(start_paused = true)]
-    async fn what_two_connections_write_takes_the_time_of_one_cable() {
+    async fn two_connections_share_the_time_of_one_cable() {
         let cable = Cable::new(1 << 20);
         let begun = Instant::now();
         let mut writing = tokio::task::JoinSet::new();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_lock_is_in_the_kernels_table() {
+    fn lock_holders_are_in_the_kernels_table() {
         let table = "1: POSIX  ADVISORY  WRITE 7 00:1a:12 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 00:1a:12 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 9 00:1a:12 0 EOF\n3: FLOCK  ADVISORY  WRITE 10 08:01:12 0 EOF\n";
         assert_eq!(holder_in(table, "00:1a:12"), Some(8));

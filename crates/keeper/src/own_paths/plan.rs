@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_below_an_export_is_put_back_unless_it_is_one() {
+    fn mounts_below_an_export_are_put_back_unless_they_are_exports() {
         let points =
             [("/soft", false), ("/soft/a", false), ("/soft/a/b", false), ("/soft/c", false), ("/softer", false)];
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_view_hides_is_gone_around() {
+    fn files_hidden_by_the_view_are_reached_around_it() {
         let temporary = tempfile::tempdir().unwrap();
         let base = temporary.path().canonicalize().unwrap();
         for dir in ["a/inner", "b/hidden", "b/beside", "c"] {

@@ -109,7 +109,7 @@ fn a_mark_stays_until_its_bytes_are_written() {
 
 /// A program that ends without closing reports an error by the mark only.
 #[test]
-fn what_is_lost_at_the_end_of_the_program_is_marked() {
+fn files_with_bytes_lost_at_the_end_of_the_program_are_marked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, b"").unwrap();

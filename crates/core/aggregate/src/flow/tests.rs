@@ -122,14 +122,14 @@ fn one_link_is_halved_and_then_one_flow_s_alone() {
 }
 
 #[test]
-fn who_is_held_back_elsewhere_leaves_the_rest_to_others() {
+fn workers_held_back_elsewhere_leave_the_rest_to_others() {
     // Link 0 has 100, link 1 has 20 bytes/s. Flow a uses both and gets 20, so flow b on link 0 gets 80 and ends its 160
     // at 2 s; then a goes on at 20 and ends its 60 at 3 s.
     assert_eq!(ends(&[100.0, 20.0], &[(0.0, vec![0, 1], 60), (0.0, vec![0], 160)]), [3.0, 2.0]);
 }
 
 #[test]
-fn who_comes_later_takes_its_share_from_then_on() {
+fn late_workers_take_their_share_from_then_on() {
     // Alone until 1 s: 100 of 200 bytes moved. Then 50 each: a ends at 3 s, b has 50 of 150 left and is alone: 3.5 s.
     assert_eq!(ends(&[100.0], &[(0.0, vec![0], 200), (1.0, vec![0], 150)]), [3.0, 3.5]);
 }

@@ -195,7 +195,7 @@ fn the_poster_s_count_is_a_power_of_two_of_full_buffers() {
 }
 
 #[test]
-fn what_memory_cannot_hold_takes_rounds() {
+fn writes_beyond_memory_take_rounds() {
     let ranks = (0..4).map(|node| RankDescription { node, bytes: 1000, extents: None }).collect();
     let case = CaseDescription { ranks: RanksDescription::Each(ranks), rounds: None, ..ring() };
     assert_eq!(planned(case.clone(), Strategy::Poster).rounds, 4);
@@ -203,7 +203,7 @@ fn what_memory_cannot_hold_takes_rounds() {
 }
 
 #[test]
-fn nothing_to_write_is_a_plan_too() {
+fn an_empty_write_is_a_plan_too() {
     let ranks = (0..4).map(|node| RankDescription { node, bytes: 0, extents: Some(vec![]) }).collect();
     let portfolio =
         plan_all(&Case::new(CaseDescription { ranks: RanksDescription::Each(ranks), ..ring() }).unwrap()).unwrap();

@@ -149,7 +149,7 @@ fn a_node_that_goes_on_after_some_seconds_is_used_again_within_one() {
 /// All that this node may ask is lost, and what it may read itself is read: the rest is told that there was nobody to ask,
 /// and what was read in vain that its time is over.
 #[test]
-fn whoever_is_cut_off_and_may_read_no_more_is_told_so() {
+fn a_node_cut_off_without_tokens_reports_that() {
     let mut dispatch = Requests::new(Line);
     ORDER.into_iter().for_each(|rank| dispatch.absent(at(0), rank));
     let saved = FALLBACK_READS_SAVED_MAX as usize;

@@ -61,7 +61,7 @@ fn the_last_resort_comes_however_many_join() {
 
 /// A request that needs no token does not wait behind those that do.
 #[test]
-fn what_may_not_be_read_here_fails_although_the_tokens_are_gone() {
+fn unreadable_files_fail_although_the_tokens_are_gone() {
     let mut dispatch = Requests::new(Line);
     for key in 10..250 {
         dispatch.request(at(0), key, || key, want(u32::from(key), at(3_000)));
@@ -98,7 +98,7 @@ fn a_node_that_sent_a_whole_body_is_not_taken_for_silent() {
 /// A request that is held is asked of nobody, whatever happens to the nodes meanwhile and however late it becomes, until the
 /// last of its holds is released.
 #[test]
-fn what_is_held_is_not_asked() {
+fn held_requests_are_not_sent() {
     let mut dispatch = Requests::new(Line);
     let [first, second] = [(); 2].map(|()| dispatch.new_hold());
     let wanted = Wanted { holds: vec![first], ..want(0, at(30_000)) };
@@ -127,7 +127,7 @@ fn what_is_held_is_not_asked() {
 
 /// A request that had to wait begins anew: the node that could not answer then may be able to now.
 #[test]
-fn what_is_released_goes_to_the_first_node_again() {
+fn released_requests_go_to_the_first_node_again() {
     let mut dispatch = Requests::new(Line);
     let Joined::First(request) = dispatch.request(at(0), 1, || 1, want(0, at(30_000))) else { panic!("it is new") };
     let Some(Event::Ask { attempt, .. }) = dispatch.poll_event() else { panic!("it is asked for") };

@@ -229,7 +229,7 @@ fn a_node_that_was_lost_is_asked_again_when_it_is_back() {
 
 /// Each waiter waits until its own deadline, in any order, and an attempt that has time left goes on.
 #[test]
-fn everybody_waits_until_his_own_deadline() {
+fn each_caller_waits_until_its_own_deadline() {
     let mut dispatch = Requests::new(Line);
     dispatch.request(at(0), 1, || 1, want(1, at(30_000)));
     assert_eq!(asked(&mut dispatch).len(), 1);
@@ -249,7 +249,7 @@ fn everybody_waits_until_his_own_deadline() {
 
 /// A request that has meaning for nodes only ends when none is left to ask.
 #[test]
-fn what_may_not_be_read_here_fails_when_nobody_is_left() {
+fn unreadable_files_fail_when_no_other_node_is_left() {
     let mut dispatch = Requests::new(Line);
     dispatch.request(at(0), 9, || 9, want(1, at(30_000)));
     for _ in ORDER {

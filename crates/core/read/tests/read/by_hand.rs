@@ -292,7 +292,7 @@ fn a_bundle_fails_over_as_one() {
 
 /// A child may have little time left. A program that joins its request has all of its own.
 #[test]
-fn whoever_joins_a_question_has_his_own_time() {
+fn joined_questions_have_deadlines_of_their_own() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     for shell_is_first in [true, false] {
         let mut node = node_of(2, 7, false);
@@ -353,7 +353,7 @@ fn the_largest_file_is_explained() {
 
 /// A prefetch has the time that any request has, however little was left to the one before it.
 #[test]
-fn what_is_asked_early_has_time() {
+fn early_questions_have_time() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     let mut root = node_of(0, 1, true);
     let asked = |node: &mut Node| -> Vec<(AttemptId, Time)> {

@@ -22,7 +22,7 @@ const TIME: Duration = Duration::from_secs(30);
 
 /// A request without a token ends with `EHOSTUNREACH`, at its deadline; it might have been answered until then.
 #[test]
-fn whoever_waits_in_vain_for_a_token_is_told_that_nobody_can_be_reached() {
+fn waits_without_a_token_end_with_unreachable() {
     let mut node: ReadPath<&'static str> = ReadPath::new(options(LEAF, 31));
     (0..31).filter(|rank| *rank != LEAF).for_each(|rank| node.handle_absent(Time(0), NodeRank(rank)));
     for ticket in 0..PEERS {

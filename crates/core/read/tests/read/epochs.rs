@@ -175,7 +175,7 @@ fn a_number_that_cannot_be_a_refreshs_changes_nothing() {
 }
 
 #[test]
-fn what_was_held_is_asked_once_when_a_refresh_was_missed() {
+fn held_requests_are_sent_once_after_a_missed_refresh() {
     let mut node = node_of(1, 3);
     node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
     assert!(node.handle_hold(at(0), Epoch(5), vec![path("a")]));

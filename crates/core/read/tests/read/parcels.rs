@@ -169,7 +169,7 @@ fn a_parcel_that_is_wanted_is_asked_for_before_its_turn_and_once() {
 }
 
 #[test]
-fn what_a_parcel_did_not_bring_is_asked_for() {
+fn contents_that_a_parcel_lacks_are_requested() {
     let mut node = Node::new();
     node.read(0);
     node.open(1, &[]);

@@ -82,7 +82,7 @@ fn a_question_is_at_the_reader_what_it_was_where_it_began() {
 }
 
 #[test]
-fn what_was_asked_ahead_is_promoted_on_its_way_once() {
+fn a_prefetch_is_promoted_on_its_way_once() {
     let mut nodes = way_up();
     nodes[0].handle_own(Time(0), PeerTicket(1), listing_of(""));
     let (_, calls) = carry_up(&mut nodes);
@@ -177,7 +177,7 @@ fn a_program_has_leave_to_read_before_what_is_asked_ahead() {
 
 /// A question that lost its way is asked elsewhere as what it is by then.
 #[test]
-fn what_was_promoted_stays_so_wherever_it_is_asked_again() {
+fn promoted_requests_stay_promoted_wherever_they_are_sent_again() {
     let mut leaf = node_of(3);
     leaf.handle_own(Time(0), PeerTicket(1), listing_of(""));
     let (call, ..) = fetched(&mut leaf);

@@ -36,7 +36,7 @@ fn arrives(node: &mut Node, ms: u64, attempt: AttemptId, outcome: Result<(), Err
 }
 
 #[test]
-fn whoever_sent_spoilt_bytes_is_not_asked_for_them_again() {
+fn senders_of_spoilt_bytes_are_not_asked_for_them_again() {
     let mut node: Node = ReadPath::new(options(3, 7));
     let parent = Source::Peer(NodeRank(2));
     let (attempt, source) = ask(&mut node, 0, "file");

@@ -7,7 +7,8 @@ use forebay_wire::write::{
     BURST_ROOT, Caller, Change, CommitAt, Done, FileState, LockRequest, Operation, Piece, Place, Source, WrittenExtent,
 };
 use forebay_wire::write_message::{
-    Bid, Changed, Contents, EPOCHS_END, Followed, Have, Owns, Question, Renewal, Told, Verdict, WriteMessage,
+    Answer, Changed, Contents, EPOCHS_END, Followed, Leadership, Question, Renewal, ReplicatedIndex, VoteReply,
+    VoteRequest, WriteMessage,
 };
 use forebay_wire::{Envelope, Request};
 
@@ -99,8 +100,8 @@ fn identities_that_no_inode_number_can_have_are_not_taken() {
         let file = FileId { creator: NodeRank(creator), serial };
         let state = FileState { file, attributes: Attributes { size_bytes, ..Attributes::default() }, version: 1 };
         let changed = Changed { outcome: Ok(Done::File(state)), have: None, safe: None };
-        let told: Result<Told, Errno> = Ok(Told::State(state));
-        let told = decode::<Result<Told, Errno>>(&encode(&told)).is_ok();
+        let told: Result<Answer, Errno> = Ok(Answer::State(state));
+        let told = decode::<Result<Answer, Errno>>(&encode(&told)).is_ok();
         assert_eq!(told, decode::<Changed>(&encode(&changed)).is_ok());
         told
     };
@@ -125,11 +126,11 @@ fn locks_of_empty_ranges_are_not_taken() {
 }
 
 #[test]
-fn an_owner_tells_of_pieces_that_there_can_be() {
+fn a_leader_tells_of_pieces_that_there_can_be() {
     let told = |pieces: Vec<Piece>| {
         let state = forebay_wire::write::FileState { file: BURST_ROOT, attributes: Default::default(), version: 0 };
-        let told: Result<Told, Errno> = Ok(Told::Contents(Contents { state, pieces, backing: None }));
-        decode::<Result<Told, Errno>>(&encode(&told)).is_ok()
+        let told: Result<Answer, Errno> = Ok(Answer::Contents(Contents { state, pieces, backing: None }));
+        decode::<Result<Answer, Errno>>(&encode(&told)).is_ok()
     };
     let piece = |offset, len, source| Piece { offset, len, source };
     assert!(told(vec![piece(0, 9, Source::Hole), piece(9, 4, Source::Log(extent(9, 4, 3)))]));
@@ -138,7 +139,7 @@ fn an_owner_tells_of_pieces_that_there_can_be() {
     assert!(!told(vec![piece(9, 4, Source::Log(extent(9, 4, u32::MAX)))]));
 }
 
-/// Names, identities and records are those of the node that sends them; what only the owner decides on is of another type (`LeaderEntry`).
+/// Names, identities and records are those of the node that sends them; what only the leader decides on is of another type (`LeaderEntry`).
 #[test]
 fn a_node_speaks_for_itself() {
     let check = |sender, operation| change(1, operation).check_sender(NodeRank(sender));
@@ -172,29 +173,29 @@ fn a_node_speaks_for_itself() {
     }
 }
 
-/// A node that took such an epoch for the newest could own the tree never again, and the number after it overflowed.
+/// A node that took such an epoch for the newest could lead the tree never again, and the number after it overflowed.
 #[test]
-fn owners_after_which_there_can_be_none_are_not_taken() {
-    let owns = |epoch| Owns { epoch, node: NodeRank(2) };
-    let is_taken = |epoch| {
-        let renewal = Renewal { owns: owns(epoch), line: 1, number: 1, is_followed: true };
-        let after = Have { line: 1, count: 1 };
+fn leaders_after_which_there_can_be_none_are_not_taken() {
+    let leadership = |term| Leadership { term, leader: NodeRank(2) };
+    let is_taken = |term| {
+        let renewal = Renewal { leadership: leadership(term), incarnation: 1, number: 1, is_followed: true };
+        let after = ReplicatedIndex { incarnation: 1, count: 1 };
         let heard = [
             is_heard(WriteMessage::Renew(renewal)),
-            is_heard(WriteMessage::Vote(Bid { owns: owns(epoch), line: 1, is_trial: true })),
-            is_heard(WriteMessage::HandOver { owns: owns(epoch), after }),
-            decode::<Owns>(&encode(&owns(epoch))).is_ok(),
-            decode::<Result<(), Owns>>(&encode(&Err::<(), _>(owns(epoch)))).is_ok(),
-            decode::<Verdict>(&encode(&Verdict::Newer(owns(epoch)))).is_ok(),
+            is_heard(WriteMessage::Vote(VoteRequest { leadership: leadership(term), incarnation: 1, is_trial: true })),
+            is_heard(WriteMessage::Replay { leadership: leadership(term), after }),
+            decode::<Leadership>(&encode(&leadership(term))).is_ok(),
+            decode::<Result<(), Leadership>>(&encode(&Err::<(), _>(leadership(term)))).is_ok(),
+            decode::<VoteReply>(&encode(&VoteReply::Newer(leadership(term)))).is_ok(),
         ];
         assert!(heard.iter().all(|is_heard| *is_heard == heard[0]), "{heard:?}");
         heard[0]
     };
     assert!(is_taken(0) && is_taken(EPOCHS_END - 1) && !is_taken(EPOCHS_END) && !is_taken(u64::MAX));
-    assert_eq!(owns(7).next(NodeRank(3)), Some(Owns { epoch: 8, node: NodeRank(3) }));
-    assert_eq!((owns(EPOCHS_END - 1).next(NodeRank(3)), owns(u64::MAX).next(NodeRank(3))), (None, None));
+    assert_eq!(leadership(7).next(NodeRank(3)), Some(Leadership { term: 8, leader: NodeRank(3) }));
+    assert_eq!((leadership(EPOCHS_END - 1).next(NodeRank(3)), leadership(u64::MAX).next(NodeRank(3))), (None, None));
     let follows = |count| {
-        let have = Have { line: 1, count };
+        let have = ReplicatedIndex { incarnation: 1, count };
         decode::<Followed>(&encode(&Followed::Changes { have, changes: vec![] })).is_ok()
     };
     assert!(follows(5) && !follows(u64::MAX), "the count after it overflowed");

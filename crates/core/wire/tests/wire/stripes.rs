@@ -1,10 +1,10 @@
 //! Limits of a peer's request to write a part of a large file.
 
-use forebay_types::{Backed, Generation, Kind, LogPosition, NodeRank, Timestamp, ViewPath};
+use forebay_types::{BackingId, Generation, Kind, LogPosition, NodeRank, Timestamp, ViewPath};
 use forebay_wire::log_record::RECORD_CONTENTS_BYTES_MAX;
 use forebay_wire::message::{decode, encode};
 use forebay_wire::write::WrittenExtent;
-use forebay_wire::write_message::{Owns, STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
+use forebay_wire::write_message::{Leadership, STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_wire::{Envelope, Request};
 
 const RECORD: u64 = RECORD_CONTENTS_BYTES_MAX as u64;
@@ -16,8 +16,8 @@ fn extent(offset: u64, len: u64) -> WrittenExtent {
 /// Whether a node that gets these extents looks at them.
 fn is_taken(extents: Vec<WrittenExtent>) -> bool {
     let generation = Generation { ino: 1, size_bytes: 0, mtime: Timestamp::default(), ctime: Timestamp::default() };
-    let draft = Backed { generation, born: Timestamp::default(), kind: Kind::File };
-    let stripe = Stripe { owns: Owns::default(), path: ViewPath::new(b"draft").unwrap(), draft, extents };
+    let draft = BackingId { generation, born: Timestamp::default(), kind: Kind::File };
+    let stripe = Stripe { leadership: Leadership::default(), path: ViewPath::new(b"draft").unwrap(), draft, extents };
     let request = Request::from(WriteMessage::Stripe(stripe));
     decode::<Envelope>(&encode(&Envelope { remaining_ms: 1, request })).is_ok()
 }

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use forebay_types::{
-    Attributes, Backed, Errno, ExtendedRule, FileId, FileSystem, Generation, Kind, LogPosition, Name, NodeRank,
+    Attributes, BackingId, Errno, ExtendedRule, FileId, FileSystem, Generation, Kind, LogPosition, Name, NodeRank,
     OperationId, Rights, Timestamp, ViewPath,
 };
 use forebay_wire::exercise::WRITE_KINDS;
-use forebay_wire::journal::{AdoptedEntry, Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::journal::{Drained, ImportedEntry, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
     AttributeChanges, BURST_ROOT, Caller, Change, CommitAt, Copy, Done, FileState, HeldLock, LockKind, LockRequest,
     Operation, Piece, Place, RenameRule, Source, TimeChange, WrittenExtent,
 };
 use forebay_wire::write_message::{
-    Bid, Changed, Contents, Entries, Followed, Handed, Have, LogPart, Owns, Question, Renewal, Seek, Stripe, ToCopy,
-    Told, Verdict, WriteMessage,
+    Answer, Changed, Contents, Entries, Followed, Leadership, LogPart, Question, Renewal, Replayed, ReplicatedIndex,
+    Seek, Stripe, ToCopy, VoteReply, VoteRequest, WriteMessage,
 };
 use forebay_wire::{Envelope, Request};
 
@@ -25,8 +25,8 @@ const CORPUS: &str = "../../../fuzz/corpus/wire_write";
 const FILE: FileId = FileId { creator: NodeRank(1), serial: 5 };
 const AT: LogPosition = LogPosition { segment: 3, offset: 80 };
 const EXTENT: WrittenExtent = WrittenExtent { offset: 4096, len: 100, node: NodeRank(1), position: AT, skip: 8 };
-const OWNS: Owns = Owns { epoch: 2, node: NodeRank(0) };
-const HAVE: Have = Have { line: 77, count: 9 };
+const OWNS: Leadership = Leadership { term: 2, leader: NodeRank(0) };
+const HAVE: ReplicatedIndex = ReplicatedIndex { incarnation: 77, count: 9 };
 const LOCK: LockRequest = LockRequest {
     owner: 4,
     start: 0,
@@ -101,14 +101,14 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
         ("change-lying-extent", encode(&change(commit))),
         ("changed", encode(&Changed { outcome: Ok(Done::File(state())), have: Some(HAVE), safe: None })),
         ("changed-not", encode(&Changed { outcome: Err(Errno::EEXIST), have: None, safe: Some(HAVE) })),
-        ("handed", encode(&Handed(vec![(HAVE, change(Operation::Open { file: FILE }))]))),
+        ("handed", encode(&Replayed(vec![(HAVE, change(Operation::Open { file: FILE }))]))),
         ("followed-changes", encode(&Followed::Changes { have: HAVE, changes: vec![vec![1, 2], vec![]] })),
         ("followed-tree", encode(&Followed::Parts { have: HAVE, first: 0, next: Some(9), tree: vec![7; 20] })),
-        ("verdict-newer", encode(&Verdict::Newer(OWNS))),
-        ("verdict-early", encode(&Verdict::TooEarly)),
+        ("verdict-newer", encode(&VoteReply::Newer(OWNS))),
+        ("verdict-early", encode(&VoteReply::TooEarly)),
         ("owns", encode(&OWNS)),
-        ("renewed", encode(&Ok::<(), Owns>(()))),
-        ("renewed-not", encode(&Err::<(), Owns>(OWNS))),
+        ("renewed", encode(&Ok::<(), Leadership>(()))),
+        ("renewed-not", encode(&Err::<(), Leadership>(OWNS))),
         ("copy", encode(&ToCopy { have: HAVE, records: vec![(AT, 4096)] })),
         ("copy-lying", encode(&ToCopy { have: HAVE, records: vec![(AT, u32::MAX); 3] })),
         ("copies", encode(&vec![Copy { from: AT, to: AT, len: 5 }])),
@@ -133,8 +133,8 @@ fn place(name: &str) -> Place {
     Place { directory: BURST_ROOT, name: Name::new(name.as_bytes()).unwrap() }
 }
 
-fn backed() -> Backed {
-    Backed {
+fn backed() -> BackingId {
+    BackingId {
         generation: Generation { ino: 12, size_bytes: 100, ..Generation::default() },
         born: Timestamp::default(),
         kind: Kind::File,
@@ -148,8 +148,8 @@ fn state() -> FileState {
 fn messages() -> Vec<WriteMessage> {
     let question = |question| WriteMessage::Question { caller: Caller::default(), question, is_leased: true };
     let path = || ViewPath::new(b"run/out").unwrap();
-    let stripe = Stripe { owns: OWNS, path: path(), draft: backed(), extents: vec![EXTENT] };
-    let renewal = Renewal { owns: OWNS, line: 77, number: 3, is_followed: true };
+    let stripe = Stripe { leadership: OWNS, path: path(), draft: backed(), extents: vec![EXTENT] };
+    let renewal = Renewal { leadership: OWNS, incarnation: 77, number: 3, is_followed: true };
     vec![
         WriteMessage::Change(change(Operation::Unlink { place: place("a") })),
         question(Question::Lookup { place: place("a") }),
@@ -168,20 +168,20 @@ fn messages() -> Vec<WriteMessage> {
         WriteMessage::Contents { parts: vec![LogPart { position: AT, skip: 4, len: 100 }] },
         WriteMessage::Unlinked { file: FILE, offset: 10, len: 4096 },
         WriteMessage::CommitAll,
-        WriteMessage::Forget { files: vec![FILE, BURST_ROOT] },
+        WriteMessage::Invalidate { files: vec![FILE, BURST_ROOT] },
         WriteMessage::Follow { have: Some(HAVE), parts: Some((HAVE, 4)) },
         WriteMessage::Copy { have: Some(HAVE) },
         WriteMessage::Pending,
         WriteMessage::Copies { of: NodeRank(2), after: Some(AT) },
-        WriteMessage::Rescue { node: NodeRank(2) },
+        WriteMessage::Failover { node: NodeRank(2) },
         WriteMessage::Uncommitted { file: FILE },
-        WriteMessage::GiveBack,
+        WriteMessage::Reclaim,
         WriteMessage::Drain { wait_ms: 500 },
         WriteMessage::Landed { path: "run/out".to_owned() },
         WriteMessage::Renew(renewal),
-        WriteMessage::Vote(Bid { owns: OWNS, line: 77, is_trial: false }),
-        WriteMessage::WhoOwns,
-        WriteMessage::HandOver { owns: OWNS, after: HAVE },
+        WriteMessage::Vote(VoteRequest { leadership: OWNS, incarnation: 77, is_trial: false }),
+        WriteMessage::WhoLeads,
+        WriteMessage::Replay { leadership: OWNS, after: HAVE },
         WriteMessage::Stripe(stripe),
         WriteMessage::EndChanges,
         question(Question::Seek { file: FILE, seek: Seek { from: 3, is_hole: true, backing_until: 4096 } }),
@@ -222,7 +222,7 @@ fn operations() -> Vec<Operation> {
 }
 
 fn leader_entries() -> Vec<LeaderEntry> {
-    let adopted = AdoptedEntry {
+    let imported = ImportedEntry {
         name: place("old").name,
         file: FILE,
         attributes: state().attributes,
@@ -232,18 +232,18 @@ fn leader_entries() -> Vec<LeaderEntry> {
     let drained = Drained { version: 3, size_bytes: 9000, backed: backed(), extents: vec![EXTENT], is_kept: true };
     let contents = StepOutcome::Contents(LandedContents { version: 3, backed: backed(), blocks: 8 });
     vec![
-        LeaderEntry::Adopt { directory: BURST_ROOT, entries: vec![adopted], is_last: true },
+        LeaderEntry::Import { directory: BURST_ROOT, entries: vec![imported], is_last: true },
         LeaderEntry::Publish { file: FILE },
         LeaderEntry::Landed { step: 4, outcome: contents },
         LeaderEntry::Drafting { file: FILE, directory: BURST_ROOT },
         LeaderEntry::Publishing { file: FILE, backed: backed() },
         LeaderEntry::SetAside { place: place("a"), name: place("a.1").name },
-        LeaderEntry::Gone { place: place("a") },
+        LeaderEntry::RemovedExternally { place: place("a") },
         LeaderEntry::Drained { file: FILE, drained },
         LeaderEntry::Lost { nodes: vec![NodeRank(2)] },
-        LeaderEntry::Moved { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },
+        LeaderEntry::Relocated { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },
         LeaderEntry::Changing { file: FILE },
-        LeaderEntry::Forked {
+        LeaderEntry::CopiedOnConflict {
             file: FILE,
             draft: Some(backed()),
             bytes: 5,
@@ -262,7 +262,7 @@ fn leader_entries() -> Vec<LeaderEntry> {
     ]
 }
 
-fn answers() -> Vec<Result<Told, Errno>> {
+fn answers() -> Vec<Result<Answer, Errno>> {
     let held =
         HeldLock { node: NodeRank(1), owner: 4, start: 0, end: 9, kind: LockKind::Exclusive, pid: 12, handle: 0 };
     let piece = |offset, len, source| Piece { offset, len, source };
@@ -271,17 +271,17 @@ fn answers() -> Vec<Result<Told, Errno>> {
     let backing = Some((ViewPath::new(b"run/out").unwrap(), backed()));
     let entries = Entries { own: state(), parent: BURST_ROOT, entries: vec![(place("a").name, state())] };
     vec![
-        Ok(Told::Nothing),
-        Ok(Told::State(state())),
-        Ok(Told::Target(b"target".to_vec())),
-        Ok(Told::Entries(entries)),
-        Ok(Told::Contents(Contents { state: state(), pieces, backing })),
-        Ok(Told::Lock(Some(held))),
-        Ok(Told::FileSystem(FileSystem::default())),
-        Ok(Told::Needed(BTreeMap::from([(3, 4096)]))),
-        Ok(Told::NextSerial(8)),
-        Ok(Told::Tree(9)),
-        Ok(Told::Copied(true)),
+        Ok(Answer::Nothing),
+        Ok(Answer::State(state())),
+        Ok(Answer::Target(b"target".to_vec())),
+        Ok(Answer::Entries(entries)),
+        Ok(Answer::Contents(Contents { state: state(), pieces, backing })),
+        Ok(Answer::Lock(Some(held))),
+        Ok(Answer::FileSystem(FileSystem::default())),
+        Ok(Answer::Needed(BTreeMap::from([(3, 4096)]))),
+        Ok(Answer::NextSerial(8)),
+        Ok(Answer::Tree(9)),
+        Ok(Answer::Copied(true)),
         Err(Errno::ENOENT),
     ]
 }

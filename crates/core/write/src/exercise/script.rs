@@ -1,10 +1,10 @@
 //! A script of changes, read from any bytes.
 
 use forebay_types::{
-    Attributes, Backed, ExtendedAttributes, ExtendedRule, FileId, Generation, Kind, LogPosition, Name, NodeRank,
+    Attributes, BackingId, ExtendedAttributes, ExtendedRule, FileId, Generation, Kind, LogPosition, Name, NodeRank,
     OperationId, Rights, Timestamp,
 };
-use forebay_wire::journal::{AdoptedEntry, Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::journal::{Drained, ImportedEntry, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::message::decode;
 use forebay_wire::write::{
     AttributeChanges, Caller, Change, CommitAt, Copy, LockKind, LockRequest, Operation, Place, RenameRule, TimeChange,
@@ -60,7 +60,7 @@ impl<'a> Script<'a> {
                 let (kind, who) = (kind % KINDS, self.number());
                 return Some(match kind {
                     0..=14 | 27..=29 => self.request(kind, who).into(),
-                    _ => self.of_owner(kind).into(),
+                    _ => self.of_leader(kind).into(),
                 });
             }
             let len = usize::from(self.number()).min(self.bytes.len());
@@ -164,16 +164,16 @@ impl<'a> Script<'a> {
         Operation::Lock { file, request }
     }
 
-    fn of_owner(&mut self, kind: u8) -> LeaderEntry {
+    fn of_leader(&mut self, kind: u8) -> LeaderEntry {
         match kind {
-            15 => self.adopt(),
+            15 => self.import(),
             16 => LeaderEntry::Publish { file: self.file() },
             17 | 18 => LeaderEntry::Landed { step: self.large(), outcome: self.outcome() },
             19 => LeaderEntry::Drafting { file: self.file(), directory: self.file() },
             20 if self.number() & 1 == 0 => LeaderEntry::Publishing { file: self.file(), backed: self.backed() },
             20 => LeaderEntry::Changing { file: self.file() },
             21 if self.number() & 1 == 0 => LeaderEntry::SetAside { place: self.place(), name: self.place().name },
-            21 => LeaderEntry::Gone { place: self.place() },
+            21 => LeaderEntry::RemovedExternally { place: self.place() },
             22 => self.drained(),
             23 => {
                 let nodes = self.number();
@@ -183,14 +183,14 @@ impl<'a> Script<'a> {
             26 => LeaderEntry::Unlist { directory: self.file() },
             30 => {
                 let (file, found) = (self.file(), self.extended());
-                LeaderEntry::AdoptExtended { file, found }
+                LeaderEntry::ImportExtended { file, found }
             }
             31 => LeaderEntry::GiveUp { node: NodeRank(u32::from(self.number() & 3)) },
             32 => LeaderEntry::LetGo,
             _ if self.number() & 1 == 0 => {
                 let draft = (self.number() & 1 == 1).then(|| self.backed());
                 let rights = Rights { mode: 0o640, uid: 7, gid: 8 };
-                LeaderEntry::Forked { file: self.file(), draft, bytes: self.large(), rights }
+                LeaderEntry::CopiedOnConflict { file: self.file(), draft, bytes: self.large(), rights }
             }
             _ => LeaderEntry::Verified {
                 file: self.file(),
@@ -202,15 +202,15 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn adopt(&mut self) -> LeaderEntry {
+    fn import(&mut self) -> LeaderEntry {
         let (directory, how) = (self.file(), self.number());
         let entries = (0..how & 3).map(|_| {
             let mode = [0o100_644, 0o040_755, 0o120_777, 0o644][usize::from(self.number() & 3)];
             let attributes = Attributes { mode, nlink: 9, size_bytes: self.large(), ..Attributes::default() };
             let (name, file) = (self.place().name, self.file());
-            AdoptedEntry { name, file, attributes, born: Timestamp::default(), target: vec![] }
+            ImportedEntry { name, file, attributes, born: Timestamp::default(), target: vec![] }
         });
-        LeaderEntry::Adopt { directory, entries: entries.collect(), is_last: how & 4 == 0 }
+        LeaderEntry::Import { directory, entries: entries.collect(), is_last: how & 4 == 0 }
     }
 
     fn set_extended(&mut self) -> Operation {
@@ -249,7 +249,7 @@ impl<'a> Script<'a> {
         let (how, node) = (self.number(), NodeRank(u32::from(self.number() & 3)));
         let to = if how & 8 == 0 { NodeRank(u32::from(how >> 4 & 3)) } else { crate::gone_from(node) };
         let copies = (0..how & 7).map(|_| Copy { from: self.position(), to: self.position(), len: 1 }).collect();
-        LeaderEntry::Moved { node, to, copies }
+        LeaderEntry::Relocated { node, to, copies }
     }
 
     fn outcome(&mut self) -> StepOutcome {
@@ -264,9 +264,13 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn backed(&mut self) -> Backed {
+    fn backed(&mut self) -> BackingId {
         let ino = u64::from(self.number() & 7);
-        Backed { generation: Generation { ino, ..Generation::default() }, born: Timestamp::default(), kind: Kind::File }
+        BackingId {
+            generation: Generation { ino, ..Generation::default() },
+            born: Timestamp::default(),
+            kind: Kind::File,
+        }
     }
 
     fn rule(&mut self) -> RenameRule {

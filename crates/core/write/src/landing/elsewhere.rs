@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use forebay_types::{Backed, FileId};
+use forebay_types::{BackingId, FileId};
 
 use super::Landing;
 
 impl Landing {
     /// A file that is there, and has names in the tree or may get one, by what is found at another place.
     #[must_use]
-    pub fn found_as(&self, found: &Backed) -> Option<FileId> {
+    pub fn found_as(&self, found: &BackingId) -> Option<FileId> {
         let is_named = |file: &FileId| self.place(*file).is_some() && self.names.contains_key(file);
         self.backed.find(found).filter(|file| is_named(file) || self.backed.names_elsewhere(*file) > 0)
     }
@@ -54,7 +54,7 @@ impl Landing {
 
     /// The files that do not have to be kept any more.
     pub fn let_go(&mut self) -> BTreeSet<FileId> {
-        // The owner may have skipped steps without effect, which a follower of the tree has not.
+        // The leader may have skipped steps without effect, which a follower of the tree has not.
         let _ = self.turn();
         self.changes.let_go()
     }

@@ -6,8 +6,8 @@ use forebay_wire::write::Place;
 use super::{Landing, Step};
 
 impl Landing {
-    /// Whether a file has this place alone, by its own name, and nothing is known of it but what it was when it was adopted.
-    pub fn is_as_adopted(&self, file: FileId, place: &Place) -> bool {
+    /// Whether a file has this place alone, by its own name, and nothing is known of it but what it was when it was imported.
+    pub fn is_as_imported(&self, file: FileId, place: &Place) -> bool {
         self.there.get(place) == Some(&file)
             && self.names.get(&file).is_some_and(|places| places[..] == [place.clone()])
             && !self.aside.contains_key(place)

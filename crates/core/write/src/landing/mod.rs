@@ -9,7 +9,7 @@
 //! is its turn.
 
 mod action;
-mod backed;
+mod backing_id;
 mod changes;
 mod elsewhere;
 mod forgetting;
@@ -18,13 +18,13 @@ mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{Backed, FileId, Kind, Name};
+use forebay_types::{BackingId, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
 pub use self::action::Action;
-use self::backed::BackedFiles;
-pub use self::backed::Recognised;
+use self::backing_id::BackedFiles;
+pub use self::backing_id::Identified;
 use self::changes::Changes;
 pub use self::step::Step;
 use crate::versioned::Versioned;
@@ -56,7 +56,7 @@ pub struct Landing {
 
 impl Landing {
     /// Adds a file that was there before the job.
-    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
+    pub fn import(&mut self, file: FileId, kind: Kind, place: &Place, backed: BackingId) {
         self.names.insert(file, vec![place.clone()]);
         self.kinds.insert(file, kind);
         self.backed.insert(file, backed);
@@ -64,7 +64,7 @@ impl Landing {
     }
 
     /// A file that was there before has this place too.
-    pub fn adopt_link(&mut self, file: FileId, kind: Kind, place: &Place) {
+    pub fn import_link(&mut self, file: FileId, kind: Kind, place: &Place) {
         self.changes.give_name(file);
         if self.drafts.contains_key(&file) {
             self.push(Step::Discard { file });
@@ -76,7 +76,7 @@ impl Landing {
     }
 
     /// Notes a file as it is there, or is about to be.
-    pub fn set_backed(&mut self, file: FileId, backed: Backed) {
+    pub fn set_backed(&mut self, file: FileId, backed: BackingId) {
         self.backed.insert(file, backed);
     }
 
@@ -87,18 +87,18 @@ impl Landing {
 
     /// The fate of a file that is there, by what is found at its place.
     #[must_use]
-    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
-        self.backed.recognise(file, found)
+    pub fn identify(&self, file: FileId, found: &BackingId) -> Identified {
+        self.backed.identify(file, found)
     }
 
     /// A file as it is there, if that is known.
     #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Backed> {
+    pub fn backed(&self, file: FileId) -> Option<BackingId> {
         self.backed.get(file)
     }
 
     /// Others have changed a file that is there: it is theirs, by all its names. The tree's contents are in logs, and in `draft`.
-    pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
+    pub fn copy_on_conflict(&mut self, file: FileId, draft: Option<BackingId>) {
         for place in self.places(file).cloned().collect::<Vec<_>>() {
             self.there.remove(&place);
             self.aside.remove(&place);
@@ -127,7 +127,7 @@ impl Landing {
     }
 
     /// Others have removed the entry of a place. Returns its file, if it was one.
-    pub fn gone(&mut self, place: &Place) -> Option<FileId> {
+    pub fn removed_externally(&mut self, place: &Place) -> Option<FileId> {
         let file = self.there.remove(place)?;
         self.left.remove(&file);
         self.aside.remove(place);
@@ -244,7 +244,7 @@ impl Landing {
 
     /// A file has a draft in a directory.
     pub fn drafted(&mut self, file: FileId, directory: FileId) {
-        // This gives steps something to do that the owner may have done with.
+        // This gives steps something to do that the leader may have done with.
         let _ = self.turn();
         self.drafts.insert(file, directory);
     }

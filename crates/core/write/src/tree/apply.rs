@@ -23,7 +23,7 @@ impl Tree {
     /// Carries out what a node asks for, once however often it comes.
     ///
     /// # Errors
-    /// The program's error, or that a directory is to be adopted first.
+    /// The program's error, or that a directory is to be imported first.
     fn request(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
         if let Some(result) = self.results.of(change.id) {
             return result.map_err(Refusal::Errno);
@@ -64,14 +64,14 @@ impl Tree {
         }
     }
 
-    /// Takes in what the owner has found out.
+    /// Takes in what the leader has found out.
     ///
     /// # Errors
     /// That it is about nothing which the tree knows; the tree is unchanged.
     fn note(&mut self, entry: &LeaderEntry, released: &mut Released) -> Result<(), Refusal> {
         match entry {
-            LeaderEntry::AdoptExtended { file, found } => return self.adopt_extended(*file, found),
-            LeaderEntry::Adopt { directory, entries, is_last } => return self.adopt(*directory, entries, *is_last),
+            LeaderEntry::ImportExtended { file, found } => return self.import_extended(*file, found),
+            LeaderEntry::Import { directory, entries, is_last } => return self.import(*directory, entries, *is_last),
             LeaderEntry::Unlist { directory } => return self.unlist(*directory),
             LeaderEntry::Publish { file } => return self.publish_now(*file),
             LeaderEntry::Drained { file, drained } => self.drained(*file, drained, released),
@@ -81,11 +81,13 @@ impl Tree {
             LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes } => {
                 self.verified(*file, SentStripes::new(*version, *draft, *stripe_bytes), stripes);
             }
-            LeaderEntry::Forked { file, draft, bytes, rights } => self.forked(*file, *draft, *bytes, *rights),
+            LeaderEntry::CopiedOnConflict { file, draft, bytes, rights } => {
+                self.copied_on_conflict(*file, *draft, *bytes, *rights)
+            }
             LeaderEntry::SetAside { place, name } => self.landing.set_aside(place, name),
-            LeaderEntry::Gone { place } => self.gone(place),
+            LeaderEntry::RemovedExternally { place } => self.removed_externally(place),
             LeaderEntry::Lost { nodes } => self.lose(nodes),
-            LeaderEntry::Moved { node, to, copies } => self.move_records(*node, *to, copies),
+            LeaderEntry::Relocated { node, to, copies } => self.move_records(*node, *to, copies),
             LeaderEntry::Landed { step, outcome } => self.landed(*step, *outcome, released),
             LeaderEntry::GiveUp { node } => self.close_all(*node, released),
             LeaderEntry::LetGo => self.let_go(released),

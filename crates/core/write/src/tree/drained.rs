@@ -88,14 +88,14 @@ impl Tree {
 
     /// Whether a part of a file is on the backing file system alone: there itself, or in its draft.
     #[must_use]
-    pub fn has_base(&self, file: FileId) -> bool {
-        self.extents(file).is_ok_and(|extents| !extents.of_base().is_empty())
+    pub fn is_backing_resident(&self, file: FileId) -> bool {
+        self.extents(file).is_ok_and(|extents| !extents.backing_resident().is_empty())
     }
 
     /// Whether its draft, or the file itself there, has anything of it.
     #[must_use]
     pub fn has_part(&self, file: FileId) -> bool {
-        self.extents(file).is_ok_and(|extents| extents.has_sent() || !extents.of_base().is_empty())
+        self.extents(file).is_ok_and(|extents| extents.has_sent() || !extents.backing_resident().is_empty())
     }
 
     /// Whether a file's draft has what a range has that is written.
@@ -137,7 +137,7 @@ impl Tree {
                 if drained.is_kept {
                     drained.extents.iter().for_each(|extent| extents.note_sent(extent));
                 } else {
-                    extents.raise_base(drained.size_bytes);
+                    extents.raise_backing(drained.size_bytes);
                     drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
                 }
             }

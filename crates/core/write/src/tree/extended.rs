@@ -1,4 +1,4 @@
-//! Extended attributes of files and directories. The tree adopts those of the backing file system when a program changes one, and keeps them
+//! Extended attributes of files and directories. The tree imports those of the backing file system when a program changes one, and keeps them
 //! until they have landed. Before and after that it keeps none: others may change them where they lie.
 
 use forebay_types::{Errno, ExtendedAttributes, ExtendedRule, FileId, Kind};
@@ -47,7 +47,7 @@ impl Tree {
     /// The attributes that a file would have if the operation were carried out.
     ///
     /// # Errors
-    /// The error that the program gets, or `Unread` where the attributes on the backing file system are to be adopted first.
+    /// The error that the program gets, or `Unread` where the attributes on the backing file system are to be imported first.
     fn extended_with(
         &self,
         caller: &Caller,
@@ -82,7 +82,7 @@ impl Tree {
         let step = self.landing.end();
         self.landing.push(Step::Attributes { file });
         let node = self.node_mut(file)?;
-        // They were adopted before.
+        // They were imported before.
         let own = node.extended.get_or_insert_default();
         own.attributes = changed;
         own.changed.insert(set.0.to_vec());
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Takes those in that a file has on the backing file system, unless they are known already.
-    pub(super) fn adopt_extended(&mut self, file: FileId, found: &ExtendedAttributes) -> Result<(), Refusal> {
+    pub(super) fn import_extended(&mut self, file: FileId, found: &ExtendedAttributes) -> Result<(), Refusal> {
         let fits = self.nodes.extended_bytes() + found.bytes() as u64 <= EXTENDED_BYTES_MAX;
         if self.node(file)?.extended.is_some() {
             return Ok(());

@@ -1,13 +1,13 @@
 //! How far the backing file system has followed.
 
-use forebay_types::{Backed, FileId, Kind, Name, Rights};
+use forebay_types::{BackingId, FileId, Kind, Name, Rights};
 use forebay_wire::journal::{LandedContents, StepOutcome};
 use forebay_wire::write::Place;
 
 use super::nodes::{Contents, Node};
 use super::state::{Released, Tree};
 use crate::extents::Extents;
-use crate::landing::{Action, Recognised, Step};
+use crate::landing::{Action, Identified, Step};
 
 /// The next step on the backing file system. `LeaderEntry::Landed` notes its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,15 +53,15 @@ impl Tree {
 
     /// Whether a file's contents are to land as they are.
     #[must_use]
-    pub fn is_settled(&self, file: FileId) -> bool {
+    pub fn is_flushed(&self, file: FileId) -> bool {
         self.nodes.get(&file).is_some_and(|node| !node.is_dirty) && !self.is_lost(file)
     }
 
     fn is_over(&self, action: &Action) -> bool {
         match action {
             // Without a name it does not appear anew: others have taken its old name, or the contents.
-            Action::Publish { file, .. } => !self.is_settled(*file) || self.landing.is_kept(*file),
-            Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } => !self.is_settled(*file),
+            Action::Publish { file, .. } => !self.is_flushed(*file) || self.landing.is_kept(*file),
+            Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } => !self.is_flushed(*file),
             // A removed file's attributes are not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
@@ -87,7 +87,7 @@ impl Tree {
 
     /// The identity of the file that is at a place there by now.
     #[must_use]
-    pub fn backed_at(&self, place: &Place) -> Option<Backed> {
+    pub fn backed_at(&self, place: &Place) -> Option<BackingId> {
         self.backed(self.landing.file_at(place)?)
     }
 
@@ -99,14 +99,14 @@ impl Tree {
 
     /// The state of a file on the backing file system, from the entry found at its place.
     #[must_use]
-    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
-        self.landing.recognise(file, found)
+    pub fn identify(&self, file: FileId, found: &BackingId) -> Identified {
+        self.landing.identify(file, found)
     }
 
     /// The ranges that only the backing file system has: offset and length.
     #[must_use]
-    pub fn base_of(&self, file: FileId) -> Vec<(u64, u64)> {
-        self.extents(file).map_or_else(|_| vec![], Extents::of_base)
+    pub fn backing_resident_of(&self, file: FileId) -> Vec<(u64, u64)> {
+        self.extents(file).map_or_else(|_| vec![], Extents::backing_resident)
     }
 
     /// Whether the mode and owner that the tree has of a file are to land: programs have set them, or have made the file.
@@ -124,7 +124,7 @@ impl Tree {
     /// The identity of a file on the backing file system when it was met or made there, or when its contents landed last. It is kept for a
     /// file that has been removed from the tree too, as long as it is there.
     #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Backed> {
+    pub fn backed(&self, file: FileId) -> Option<BackingId> {
         self.landing.backed(file)
     }
 
@@ -177,8 +177,8 @@ impl Tree {
         self.landing.aside().map(|(place, name)| (place.clone(), name.clone())).collect()
     }
 
-    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64, rights: Rights) {
-        self.landing.fork(file, draft);
+    pub(super) fn copied_on_conflict(&mut self, file: FileId, draft: Option<BackingId>, bytes: u64, rights: Rights) {
+        self.landing.copy_on_conflict(file, draft);
         if let Some(node) = self.nodes.get_mut(&file) {
             node.bytes_of_others = bytes;
             rights.give(&mut node.attributes);
@@ -187,14 +187,14 @@ impl Tree {
         }
     }
 
-    pub(super) fn gone(&mut self, place: &Place) {
-        if let Some(file) = self.landing.gone(place)
+    pub(super) fn removed_externally(&mut self, place: &Place) {
+        if let Some(file) = self.landing.removed_externally(place)
             && let Some(node) = self.nodes.get_mut(&file)
         {
             // Without a name it is not to land.
             let is_to_land = node.attributes.nlink > 0;
-            node.is_base_gone =
-                is_to_land && matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
+            node.is_backing_removed = is_to_land
+                && matches!(&node.contents, Contents::File(extents) if !extents.backing_resident().is_empty());
         }
     }
 
@@ -280,7 +280,7 @@ impl Tree {
     /// A file appeared before that was known, and with what it had then: what it has now follows.
     fn has_appeared(&mut self, file: FileId) {
         self.hold_back(file);
-        let is_due = self.is_settled(file) && !self.landing.brings(file);
+        let is_due = self.is_flushed(file) && !self.landing.brings(file);
         let version = self.nodes.get(&file).map(|node| node.version).filter(|_| is_due);
         if let Some(version) = version {
             self.landing.push(Step::Publish { file, version });
@@ -291,12 +291,12 @@ impl Tree {
     fn contents_landed(&mut self, file: FileId, landed: LandedContents, released: &mut Released) {
         self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };
-        node.is_base_gone = false;
+        node.is_backing_removed = false;
         node.sent = None;
         if let Contents::File(extents) = &mut node.contents {
             extents.forget_sent();
             if node.version == landed.version {
-                if extents.of_base().is_empty() {
+                if extents.backing_resident().is_empty() {
                     node.bytes_of_others = 0;
                 }
                 released.extents.extend(extents.written());

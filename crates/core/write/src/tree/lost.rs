@@ -4,7 +4,7 @@
 //! A file with such bytes is held back: its name shows on the backing file system what it showed there before, or nothing, and
 //! what comes after it does not wait. When its nodes answer again, or all of those bytes are overwritten, it lands.
 //!
-//! A record that is gone from its log has moved (`LeaderEntry::Moved`) to a node that there is not: `gone_from` its node.
+//! A record that is gone from its log has moved (`LeaderEntry::Relocated`) to a node that there is not: `gone_from` its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ impl Tree {
         let nodes = lost.iter().map(|extent| NodeRank(extent.node.0 & !GONE)).collect();
         let is_gone = lost.iter().any(|extent| is_gone(extent.node));
         let ranges: Vec<_> = lost.iter().map(|extent| (extent.offset, extent.len)).collect();
-        let mut ranges = [ranges, self.base_gone_of(file)].concat();
+        let mut ranges = [ranges, self.backing_removed_of(file)].concat();
         ranges.sort_unstable();
         LostFile { path: vec![], nodes, is_gone, ranges: joined(ranges.into_iter()) }
     }
@@ -104,9 +104,11 @@ impl Tree {
     }
 
     /// The ranges of a file that were only in a base that others have taken away.
-    fn base_gone_of(&self, file: FileId) -> Vec<(u64, u64)> {
+    fn backing_removed_of(&self, file: FileId) -> Vec<(u64, u64)> {
         match self.nodes.get(&file) {
-            Some(Node { contents: Contents::File(extents), is_base_gone: true, .. }) => extents.of_base(),
+            Some(Node { contents: Contents::File(extents), is_backing_removed: true, .. }) => {
+                extents.backing_resident()
+            }
             _ => vec![],
         }
     }
@@ -118,7 +120,7 @@ impl Tree {
 
     pub(super) fn is_lost(&self, file: FileId) -> bool {
         let has_lost = |extents| self.lost_extents(extents).next().is_some();
-        self.extents(file).is_ok_and(has_lost) || !self.base_gone_of(file).is_empty()
+        self.extents(file).is_ok_and(has_lost) || !self.backing_removed_of(file).is_empty()
     }
 
     /// A file that was to be published waits until it is whole.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use forebay_types::{Attributes, Backed, ExtendedAttributes, FileId, Name, NodeRank, Timestamp};
+use forebay_types::{Attributes, BackingId, ExtendedAttributes, FileId, Name, NodeRank, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::extents::Extents;
@@ -41,10 +41,10 @@ pub struct Node {
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
     /// Whether the file of the backing file system with its unwritten ranges was removed from outside.
-    pub is_base_gone: bool,
+    pub is_backing_removed: bool,
     /// How much of it is as others have left it there, bytes.
     pub bytes_of_others: u64,
-    /// Whether the backing file system had it as it is, when its directory was adopted, and nothing in the tree has changed it since.
+    /// Whether the backing file system had it as it is, when its directory was imported, and nothing in the tree has changed it since.
     pub is_as_met: bool,
     /// The landing step after the last change of its mode or owner by programs: when it is done, they are there. `None`: others may have
     /// given it other ones where it lies, and these stay.
@@ -72,7 +72,7 @@ pub struct SentStripes {
     /// Which contents.
     pub version: u64,
     /// The draft.
-    pub draft: Backed,
+    pub draft: BackingId,
     /// How long stripes are, bytes; not 0.
     pub stripe_bytes: u64,
     /// Those that are there, durable and verified.
@@ -82,7 +82,7 @@ pub struct SentStripes {
 impl SentStripes {
     /// An empty set for these contents.
     #[must_use]
-    pub fn new(version: u64, draft: Backed, stripe_bytes: u64) -> Self {
+    pub fn new(version: u64, draft: BackingId, stripe_bytes: u64) -> Self {
         Self { version, draft, stripe_bytes: stripe_bytes.max(1), verified: BTreeSet::new() }
     }
 
@@ -112,7 +112,7 @@ pub struct Directory {
     /// Copies of the tree share them: a directory may have a million.
     #[serde(with = "crate::versioned::shared")]
     entries: Arc<BTreeMap<Name, FileId>>,
-    /// Whether entries of the backing file system are still to be adopted.
+    /// Whether entries of the backing file system are still to be imported.
     is_partial: bool,
 }
 
@@ -127,7 +127,7 @@ impl Node {
             open_on: BTreeMap::new(),
             may_be_named: false,
             is_dirty: false,
-            is_base_gone: false,
+            is_backing_removed: false,
             bytes_of_others: 0,
             is_as_met: false,
             rights_step: None,
@@ -155,7 +155,7 @@ impl Node {
     /// Whether it is more than what the backing file system has: it is open, or a change of it is still to land.
     pub fn is_active(&self) -> bool {
         let is_written = matches!(&self.contents, Contents::File(extents) if !extents.is_empty());
-        let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_base_gone;
+        let is_to_land = self.is_dirty || is_written || self.sent.is_some() || self.is_backing_removed;
         is_to_land || self.attributes.nlink == 0 || !self.open_on.is_empty() || self.bytes_of_others > 0
     }
 
@@ -197,7 +197,7 @@ impl Directory {
         self.is_partial = false;
     }
 
-    /// Entries are to be adopted from now on.
+    /// Entries are to be imported from now on.
     pub fn unlist(&mut self) {
         self.is_partial = true;
     }

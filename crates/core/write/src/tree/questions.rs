@@ -47,7 +47,7 @@ impl Tree {
     /// The file that `place` names.
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, EACCES; or that its directory is to be adopted.
+    /// ENOENT, ENOTDIR, EACCES; or that its directory is to be imported.
     pub fn lookup(&self, caller: &Caller, place: &Place) -> Result<FileState, Refusal> {
         let file = self.find(caller, place)?.ok_or(Errno::ENOENT)?;
         Ok(self.state(file)?)
@@ -75,7 +75,7 @@ impl Tree {
     /// Up to `count` entries of a directory by name, those behind `after`.
     ///
     /// # Errors
-    /// ENOTDIR, ESTALE; or that it is to be adopted.
+    /// ENOTDIR, ESTALE; or that it is to be imported.
     pub fn list(&self, directory: FileId, after: Option<&Name>, count: usize) -> Result<Vec<Listed>, Refusal> {
         if self.removed.get(directory).is_some() {
             return Ok(vec![]);

@@ -1,6 +1,6 @@
 //! The stripes of a file that are in its draft on the backing file system before it is published.
 //!
-//! Logs keep all of them until the file has landed. This note only saves sending them again, by this owner of the tree or the next.
+//! Logs keep all of them until the file has landed. This note only saves sending them again, by this leader of the tree or the next.
 
 use forebay_types::FileId;
 

@@ -34,9 +34,9 @@ pub struct Tree {
 pub enum Refusal {
     /// The error for the program.
     Errno(Errno),
-    /// The directory's entries on the backing file system are to be adopted first.
+    /// The directory's entries on the backing file system are to be imported first.
     Unlisted(FileId),
-    /// The file's extended attributes on the backing file system are to be adopted first.
+    /// The file's extended attributes on the backing file system are to be imported first.
     Unread(FileId),
 }
 
@@ -57,7 +57,7 @@ pub struct Released {
 
 impl Tree {
     /// A tree with nothing in it but the root, which looks like `root`. With `is_backed` the root is a directory of the
-    /// backing file system, whose entries are to be adopted. `number` is random.
+    /// backing file system, whose entries are to be imported. `number` is random.
     #[must_use]
     pub fn new(root: Attributes, is_backed: bool, number: u64) -> Self {
         let directory = Directory::new(is_backed);

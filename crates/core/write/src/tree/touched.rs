@@ -39,24 +39,24 @@ impl Tree {
     fn touched_by_leader(&self, entry: &LeaderEntry) -> Vec<FileId> {
         match entry {
             // It gets other rights.
-            LeaderEntry::Forked { file, .. } => vec![*file],
-            LeaderEntry::Adopt { directory, entries, .. } => {
+            LeaderEntry::CopiedOnConflict { file, .. } => vec![*file],
+            LeaderEntry::Import { directory, entries, .. } => {
                 let linked = entries.iter().filter_map(|entry| self.linked_by(entry));
                 std::iter::once(*directory).chain(linked).collect()
             }
             LeaderEntry::Unlist { directory } => self.within(*directory),
-            LeaderEntry::AdoptExtended { .. }
+            LeaderEntry::ImportExtended { .. }
             | LeaderEntry::Publish { .. }
             | LeaderEntry::GiveUp { .. }
             | LeaderEntry::LetGo
             | LeaderEntry::Lost { .. }
-            | LeaderEntry::Moved { .. }
+            | LeaderEntry::Relocated { .. }
             | LeaderEntry::Drafting { .. }
             | LeaderEntry::Publishing { .. }
             | LeaderEntry::Changing { .. }
             | LeaderEntry::Verified { .. }
             | LeaderEntry::SetAside { .. }
-            | LeaderEntry::Gone { .. }
+            | LeaderEntry::RemovedExternally { .. }
             | LeaderEntry::Landed { .. }
             | LeaderEntry::Drained { .. } => vec![],
         }

@@ -44,7 +44,7 @@ impl Bed {
 }
 
 #[test]
-fn nothing_is_known_before_anything_was_sent() {
+fn no_rate_is_known_before_the_first_bytes() {
     let mut bed = Bed::default();
     assert!(!bed.rate.is_known() && bed.rate.bytes_per_s(bed.now, 0).is_none());
     bed.rate.begin(bed.now);
@@ -78,7 +78,7 @@ fn many_small_files_take_as_long_each_as_they_did() {
 }
 
 #[test]
-fn what_does_not_land_lowers_the_rate() {
+fn files_that_do_not_land_lower_the_rate() {
     let mut bed = Bed::default();
     bed.send(10, 100 * MIB, 100);
     bed.rate.begin(bed.now);

@@ -29,7 +29,7 @@ type Byte = Option<(u64, u32)>;
 /// The model: what each byte of the file is, written bytes and how much of the base counts.
 struct Model {
     written: BTreeMap<u64, (u64, u32)>,
-    base_len: u64,
+    backing_len: u64,
 }
 
 impl Model {
@@ -39,7 +39,7 @@ impl Model {
 
     fn truncate(&mut self, size_bytes: u64) {
         self.written.split_off(&size_bytes);
-        self.base_len = self.base_len.min(size_bytes);
+        self.backing_len = self.backing_len.min(size_bytes);
     }
 }
 
@@ -72,9 +72,9 @@ impl Kind {
 
 proptest! {
     #[test]
-    fn every_byte_is_where_it_was_written_last(base_len in 0..FILE_BYTES, steps in prop::collection::vec(step(), 0..40)) {
-        let mut extents = Extents::over(base_len);
-        let mut model = Model { written: BTreeMap::new(), base_len };
+    fn every_byte_is_where_it_was_written_last(backing_len in 0..FILE_BYTES, steps in prop::collection::vec(step(), 0..40)) {
+        let mut extents = Extents::over(backing_len);
+        let mut model = Model { written: BTreeMap::new(), backing_len };
         let mut written_ever = vec![];
         let mut freed = vec![];
         for (record, step) in steps.iter().enumerate() {
@@ -111,8 +111,8 @@ fn check(extents: &Extents, model: &Model) -> Result<(), TestCaseError> {
                     Source::Log(extent) => {
                         prop_assert_eq!(wanted, Some((extent.position.segment, extent.skip + byte as u32)));
                     }
-                    Source::Backing => prop_assert!(wanted.is_none() && at + byte < model.base_len),
-                    Source::Hole => prop_assert!(wanted.is_none() && at + byte >= model.base_len),
+                    Source::Backing => prop_assert!(wanted.is_none() && at + byte < model.backing_len),
+                    Source::Hole => prop_assert!(wanted.is_none() && at + byte >= model.backing_len),
                 }
             }
             at += piece.len;

@@ -5,8 +5,8 @@
 mod corpus;
 mod drain_rate;
 mod extents;
-mod known;
+mod leader_lease;
+mod metadata_cache;
 mod pages;
 mod stripes;
-mod tenure;
 mod tree;

@@ -3,7 +3,7 @@
 use forebay_types::{Attributes, FileId, NodeRank, Time, Timestamp};
 use forebay_wire::write::FileState;
 use forebay_write::limits::PAGED_MAX;
-use forebay_write::{BELIEVED, Pages, Shown, Telling};
+use forebay_write::{LEASE_TTL, Pages, Shown, Telling};
 
 const NOW: Time = Time(0);
 
@@ -78,29 +78,29 @@ fn pages_are_dropped_first_where_the_kernel_sees_no_change() {
 }
 
 #[test]
-fn what_is_forgotten_is_dropped_once() {
+fn forgotten_entries_are_dropped_once() {
     let mut pages = filled();
     fill(&mut pages, &file(2, 1));
-    let forgotten = pages.forget(NOW, &[id(3), id(1)]);
+    let forgotten = pages.invalidate(NOW, &[id(3), id(1)]);
     assert_eq!(forgotten.iter().map(|dropping| dropping.file).collect::<Vec<_>>(), [id(1)]);
     assert!(!pages.are_current(&file(1, 1)) && pages.are_current(&file(2, 1)));
     pages.have_dropped(forgotten[0]);
     assert!(pages.are_current(&file(1, 2)), "there are none");
-    assert_eq!(pages.forget(NOW, &[id(1)]), [], "the kernel has nothing of it");
+    assert_eq!(pages.invalidate(NOW, &[id(1)]), [], "the kernel has nothing of it");
     assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Leased);
     pages.believe(id(1));
-    assert_eq!(pages.forget(NOW, &[id(1)]).len(), 1, "it believes attributes");
-    assert_eq!(pages.forget(NOW, &[]).len(), 2);
+    assert_eq!(pages.invalidate(NOW, &[id(1)]).len(), 1, "it believes attributes");
+    assert_eq!(pages.invalidate(NOW, &[]).len(), 2);
     assert_eq!(pages.forgotten(), 4);
 }
 
 #[test]
-fn what_is_not_known_may_have_pages_after_another_daemon_and_when_there_were_too_many() {
-    let mut pages = Pages::unknown(NOW.after(BELIEVED));
+fn unknown_files_may_have_pages_after_another_daemon_or_above_the_limit() {
+    let mut pages = Pages::unknown(NOW.after(LEASE_TTL));
     assert!(!pages.are_current(&file(1, 1)));
-    assert_eq!(pages.others_believed_until(), NOW.after(BELIEVED));
-    assert_eq!(pages.forget(NOW, &[id(1)]).len(), 1, "it may believe what the daemon before has told");
-    assert_eq!(pages.forget(NOW.after(BELIEVED), &[id(1)]), []);
+    assert_eq!(pages.other_leases_until(), NOW.after(LEASE_TTL));
+    assert_eq!(pages.invalidate(NOW, &[id(1)]).len(), 1, "it may believe what the daemon before has told");
+    assert_eq!(pages.invalidate(NOW.after(LEASE_TTL), &[id(1)]), []);
     fill(&mut pages, &file(1, 1));
     assert!(!pages.are_current(&file(1, 1)), "there may be others");
     let Telling::ThenDrop(dropping) = tell(&mut pages, &file(1, 1)) else { panic!("there may be others") };

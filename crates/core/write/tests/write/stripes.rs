@@ -42,7 +42,7 @@ fn nodes_that_have_written_in_turns_have_as_much_to_do() {
 }
 
 #[test]
-fn who_has_a_part_of_the_file_alone_writes_it() {
+fn the_only_rank_with_a_part_of_the_file_writes_it() {
     let segments: Vec<_> = (0..4).map(|node| extent(3 - node, u64::from(node) * 5 * STRIPE, 5 * STRIPE)).collect();
     assert_eq!(shares(&segments), (0..4).map(|node| (NodeRank(node), 5)).collect());
     assert_eq!(shares(&[extent(7, 0, 10 * STRIPE)]), BTreeMap::from([(NodeRank(7), 10)]));
@@ -108,9 +108,9 @@ proptest! {
     }
 }
 
-/// Stripes that the owner itself cannot write are not tried for ever.
+/// Stripes that the leader itself cannot write are not tried for ever.
 #[test]
-fn the_owner_that_fails_is_told_so() {
+fn the_leader_that_fails_is_told_so() {
     let mut stripes = Stripes::new(&weights(&strided(2, STRIPE, 4 * STRIPE), STRIPE), STRIPE, &BTreeSet::new(), OWN);
     let mut failures = vec![];
     while let NextStripe::Write { stripe, node } = stripes.next_stripe() {
@@ -123,7 +123,7 @@ fn the_owner_that_fails_is_told_so() {
 }
 
 #[test]
-fn a_node_that_is_left_out_writes_nothing_and_the_owner_does() {
+fn a_node_that_is_left_out_writes_nothing_and_the_leader_does() {
     let extents = strided(4, 64 << 10, 24 * STRIPE);
     let mut stripes = Stripes::new(&weights(&extents, STRIPE), STRIPE, &BTreeSet::new(), OWN);
     stripes.leave_out(NodeRank(2));

@@ -8,16 +8,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forebay_store::Held;
-use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
+use forebay_types::{BackingId, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::Place;
-use forebay_write::{Action, Recognised};
+use forebay_write::{Action, Identified};
 
 use super::drafts::note_draft;
 use super::rights;
 use crate::write::calls::{By, Cost};
 use crate::write::contents::read_exactly;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::{draft_path, landed_attributes};
 
 /// Second names that are tried.
@@ -29,7 +29,7 @@ const COPY_BYTES: u64 = 4 << 20;
 /// See the module.
 #[derive(Clone, Copy)]
 pub struct Conflicts<'a> {
-    pub owner: &'a Owner,
+    pub leader: &'a Leader,
 }
 
 /// The occupant of a place of the backing file system.
@@ -57,12 +57,12 @@ impl Conflicts<'_> {
             Action::Update { file, place, .. } => self.make_way_to_update(*file, place).await,
             Action::Remove { place, .. } => self.make_way_to_remove(place).await,
             Action::Link { file, from, to } => {
-                let ours = self.owner.tree().backed(*file);
+                let ours = self.leader.tree().backed(*file);
                 self.make_way_between(from, to, ours).await
             }
             Action::Rename { from, to, is_exchange: false } => {
                 let (ours, file) = {
-                    let tree = self.owner.tree();
+                    let tree = self.leader.tree();
                     (tree.backed_at(from), tree.directory_at(from))
                 };
                 // A directory moves with all that is still to land in it.
@@ -86,7 +86,7 @@ impl Conflicts<'_> {
         &self,
         file: FileId,
         places: &[Place],
-        found: &[Option<Backed>],
+        found: &[Option<BackingId>],
     ) -> Result<bool, Errno> {
         for (place, found) in places.iter().zip(found) {
             if self.occupant_of(place, Some(file), *found) == Occupant::Stranger {
@@ -97,13 +97,13 @@ impl Conflicts<'_> {
     }
 
     /// Whether a file is among what was found.
-    pub fn is_among(&self, file: FileId, found: &[Option<Backed>]) -> bool {
-        let own = self.owner.tree().backed(file);
+    pub fn is_among(&self, file: FileId, found: &[Option<BackingId>]) -> bool {
+        let own = self.leader.tree().backed(file);
         own.is_some_and(|own| found.iter().flatten().any(|found| found.is_same_file(&own)))
     }
 
     async fn make_way_to_exchange(&self, one: &Place, other: &Place) -> Result<bool, Errno> {
-        let [first, second] = [one, other].map(|place| self.owner.tree().backed_at(place));
+        let [first, second] = [one, other].map(|place| self.leader.tree().backed_at(place));
         let is_done = match first {
             Some(first) => self.is_at(other, &first).await?,
             None => false,
@@ -111,11 +111,11 @@ impl Conflicts<'_> {
         Ok(!is_done && (self.note_if_gone(one, first).await? || self.note_if_gone(other, second).await?))
     }
 
-    async fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
+    async fn make_way_between(&self, from: &Place, to: &Place, ours: Option<BackingId>) -> Result<bool, Errno> {
         let Some(ours) = ours else {
             // The backing identity of the tree's file is not known any more.
             return if self.at(from).await?.is_none() && self.at(to).await?.is_none() {
-                self.gone(from).await.map(|()| true)
+                self.removed_externally(from).await.map(|()| true)
             } else {
                 Ok(false)
             };
@@ -172,7 +172,7 @@ impl Conflicts<'_> {
     /// Makes a directory again, with those above it that are missing. Whether any was.
     async fn remake(&self, directory: FileId) -> Result<bool, Errno> {
         let above: Vec<FileId> = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             let above = |directory: &FileId| tree.backing_place(*directory).map(|place| place.directory);
             // The place of the tree itself has none.
             std::iter::successors(Some(directory), above).filter(|directory| above(directory).is_some()).collect()
@@ -185,8 +185,8 @@ impl Conflicts<'_> {
     }
 
     async fn remake_one(&self, directory: FileId) -> Result<bool, Errno> {
-        let path: ViewPath = self.owner.backing_path(directory).ok_or(Errno::ENOENT)?;
-        let local = &self.owner.local;
+        let path: ViewPath = self.leader.backing_path(directory).ok_or(Errno::ENOENT)?;
+        let local = &self.leader.local;
         let at = path.clone();
         if found(local.land(move |place| place.attributes(&at)).await)?.is_some() {
             return Ok(false);
@@ -199,7 +199,7 @@ impl Conflicts<'_> {
         });
         let made = Arc::new(made.await?);
         let (attributes, extended) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (landed_attributes(&tree, directory), tree.extended(directory).ok().flatten().cloned())
         };
         if let Some(extended) = extended {
@@ -207,14 +207,14 @@ impl Conflicts<'_> {
             local.calls.land(move || made.set_extended(&extended, None)).await?;
         }
         if let Some(attributes) = attributes {
-            rights::give_all(self.owner, &made, &attributes, &path).await?;
+            rights::give_all(self.leader, &made, &attributes, &path).await?;
         }
-        self.owner.note_landing(LeaderEntry::Publishing { file: directory, backed: made.backed() }).await?;
+        self.leader.note_landing(LeaderEntry::Publishing { file: directory, backed: made.backed() }).await?;
         Ok(true)
     }
 
     /// The entry at a place, if any.
-    async fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
+    async fn at(&self, place: &Place) -> Result<Option<BackingId>, Errno> {
         Ok(self.at_all(std::slice::from_ref(place)).await?.pop().flatten())
     }
 
@@ -222,14 +222,14 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// As `make_way`.
-    pub async fn at_all(&self, places: &[Place]) -> Result<Vec<Option<Backed>>, Errno> {
+    pub async fn at_all(&self, places: &[Place]) -> Result<Vec<Option<BackingId>>, Errno> {
         // A place in a missing directory is empty.
-        let paths = places.iter().map(|place| found(self.owner.path_of(place))).collect::<Result<Vec<_>, _>>()?;
+        let paths = places.iter().map(|place| found(self.leader.path_of(place))).collect::<Result<Vec<_>, _>>()?;
         let count = paths.iter().flatten().count() as u64;
         if count == 0 {
             return Ok(vec![None; places.len()]);
         }
-        let look = self.owner.local.land_together(count, move |place, may_land| {
+        let look = self.leader.local.land_together(count, move |place, may_land| {
             let at = |path: Option<ViewPath>| match path {
                 Some(path) => found(may_land.call(|| place.backed(&path))),
                 None => Ok(None),
@@ -240,7 +240,7 @@ impl Conflicts<'_> {
     }
 
     /// Whether this file is at a place, whatever is in it.
-    async fn is_at(&self, place: &Place, ours: &Backed) -> Result<bool, Errno> {
+    async fn is_at(&self, place: &Place, ours: &BackingId) -> Result<bool, Errno> {
         Ok(self.at(place).await?.is_some_and(|found| found.is_same_file(ours)))
     }
 
@@ -250,12 +250,12 @@ impl Conflicts<'_> {
     }
 
     /// The occupant of a place where this was found; `own` is the file that the tree brings there.
-    pub fn occupant_of(&self, place: &Place, own: Option<FileId>, found: Option<Backed>) -> Occupant {
+    pub fn occupant_of(&self, place: &Place, own: Option<FileId>, found: Option<BackingId>) -> Occupant {
         let Some(found) = found else { return Occupant::Nobody };
-        let tree = self.owner.tree();
+        let tree = self.leader.tree();
         let own = own.filter(|own| tree.backed(*own).is_some());
-        let is_as_left = |file| tree.recognise(file, &found) == Recognised::AsLeft;
-        let is_tree = own.into_iter().chain(tree.file_at(place)).any(is_as_left);
+        let is_unmodified = |file| tree.identify(file, &found) == Identified::Unmodified;
+        let is_tree = own.into_iter().chain(tree.file_at(place)).any(is_unmodified);
         if is_tree { Occupant::Tree } else { Occupant::Stranger }
     }
 
@@ -265,24 +265,24 @@ impl Conflicts<'_> {
     /// # Errors
     /// As `make_way`.
     pub async fn make_way_to_update(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
-        let Some(found) = self.at(place).await? else { return self.gone(place).await.map(|()| true) };
-        let (recognised, base) = {
-            let tree = self.owner.tree();
-            (tree.recognise(file, &found), tree.base_of(file))
+        let Some(found) = self.at(place).await? else { return self.removed_externally(place).await.map(|()| true) };
+        let (identified, base) = {
+            let tree = self.leader.tree();
+            (tree.identify(file, &found), tree.backing_resident_of(file))
         };
         // Bytes that they have cut off are nowhere.
         let is_whole = base.iter().all(|(offset, len)| offset + len <= found.generation.size_bytes);
-        match recognised {
-            Recognised::AsLeft => Ok(false),
-            Recognised::Changed if is_whole => self.fork(file, place, &base).await.map(|()| true),
-            Recognised::Changed | Recognised::Another => self.gone(place).await.map(|()| true),
+        match identified {
+            Identified::Unmodified => Ok(false),
+            Identified::Changed if is_whole => self.copy_on_conflict(file, place, &base).await.map(|()| true),
+            Identified::Changed | Identified::Another => self.removed_externally(place).await.map(|()| true),
         }
     }
 
     /// A file of which others have taken one name away is found by the others.
     async fn make_way_to_set(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
         let (has_others, ours) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (tree.is_elsewhere(file, place), tree.backed(file))
         };
         if has_others { self.note_if_gone(place, ours).await } else { Ok(false) }
@@ -290,41 +290,41 @@ impl Conflicts<'_> {
 
     async fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
         let found = self.at(place).await?;
-        let file = self.owner.tree().file_at(place);
+        let file = self.leader.tree().file_at(place);
         let (Some(found), Some(file)) = (found, file) else { return Ok(false) };
-        let recognised = self.owner.tree().recognise(file, &found);
-        match recognised {
-            Recognised::AsLeft => Ok(false),
-            Recognised::Changed | Recognised::Another => self.gone(place).await.map(|()| true),
+        let identified = self.leader.tree().identify(file, &found);
+        match identified {
+            Identified::Unmodified => Ok(false),
+            Identified::Changed | Identified::Another => self.removed_externally(place).await.map(|()| true),
         }
     }
 
     /// Others have changed a file in place: it stays as it is. Bytes of the tree's file that only it has are copied to a draft, so
     /// that the whole file lands beside it.
-    async fn fork(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
-        let path = self.owner.path_of(place)?;
+    async fn copy_on_conflict(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
+        let path = self.leader.path_of(place)?;
         let bytes = base.iter().map(|(_, len)| len).sum();
         tracing::warn!(%path, bytes, "others have changed this file, which is left as it is; the job's file lands beside it, and \
                                       has these bytes, which the job did not write, as they are now");
         self.keep_extended(file).await;
-        let theirs = self.owner.hold(file, &path).await?;
-        let rights = rights::of_copy(self.owner, file, theirs.attributes());
+        let theirs = self.leader.hold(file, &path).await?;
+        let rights = rights::of_copy(self.leader, file, theirs.attributes());
         let draft = match base {
             [] => None,
-            base => Some(self.copy_base(file, place.directory, theirs, base).await?),
+            base => Some(self.copy_backing_resident(file, place.directory, theirs, base).await?),
         };
-        self.owner.note_landing(LeaderEntry::Forked { file, draft, bytes, rights }).await
+        self.leader.note_landing(LeaderEntry::CopiedOnConflict { file, draft, bytes, rights }).await
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.
     async fn keep_extended(&self, file: FileId) {
-        let is_known = self.owner.tree().extended(file).is_ok_and(|own| own.is_some());
+        let is_known = self.leader.tree().extended(file).is_ok_and(|own| own.is_some());
         if is_known {
             return;
         }
-        let kept = match self.owner.look_there(file, |there| there.all()) {
+        let kept = match self.leader.look_there(file, |there| there.all()) {
             Ok(found) if found.is_empty() => Ok(()),
-            Ok(found) => self.owner.note_landing(LeaderEntry::AdoptExtended { file, found }).await,
+            Ok(found) => self.leader.note_landing(LeaderEntry::ImportExtended { file, found }).await,
             Err(errno) => Err(errno),
         };
         match kept {
@@ -335,20 +335,20 @@ impl Conflicts<'_> {
         }
     }
 
-    async fn copy_base(
+    async fn copy_backing_resident(
         &self,
         file: FileId,
         directory: FileId,
         theirs: Held,
         base: &[(u64, u64)],
-    ) -> Result<Backed, Errno> {
-        note_draft(self.owner, file, directory).await?;
-        self.owner.make_durable_to_land().await?;
+    ) -> Result<BackingId, Errno> {
+        note_draft(self.leader, file, directory).await?;
+        self.leader.make_durable_to_land().await?;
         let (to, number) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
-        let local = &self.owner.local;
+        let local = &self.leader.local;
         let begin = local.land_together(2, move |place, may_land| {
             Ok((may_land.call(|| theirs.open_to_read())?, may_land.call(|| place.draft(&to, number))?))
         });
@@ -356,7 +356,7 @@ impl Conflicts<'_> {
         for (offset, len) in base {
             for start in (*offset..offset + len).step_by(COPY_BYTES as usize) {
                 let bytes = (offset + len - start).min(COPY_BYTES);
-                let copy = local.calls.write(By::Owner, Cost { bytes, calls: 2 }, move |may_land| {
+                let copy = local.calls.write(By::Leader, Cost { bytes, calls: 2 }, move |may_land| {
                     let mut part = vec![0; bytes as usize];
                     may_land.call(|| read_exactly(&from, start, &mut part))?;
                     may_land.call(|| draft.file().write_all_at(&part, start).map_err(|error| Errno::of(&error)))?;
@@ -373,26 +373,26 @@ impl Conflicts<'_> {
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.
-    async fn note_if_gone(&self, place: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
+    async fn note_if_gone(&self, place: &Place, ours: Option<BackingId>) -> Result<bool, Errno> {
         let Some(ours) = ours else { return Ok(false) };
         if self.is_at(place, &ours).await? {
             return Ok(false);
         }
-        self.gone(place).await.map(|()| true)
+        self.removed_externally(place).await.map(|()| true)
     }
 
     /// The tree's entry at a place is not there any more.
     ///
     /// # Errors
     /// The error that kept it from being recorded.
-    pub async fn gone(&self, place: &Place) -> Result<(), Errno> {
-        let path = self.owner.path_of(place).map_or_else(|_| format!("{:?}", place.name), |path| path.to_string());
+    pub async fn removed_externally(&self, place: &Place) -> Result<(), Errno> {
+        let path = self.leader.path_of(place).map_or_else(|_| format!("{:?}", place.name), |path| path.to_string());
         tracing::warn!(
             path,
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.owner.note_landing(LeaderEntry::Gone { place: place.clone() }).await
+        self.leader.note_landing(LeaderEntry::RemovedExternally { place: place.clone() }).await
     }
 
     /// The tree's entry at a place gets another name there.
@@ -400,15 +400,15 @@ impl Conflicts<'_> {
     /// # Errors
     /// The backing file system's error; EEXIST when too many names are taken.
     pub async fn set_aside(&self, place: &Place) -> Result<(), Errno> {
-        let path = self.owner.path_of(place)?;
+        let path = self.leader.path_of(place)?;
         let (directory, _) = path.split().ok_or(Errno::EINVAL)?;
         for number in 1..=NAMES_MAX {
-            let name = second_name(&place.name, &self.owner.local.job, number)?;
+            let name = second_name(&place.name, &self.leader.local.job, number)?;
             let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
             let at = second.clone();
-            if found(self.owner.local.land(move |place| place.attributes(&at)).await)?.is_none() {
+            if found(self.leader.local.land(move |place| place.attributes(&at)).await)?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
-                return self.owner.note_landing(LeaderEntry::SetAside { place: place.clone(), name }).await;
+                return self.leader.note_landing(LeaderEntry::SetAside { place: place.clone(), name }).await;
             }
         }
         Err(Errno::EEXIST)

@@ -1,28 +1,28 @@
 //! Records of drafts, and of files that are changed where they are, so that the next daemon knows them.
 
 use forebay_store::Draft;
-use forebay_types::{Backed, Errno, FileId, ViewPath};
+use forebay_types::{BackingId, Errno, FileId, ViewPath};
 use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::Place;
-use forebay_write::{Action, Recognised};
+use forebay_write::{Action, Identified};
 
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::draft_path;
 
 /// A file is about to have a draft, which goes with it whatever happens to this daemon.
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub async fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
-    let has_draft = owner.tree().draft(file).is_some();
-    if has_draft { Ok(()) } else { owner.note_landing(LeaderEntry::Drafting { file, directory }).await }
+pub async fn note_draft(leader: &Leader, file: FileId, directory: FileId) -> Result<(), Errno> {
+    let has_draft = leader.tree().draft(file).is_some();
+    if has_draft { Ok(()) } else { leader.note_landing(LeaderEntry::Drafting { file, directory }).await }
 }
 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub async fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
+pub async fn keep_open(leader: &Leader, action: &Action) -> Result<(), Errno> {
     let places = match action {
         Action::Remove { place, .. }
         | Action::Rename { to: place, is_exchange: false, .. }
@@ -31,9 +31,9 @@ pub async fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
         _ => return Ok(()),
     };
     for place in places {
-        let unlinked = owner.tree().unlinked_at(place);
+        let unlinked = leader.tree().unlinked_at(place);
         if let Some(file) = unlinked {
-            keep_as_draft(owner, file, place).await?;
+            keep_as_draft(leader, file, place).await?;
         }
     }
     Ok(())
@@ -45,34 +45,34 @@ pub async fn keep_open(owner: &Owner, action: &Action) -> Result<(), Errno> {
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-async fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
+async fn keep_as_draft(leader: &Leader, file: FileId, at: &Place) -> Result<(), Errno> {
     let is_needed = {
-        let tree = owner.tree();
-        tree.has_base(file) || tree.has_names_elsewhere(file)
+        let tree = leader.tree();
+        tree.is_backing_resident(file) || tree.has_names_elsewhere(file)
     };
-    let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
-    let held = match owner.hold(file, &path).await {
+    let Some(path) = leader.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
+    let held = match leader.hold(file, &path).await {
         // Others have taken the name, or a daemon before this one that died before it could say so.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => return Ok(()),
         held => held?,
     };
-    owner.keep_open(file, &path).await;
-    let recognised = owner.tree().recognise(file, &held.backed());
-    if recognised != Recognised::AsLeft {
+    leader.keep_open(file, &path).await;
+    let identified = leader.tree().identify(file, &held.backed());
+    if identified != Identified::Unmodified {
         // It is theirs from now on.
         return Ok(());
     }
-    let has_draft = owner.tree().draft(file).is_some();
+    let has_draft = leader.tree().draft(file).is_some();
     if !has_draft {
-        owner.note_landing(LeaderEntry::Drafting { file, directory: at.directory }).await?;
-        owner.make_durable_to_land().await?;
+        leader.note_landing(LeaderEntry::Drafting { file, directory: at.directory }).await?;
+        leader.make_durable_to_land().await?;
     }
-    let draft = draft_path(&owner.tree(), file);
+    let draft = draft_path(&leader.tree(), file);
     let Some(draft) = draft else { return Ok(()) };
     let from = path.clone();
-    let linked = owner.local.land(move |place| place.link_beside(&from, &draft)).await;
+    let linked = leader.local.land(move |place| place.link_beside(&from, &draft)).await;
     if let Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EIO)) = linked
-        && owner.tree().has_names_elsewhere(file)
+        && leader.tree().has_names_elsewhere(file)
     {
         // Bytes for its other names would be lost.
         return Err(errno);
@@ -83,14 +83,14 @@ async fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Er
     Ok(())
 }
 
-/// Drafts of files that programs have open without a name go with the job: nobody closes these any more. For an owner that still is one.
-pub fn remove_unlinked(owner: &Owner) {
+/// Drafts of files that programs have open without a name go with the job: nobody closes these any more. For a leader that still is one.
+pub fn remove_unlinked(leader: &Leader) {
     let drafts: Vec<ViewPath> = {
-        let tree = owner.tree();
+        let tree = leader.tree();
         tree.unlinked_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
     };
     for draft in drafts {
-        if let Err(errno) = owner.local.calls.serve_in_time(|| owner.local.place.remove(&draft, false)) {
+        if let Err(errno) = leader.local.calls.serve_in_time(|| leader.local.place.remove(&draft, false)) {
             tracing::warn!(%draft, %errno, "a draft stays");
         }
     }
@@ -100,14 +100,14 @@ pub fn remove_unlinked(owner: &Owner) {
 ///
 /// # Errors
 /// EAGAIN then; else what was the matter.
-pub async fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Errno> {
+pub async fn begin_anew<T>(leader: &Leader, file: FileId, errno: Errno) -> Result<T, Errno> {
     let draft = {
-        let tree = owner.tree();
-        tree.draft(file).filter(|_| !tree.has_base(file))
+        let tree = leader.tree();
+        tree.draft(file).filter(|_| !tree.is_backing_resident(file))
     };
     match (errno, draft) {
         (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
-            owner.note_landing(LeaderEntry::Drafting { file, directory }).await?;
+            leader.note_landing(LeaderEntry::Drafting { file, directory }).await?;
             Err(Errno::EAGAIN)
         }
         _ => Err(errno),
@@ -119,33 +119,33 @@ pub async fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub async fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
-    let directory = owner.tree().draft(file).map(|(directory, _)| directory);
+pub async fn give_up(leader: &Leader, file: FileId, path: &ViewPath) -> Result<(), Errno> {
+    let directory = leader.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
-        owner.note_landing(LeaderEntry::Drafting { file, directory }).await?;
+        leader.note_landing(LeaderEntry::Drafting { file, directory }).await?;
     }
     let path = path.clone();
-    owner.local.land(move |place| place.remove(&path, false)).await
+    leader.local.land(move |place| place.remove(&path, false)).await
 }
 
 /// Checks that a found file is the one that the tree knows.
 ///
 /// # Errors
 /// ESTALE where it is another one.
-pub fn check_same(owner: &Owner, file: FileId, found: &Backed) -> Result<(), Errno> {
-    let is_it = owner.tree().backed(file).is_none_or(|known| known.is_same_file(found));
+pub fn check_same(leader: &Leader, file: FileId, found: &BackingId) -> Result<(), Errno> {
+    let is_it = leader.tree().backed(file).is_none_or(|known| known.is_same_file(found));
     if is_it { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
 /// A file that was being changed where it is could not be changed whole, and is as it is now.
-pub async fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
+pub async fn note_unmodified(leader: &Leader, file: FileId, path: &ViewPath) {
     let is_there = {
-        let tree = owner.tree();
+        let tree = leader.tree();
         tree.backing_place(file).is_some() || tree.has_names_elsewhere(file)
     };
     if is_there
-        && let Ok(held) = owner.hold(file, path).await
-        && let Err(errno) = owner.note_landing(LeaderEntry::Publishing { file, backed: held.backed() }).await
+        && let Ok(held) = leader.hold(file, path).await
+        && let Err(errno) = leader.note_landing(LeaderEntry::Publishing { file, backed: held.backed() }).await
     {
         tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
     }
@@ -155,26 +155,26 @@ pub async fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
 ///
 /// # Errors
 /// The backing file system's error.
-pub async fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
+pub async fn save_drafts(leader: &Leader, action: &Action) -> Result<(), Errno> {
     let (Action::Remove { place: at, is_directory: true } | Action::Rename { to: at, is_exchange: false, .. }) = action
     else {
         return Ok(());
     };
     let moves = {
-        let tree = owner.tree();
+        let tree = leader.tree();
         let moves = tree.drafts_at(at).into_iter().map(|file| {
             let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
             let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
             // Before it is forked, what a file has is where the file is.
             let has_name = tree.state(file).is_ok_and(|state| state.attributes.nlink > 0);
             // Without one, whoever has taken it away has taken away what only it had.
-            let is_needed = has_name && tree.has_base(file) && tree.backing_place(file).is_none();
+            let is_needed = has_name && tree.is_backing_resident(file) && tree.backing_place(file).is_none();
             Ok((from, to, tree.backed(file).map(|backed| backed.generation.ino), is_needed))
         });
         moves.collect::<Result<Vec<_>, Errno>>()?
     };
     for (from, to, ino, is_needed) in moves {
-        let moved = owner.local.land_together(2, move |place, may_land| {
+        let moved = leader.local.land_together(2, move |place, may_land| {
             // A daemon that died before it could say so has moved it, and perhaps removed the directory.
             match may_land.call(|| place.attributes(&to)) {
                 Ok(found) if Some(found.ino) == ino => Ok(()),

@@ -23,17 +23,17 @@ use crate::options::DrainPolicy;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::tree::checkpoint::{self, Parts};
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 
 /// How long nothing happens after something failed.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How long a change is waited for at most, before it is looked whether all is to end; and how often the store is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub struct Drainer {
-    owner: Arc<Owner>,
+    leader: Arc<Leader>,
     commits: Arc<Commits>,
     steps: Steps,
     early_writer: EarlyWriter,
@@ -47,14 +47,14 @@ pub struct Drainer {
 }
 
 impl Drainer {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
         let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         Arc::new(Self {
-            owner: Arc::clone(owner),
+            leader: Arc::clone(leader),
             commits: Arc::clone(commits),
-            steps: Steps::new(owner, reader, &meter),
-            early_writer: EarlyWriter::new(owner, reader, commits, &meter),
+            steps: Steps::new(leader, reader, &meter),
+            early_writer: EarlyWriter::new(leader, reader, commits, &meter),
             meter,
             policy,
             allowed,
@@ -67,7 +67,7 @@ impl Drainer {
     pub fn progress(&self) -> Progress {
         let attempt_bytes = self.meter.attempt_bytes();
         let (steps, landed_steps) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64)
         };
         Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
@@ -75,7 +75,7 @@ impl Drainer {
 
     /// A drain has begun: all changes until now are followed whatever the policy.
     pub fn allow(&self) {
-        self.allowed.fetch_max(self.owner.tree().steps_end(), Ordering::Relaxed);
+        self.allowed.fetch_max(self.leader.tree().steps_end(), Ordering::Relaxed);
     }
 
     /// No more is begun.
@@ -86,25 +86,25 @@ impl Drainer {
     /// Follows until `end`, or until nothing waits for other nodes any more. To be carried out by a thread of its own.
     pub async fn follow(&self) {
         let (began, mut looked_at, mut count) = (Instant::now(), Instant::now(), publishing::FILES_MAX);
-        let may_have_another = self.owner.local.owns().epoch > 0 && !self.owner.nodes.council().is_empty();
+        let may_have_another = self.leader.local.leadership().term > 0 && !self.leader.nodes.voters().is_empty();
         let lands_after = if may_have_another { LANDS_AFTER } else { Duration::ZERO };
         while !self.is_ending() {
-            if looked_at.elapsed() >= LOOK_EVERY {
-                let parts = Parts { owner: Some(&self.owner), second: None };
-                checkpoint::write_if_due(&self.owner.local, parts, &self.commits.files);
-                self.owner.verify_logs();
+            if looked_at.elapsed() >= POLL_INTERVAL {
+                let parts = Parts { leader: Some(&self.leader), second: None };
+                checkpoint::write_if_due(&self.leader.local, parts, &self.commits.files);
+                self.leader.verify_logs();
                 looked_at = Instant::now();
             }
-            if self.owner.has_failed() {
+            if self.leader.has_failed() {
                 // Refused changes are in the tree, and must not be followed.
                 *self.trouble() =
                     Some("the store has failed: nothing can be recorded any more, so nothing lands".to_owned());
-                self.owner.nodes.pause(AGAIN_AFTER).await;
-            } else if let Some(why) = self.owner.council.why_not() {
+                self.leader.nodes.pause(RETRY_DELAY).await;
+            } else if let Some(why) = self.leader.election.why_not() {
                 *self.trouble() = Some(why);
-                self.owner.wait_for_change(LOOK_EVERY).await;
+                self.leader.wait_for_change(POLL_INTERVAL).await;
             } else if began.elapsed() < lands_after {
-                self.owner.wait_for_change(LOOK_EVERY).await;
+                self.leader.wait_for_change(POLL_INTERVAL).await;
             } else {
                 count = self.take_next(count).await;
             }
@@ -114,7 +114,7 @@ impl Drainer {
     /// Takes so many steps at most, and sends ahead. How many are to be taken next.
     async fn take_next(&self, count: usize) -> usize {
         let turns = self.next_turns(count);
-        let taken = self.meter.measure(|| self.owner.nodes.now(), self.steps.take(&turns)).await;
+        let taken = self.meter.measure(|| self.leader.nodes.now(), self.steps.take(&turns)).await;
         // After a failure, steps are taken singly: the one that fails is found.
         let count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
         let sent = match (taken, self.policy) {
@@ -125,26 +125,26 @@ impl Drainer {
             Ok(has_sent) => {
                 *self.trouble() = None;
                 if turns.is_empty() && !has_sent {
-                    self.owner.wait_for_change(LOOK_EVERY).await;
+                    self.leader.wait_for_change(POLL_INTERVAL).await;
                 }
             }
             Err(_) if self.is_ending() => {}
             Err(failed) => {
                 tracing::warn!(failed, "landing failed and is tried again");
                 *self.trouble() = Some(failed);
-                self.owner.nodes.pause(AGAIN_AFTER).await;
+                self.leader.nodes.pause(RETRY_DELAY).await;
             }
         }
         count
     }
 
     fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::Relaxed) || self.owner.nodes.is_ending()
+        self.is_ending.load(Ordering::Relaxed) || self.leader.nodes.is_ending()
     }
 
     fn next_turns(&self, count: usize) -> Vec<Turn> {
         let allowed = self.allowed.load(Ordering::Relaxed);
-        let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
+        let mut turns = self.leader.tree().next_landings(count, publishing::BYTES_MAX);
         turns.retain(|turn| turn.step < allowed);
         turns
     }

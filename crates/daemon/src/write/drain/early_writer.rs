@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Backed, Errno, FileId, ViewPath};
+use forebay_types::{BackingId, Errno, FileId, ViewPath};
 use forebay_wire::journal::{Drained, LeaderEntry};
 use forebay_wire::write::Source;
-use forebay_write::{Ages, Ahead, Drain};
+use forebay_write::{AgeWatermarks, Ahead, Drain};
 
 use super::conflicts::Conflicts;
-use super::drafts::{begin_anew, check_same, note_as_left, note_draft};
+use super::drafts::{begin_anew, check_same, note_draft, note_unmodified};
 use super::meter::Meter;
 use super::rights;
 use super::snapshot::Snapshot;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 
 /// How much is sent before the landing goes on.
 const PART_BYTES: u64 = 64 << 20;
@@ -26,35 +26,35 @@ const OLD: Duration = Duration::from_secs(20);
 
 /// See the module.
 pub struct EarlyWriter {
-    owner: Arc<Owner>,
+    leader: Arc<Leader>,
     reader: Arc<Reader>,
     commits: Arc<Commits>,
     meter: Arc<Meter>,
-    ages: Mutex<Ages>,
+    age_watermarks: Mutex<AgeWatermarks>,
 }
 
 impl EarlyWriter {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, meter: &Arc<Meter>) -> Self {
-        let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
+    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, commits: &Arc<Commits>, meter: &Arc<Meter>) -> Self {
+        let (leader, reader) = (Arc::clone(leader), Arc::clone(reader));
         let (commits, meter) = (Arc::clone(commits), Arc::clone(meter));
-        Self { owner, reader, commits, meter, ages: Mutex::new(Ages::new(OLD)) }
+        Self { leader, reader, commits, meter, age_watermarks: Mutex::new(AgeWatermarks::new(OLD)) }
     }
 
     /// Sends a part, if there is need and anything to be sent: where nothing else `is_to_land`, also of what is old. Whether there was.
     pub async fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
         let Some((drain, is_kept)) = self.next_drain(is_to_land)? else { return Ok(false) };
-        let now = || self.owner.nodes.now();
+        let now = || self.leader.nodes.now();
         let sent = match self.prepare(&drain).await {
             Ok(true) => self.meter.measure(now, self.drain(&drain, is_kept)).await,
             prepared => prepared.map(drop),
         };
         // A file that programs have removed meanwhile is no failure.
-        if sent.is_err() && self.owner.tree().state(drain.file).is_err() {
+        if sent.is_err() && self.leader.tree().state(drain.file).is_err() {
             return Ok(true);
         }
         let sent = sent.map_err(|errno| {
             let path =
-                self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
+                self.leader.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
             format!("sending {path} ahead: {errno}")
         });
         sent.map(|()| true)
@@ -62,33 +62,33 @@ impl EarlyWriter {
 
     /// The next part to be sent, and whether logs keep it.
     fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
-        let filling = self.owner.filling();
+        let filling = self.leader.filling();
         // Only what is committed can be sent.
-        let committed = match filling.contains(&self.owner.local.rank) {
-            true => self.owner.nodes.wait_for(self.commits.commit_all()),
-            false => self.owner.nodes.wait_for(self.commits.commit_old()),
+        let committed = match filling.contains(&self.leader.local.rank) {
+            true => self.leader.nodes.wait_for(self.commits.commit_all()),
+            false => self.leader.nodes.wait_for(self.commits.commit_old()),
         };
         committed.map_err(|errno| format!("committing what open files have: {errno}"))?;
         if !filling.is_empty()
-            && let Some(drain) = self.owner.tree().next_drain(Ahead::OfNodes(&filling), PART_BYTES)
+            && let Some(drain) = self.leader.tree().next_drain(Ahead::OfNodes(&filling), PART_BYTES)
         {
             return Ok(Some((drain, false)));
         }
-        let now = self.owner.nodes.now();
-        let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
-        if ages.is_due(now) {
-            ages.mark(now, self.owner.tree().written_to_open());
+        let now = self.leader.nodes.now();
+        let mut age_watermarks = self.age_watermarks.lock().unwrap_or_else(PoisonError::into_inner);
+        if age_watermarks.is_due(now) {
+            age_watermarks.mark(now, self.leader.tree().written_to_open());
         }
-        let mut old = ages.old(now);
+        let mut old = age_watermarks.old(now);
         // A wait for a node that is gone would keep back bytes that could land.
-        let answering = self.owner.answering();
+        let answering = self.leader.answering();
         old.retain(|node, _| answering.contains(node));
         if is_to_land || old.is_empty() {
             return Ok(None);
         }
-        let drain = self.owner.tree().next_drain(Ahead::Old(&old), PART_BYTES);
+        let drain = self.leader.tree().next_drain(Ahead::Old(&old), PART_BYTES);
         if drain.is_none() {
-            ages.all_sent();
+            age_watermarks.all_sent();
         }
         Ok(drain.map(|drain| (drain, true)))
     }
@@ -96,38 +96,38 @@ impl EarlyWriter {
     /// Whether it can be sent: where others have changed the file, the next look sees what it is now.
     async fn prepare(&self, drain: &Drain) -> Result<bool, Errno> {
         if drain.is_there {
-            let place = self.owner.tree().backing_place(drain.file).cloned().ok_or(Errno::ESTALE)?;
-            if (Conflicts { owner: &self.owner }).make_way_to_update(drain.file, &place).await? {
+            let place = self.leader.tree().backing_place(drain.file).cloned().ok_or(Errno::ESTALE)?;
+            if (Conflicts { leader: &self.leader }).make_way_to_update(drain.file, &place).await? {
                 return Ok(false);
             }
         } else {
-            let directory = self.owner.tree().directory_for_draft(drain.file);
-            note_draft(&self.owner, drain.file, directory).await?;
+            let directory = self.leader.tree().directory_for_draft(drain.file);
+            note_draft(&self.leader, drain.file, directory).await?;
         }
         Ok(true)
     }
 
     async fn drain(&self, drain: &Drain, is_kept: bool) -> Result<(), Errno> {
         let Drain { file, version, size_bytes, is_there, extents } = drain;
-        let mut snapshot = Snapshot::of(&self.owner, *file)?;
+        let mut snapshot = Snapshot::of(&self.leader, *file)?;
         if snapshot.version != *version {
             // The next look sees what it is now.
             return Ok(());
         }
         {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             let is_to_send = |extent| extents.contains(&extent) && !tree.is_sent(*file, &extent);
             let is_to_send = |source| matches!(source, Source::Log(extent) if is_to_send(extent));
             snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_to_send(piece.source));
         }
-        let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
+        let path = self.leader.backing_path(*file).ok_or(Errno::ENOENT)?;
         // A draft may be a name of a file of others, too.
-        let may_be_changed = *is_there || self.owner.tree().has_names_elsewhere(*file);
+        let may_be_changed = *is_there || self.leader.tree().has_names_elsewhere(*file);
         if may_be_changed {
-            self.owner.note_landing(LeaderEntry::Changing { file: *file }).await?;
+            self.leader.note_landing(LeaderEntry::Changing { file: *file }).await?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
-        let written = match self.owner.make_durable_to_land().await {
+        let written = match self.leader.make_durable_to_land().await {
             Ok(()) => self.write(drain, &snapshot, &path).await,
             Err(errno) => Err((errno, true)),
         };
@@ -135,21 +135,21 @@ impl EarlyWriter {
             Ok(backed) => backed,
             Err((errno, is_begun)) => {
                 if is_begun {
-                    note_as_left(&self.owner, *file, &path).await;
+                    note_unmodified(&self.leader, *file, &path).await;
                 }
                 return Err(errno);
             }
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
-        self.owner.note_landing(LeaderEntry::Drained { file: *file, drained }).await
+        self.leader.note_landing(LeaderEntry::Drained { file: *file, drained }).await
     }
 
     /// Writes to a new draft, or to what is there. An error says whether what is there may have been changed.
-    async fn write(&self, drain: &Drain, snapshot: &Snapshot, path: &ViewPath) -> Result<Backed, (Errno, bool)> {
+    async fn write(&self, drain: &Drain, snapshot: &Snapshot, path: &ViewPath) -> Result<BackingId, (Errno, bool)> {
         let file = drain.file;
         let has_part = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             // A draft that is a name of the file itself has a part of it, even if all is written.
             tree.has_part(file) || tree.has_names_elsewhere(file)
         };
@@ -158,16 +158,16 @@ impl EarlyWriter {
         }
         self.write_in_place(file, snapshot, path).await.map_err(|errno| (errno, true))?;
         let at = path.clone();
-        let backed = self.owner.local.land(move |place| place.backed(&at)).await;
-        let backed = backed.and_then(|backed| check_same(&self.owner, file, &backed).map(|()| backed));
+        let backed = self.leader.local.land(move |place| place.backed(&at)).await;
+        let backed = backed.and_then(|backed| check_same(&self.leader, file, &backed).map(|()| backed));
         backed.map_err(|errno| (errno, false))
     }
 
-    async fn write_draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<Backed, Errno> {
-        let number = self.owner.tree().draft_number(file);
+    async fn write_draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<BackingId, Errno> {
+        let number = self.leader.tree().draft_number(file);
         let (at, size_bytes) = (path.clone(), snapshot.attributes.size_bytes);
         let failed = |error: std::io::Error| Errno::of(&error);
-        let begin = self.owner.local.land_together(2, move |place, may_land| {
+        let begin = self.leader.local.land_together(2, move |place, may_land| {
             let draft = may_land.call(|| place.draft(&at, number))?;
             may_land.call(|| draft.file().set_len(size_bytes).map_err(failed))?;
             let open = draft.file().try_clone().map_err(failed)?;
@@ -175,7 +175,7 @@ impl EarlyWriter {
         });
         let (draft, open) = begin.await?;
         snapshot.write(&self.reader, &self.meter, &open).await?;
-        let keep = self.owner.local.land_together(2, move |place, may_land| {
+        let keep = self.leader.local.land_together(2, move |place, may_land| {
             let backed = may_land.call(|| place.backed_draft(&draft))?;
             may_land.call(|| draft.keep()).map(|()| backed)
         });
@@ -183,14 +183,14 @@ impl EarlyWriter {
     }
 
     async fn write_in_place(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
-        let held = match self.owner.hold(file, path).await {
+        let held = match self.leader.hold(file, path).await {
             Ok(held) => Arc::new(held),
-            Err(errno) => return begin_anew(&self.owner, file, errno).await,
+            Err(errno) => return begin_anew(&self.leader, file, errno).await,
         };
-        let (calls, of_file) = (&self.owner.local.calls, Arc::clone(&held));
+        let (calls, of_file) = (&self.leader.local.calls, Arc::clone(&held));
         let open = Arc::new(calls.land(move || of_file.open_to_write()).await?);
         let write = snapshot.write_in_place(&self.reader, &self.meter, &open);
-        rights::write_to(&self.owner, file, &held, write).await?;
+        rights::write_to(&self.leader, file, &held, write).await?;
         // Its times too: they tell others' changes from ours.
         calls.land(move || open.sync_all().map_err(|error| Errno::of(&error))).await
     }

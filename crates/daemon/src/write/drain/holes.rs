@@ -33,7 +33,7 @@ pub async fn clear(reader: &Reader, file: &Arc<File>, holes: &[Range<u64>]) -> R
             }
             Ok(zeros)
         };
-        zeros = reader.local.calls.write(By::Owner, cost, clear).await?;
+        zeros = reader.local.calls.write(By::Leader, cost, clear).await?;
     }
     Ok(zeros)
 }

@@ -7,12 +7,12 @@ use forebay_types::{Errno, FileId, Kind, ViewPath};
 use forebay_wire::journal::StepOutcome;
 
 use super::rights;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::landed_attributes;
 
 /// See the module.
 pub struct Maker {
-    owner: Arc<Owner>,
+    leader: Arc<Leader>,
     /// Whether a step was taken: before the first, the daemon before this one may have taken that and not said so.
     has_taken: AtomicBool,
     /// A file that is made and not said so yet: something failed after that.
@@ -20,10 +20,10 @@ pub struct Maker {
 }
 
 impl Maker {
-    pub fn new(owner: &Arc<Owner>) -> Self {
+    pub fn new(leader: &Arc<Leader>) -> Self {
         // There was none before the first of a tree that has just begun.
-        let has_taken = AtomicBool::new(owner.tree().steps_end() == 0);
-        Self { owner: Arc::clone(owner), has_taken, made: Mutex::default() }
+        let has_taken = AtomicBool::new(leader.tree().steps_end() == 0);
+        Self { leader: Arc::clone(leader), has_taken, made: Mutex::default() }
     }
 
     /// A step was taken.
@@ -41,10 +41,10 @@ impl Maker {
     /// # Errors
     /// The backing file system's error; EEXIST for what is somebody else's.
     pub async fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let local = &self.owner.local;
-        let attributes = landed_attributes(&self.owner.tree(), file);
+        let local = &self.leader.local;
+        let attributes = landed_attributes(&self.leader.tree(), file);
         let is_symlink = kind == Kind::Symlink;
-        let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
+        let target = if is_symlink { self.leader.tree().target(file)?.to_vec() } else { vec![] };
         if attributes.is_none() && !matches!(kind, Kind::Directory | Kind::Symlink) {
             return Ok(StepOutcome::Done);
         }
@@ -77,7 +77,7 @@ impl Maker {
         let at = path.clone();
         let held = Arc::new(local.land(move |place| place.hold(&at)).await?);
         if let Some(attributes) = attributes {
-            rights::give_all(&self.owner, &held, &attributes, path).await?;
+            rights::give_all(&self.leader, &held, &attributes, path).await?;
         }
         let at = path.clone();
         let backed = local.land(move |place| place.backed(&at)).await?;

@@ -2,7 +2,7 @@
 
 pub mod conflicts;
 pub mod drafts;
-pub mod drain_words;
+pub mod drain_messages;
 pub mod drainer;
 pub mod early_writer;
 mod holes;

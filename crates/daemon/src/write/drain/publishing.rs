@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_store::{Draft, LandingPlace};
-use forebay_types::{Attributes, Backed, Errno, FileId, ViewPath};
+use forebay_types::{Attributes, BackingId, Errno, FileId, ViewPath};
 use forebay_upload::Upload;
 use forebay_wire::journal::{LandedContents, LeaderEntry};
 use forebay_wire::write::WrittenExtent;
@@ -20,7 +20,7 @@ use super::striping::Striping;
 use super::uploading::{Extents, Part, bytes_of, cost_of, verify};
 use crate::write::calls::{By, Cost, MayLand};
 use crate::write::contents::Reader;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::draft_path;
 
 /// Files that are published at once, and how many bytes more than one of them may have together.
@@ -32,7 +32,7 @@ const WRITERS: usize = 8;
 
 /// See the module.
 pub struct Publisher {
-    pub owner: Arc<Owner>,
+    pub leader: Arc<Leader>,
     pub reader: Arc<Reader>,
     pub meter: Arc<Meter>,
 }
@@ -40,7 +40,7 @@ pub struct Publisher {
 /// A file whose draft is whole.
 struct WholeDraft {
     file: FileId,
-    backed: Backed,
+    backed: BackingId,
     version: u64,
     draft: Draft,
     paths: Vec<ViewPath>,
@@ -62,7 +62,7 @@ impl Publisher {
     ///
     /// # Errors
     /// Where it is not known how far it came: what the backing file system says, or the store.
-    pub async fn publish(&self, actions: &[(&Action, Option<Backed>)]) -> Result<Publication, Errno> {
+    pub async fn publish(&self, actions: &[(&Action, Option<BackingId>)]) -> Result<Publication, Errno> {
         let mut failed = None;
         let drafting: Vec<_> = actions.iter().map(|(action, found)| self.draft(action, *found)).collect();
         let mut drafted = vec![];
@@ -78,17 +78,17 @@ impl Publisher {
         }
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
-            self.owner.note_landing(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
+            self.leader.note_landing(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
         }
-        self.owner.make_durable_to_land().await?;
+        self.leader.make_durable_to_land().await?;
         let numbers: Vec<u128> = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             drafted.iter().map(|draft| tree.draft_number(draft.file)).collect()
         };
         // One rename each, and one look; and one more for the directories.
         let calls = 2 * drafted.len() as u64 + 1;
         let name = move |place: &LandingPlace, may_land: &MayLand| name(place, may_land, (drafted, numbers));
-        let (landed, is_another) = self.owner.local.land_together(calls, name).await?;
+        let (landed, is_another) = self.leader.local.land_together(calls, name).await?;
         Ok(Publication { landed, failed: is_another.or(failed) })
     }
 
@@ -99,12 +99,12 @@ impl Publisher {
     pub async fn complete(&self, action: &Action) -> Result<(), Errno> {
         let Action::Publish { file, places, .. } = action else { return Ok(()) };
         let (backed, number) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (tree.backed(*file), tree.draft_number(*file))
         };
-        let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
-        let complete = self.owner.local.land_together(2 * paths.len() as u64, move |place, may_land| {
-            let is_it = |found: Backed| backed.is_some_and(|own| own.is_same_file(&found));
+        let paths = places.iter().map(|place| self.leader.path_of(place)).collect::<Result<Vec<_>, _>>()?;
+        let complete = self.leader.local.land_together(2 * paths.len() as u64, move |place, may_land| {
+            let is_it = |found: BackingId| backed.is_some_and(|own| own.is_same_file(&found));
             let is_at = |path: &ViewPath| may_land.call(|| place.backed(path)).is_ok_and(is_it);
             let (there, missing): (Vec<_>, Vec<_>) = paths.iter().partition(|path| is_at(path));
             let from = there.first().ok_or(Errno::ESTALE)?;
@@ -114,24 +114,24 @@ impl Publisher {
     }
 
     /// The draft of a file; `None` where it has changed or gone meanwhile, or somebody else has come: the next look sees that.
-    async fn draft(&self, action: &Action, found: Option<Backed>) -> Result<Option<WholeDraft>, Errno> {
+    async fn draft(&self, action: &Action, found: Option<BackingId>) -> Result<Option<WholeDraft>, Errno> {
         let Action::Publish { file, places, .. } = action else { return Err(Errno::EINVAL) };
-        let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
-        let Some(snapshot) = Snapshot::of_settled(&self.owner, *file) else { return Ok(None) };
+        let paths = places.iter().map(|place| self.leader.path_of(place)).collect::<Result<Vec<_>, _>>()?;
+        let Some(snapshot) = Snapshot::of_settled(&self.leader, *file) else { return Ok(None) };
         let first = places.first().ok_or(Errno::ENOENT)?;
         let (path, number) = {
-            let tree = self.owner.tree();
+            let tree = self.leader.tree();
             (draft_path(&tree, *file).ok_or(Errno::ESTALE)?, tree.draft_number(*file))
         };
         // A place that is empty now may be taken by others while this is written: they are not replaced.
-        let replaces = match (Conflicts { owner: &self.owner }).occupant_of(first, Some(*file), found) {
+        let replaces = match (Conflicts { leader: &self.leader }).occupant_of(first, Some(*file), found) {
             Occupant::Nobody => false,
             Occupant::Tree => true,
             Occupant::Stranger => return Ok(None),
         };
         let given = Given { attributes: snapshot.attributes, extended: snapshot.extended.clone() };
         let (draft, backed) = if Striping::is_for(&snapshot) {
-            let striping = Striping { owner: &self.owner, reader: &self.reader, meter: &self.meter };
+            let striping = Striping { leader: &self.leader, reader: &self.reader, meter: &self.meter };
             let draft = striping.draft(*file, &snapshot, &path, number).await?;
             self.end(draft, given).await?
         } else if let Some(part) = Extents::new(&snapshot.of_logs()).only_part() {
@@ -151,11 +151,11 @@ impl Publisher {
         part: Vec<WrittenExtent>,
         (path, number): (ViewPath, u128),
         given: Given,
-    ) -> Result<(Draft, Backed), Errno> {
+    ) -> Result<(Draft, BackingId), Errno> {
         let (cost, bytes) = (cost_of(&part), bytes_of(&part) as u64);
         let cost = Cost { calls: cost.calls + Given::CALLS + 2, ..cost };
         let part = Part::gather(&self.reader, part, vec![]).await?;
-        let (local, calls) = (Arc::clone(&self.owner.local), &self.owner.local.calls);
+        let (local, calls) = (Arc::clone(&self.leader.local), &self.leader.local.calls);
         self.meter.begin(bytes);
         let make = move |may_land: &MayLand| {
             let draft = may_land.call(|| local.place.draft(&path, number))?;
@@ -167,24 +167,24 @@ impl Publisher {
             }
             given.end(&local.place, &draft, may_land).map(|backed| (draft, backed))
         };
-        let made = calls.write(By::Owner, cost, make).await;
+        let made = calls.write(By::Leader, cost, make).await;
         match made {
-            Ok(_) => self.meter.verified(bytes, self.owner.nodes.now()),
+            Ok(_) => self.meter.verified(bytes, self.leader.nodes.now()),
             Err(_) => self.meter.give_up(bytes),
         }
         made
     }
 
     async fn begin(&self, (path, number): (ViewPath, u128), size_bytes: u64) -> Result<Draft, Errno> {
-        let begin = self.owner.local.land_together(2, move |place, may_land| {
+        let begin = self.leader.local.land_together(2, move |place, may_land| {
             let draft = may_land.call(|| place.draft(&path, number))?;
             resize(&draft, size_bytes, may_land).map(|()| draft)
         });
         begin.await
     }
 
-    async fn end(&self, draft: Draft, given: Given) -> Result<(Draft, Backed), Errno> {
-        let end = self.owner.local.land_together(Given::CALLS, move |place, may_land| {
+    async fn end(&self, draft: Draft, given: Given) -> Result<(Draft, BackingId), Errno> {
+        let end = self.leader.local.land_together(Given::CALLS, move |place, may_land| {
             given.end(place, &draft, may_land).map(|backed| (draft, backed))
         });
         end.await
@@ -206,7 +206,7 @@ impl Given {
     const CALLS: u64 = 4;
 
     /// Gives them, durably. Which file it is from now on. May block.
-    fn end(self, place: &LandingPlace, draft: &Draft, may_land: &MayLand) -> Result<Backed, Errno> {
+    fn end(self, place: &LandingPlace, draft: &Draft, may_land: &MayLand) -> Result<BackingId, Errno> {
         if let Some(extended) = &self.extended {
             may_land.call(|| draft.set_extended(&extended.attributes))?;
         }

@@ -7,7 +7,7 @@ use forebay_store::Held;
 use forebay_types::{Attributes, Errno, FileId, Rights, ViewPath};
 use rustix::process::{getegid, geteuid};
 
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 
 /// Writes to a file that is there. A user who runs it gets no rights of its owner meanwhile, and afterwards only where root alone has
 /// written.
@@ -15,16 +15,16 @@ use crate::write::tree::owner::Owner;
 /// # Errors
 /// The backing file system's error, or that of `write`.
 pub async fn write_to<T>(
-    owner: &Owner,
+    leader: &Leader,
     file: FileId,
     held: &Arc<Held>,
     write: impl Future<Output = Result<T, Errno>>,
 ) -> Result<T, Errno> {
-    let (calls, of_file) = (&owner.local.calls, Arc::clone(held));
+    let (calls, of_file) = (&leader.local.calls, Arc::clone(held));
     let lent = calls.land(move || of_file.end_lent_rights()).await?;
     let written = write.await;
     // The tree has taken them away when others wrote.
-    let known = owner.tree().state(file).map_or(0, |state| state.attributes.mode);
+    let known = leader.tree().state(file).map_or(0, |state| state.attributes.mode);
     let of_file = Arc::clone(held);
     let lent_again = calls.land(move || of_file.lend_again(lent & known)).await;
     let written = written?;
@@ -35,9 +35,14 @@ pub async fn write_to<T>(
 ///
 /// # Errors
 /// The backing file system's error.
-pub async fn give_all(owner: &Owner, held: &Arc<Held>, attributes: &Attributes, path: &ViewPath) -> Result<(), Errno> {
+pub async fn give_all(
+    leader: &Leader,
+    held: &Arc<Held>,
+    attributes: &Attributes,
+    path: &ViewPath,
+) -> Result<(), Errno> {
     let (held, attributes) = (Arc::clone(held), *attributes);
-    let is_given = owner.local.calls.land(move || held.set_attributes(&attributes)).await?;
+    let is_given = leader.local.calls.land(move || held.set_attributes(&attributes)).await?;
     warn_unless(is_given, path);
     Ok(())
 }
@@ -47,16 +52,16 @@ pub async fn give_all(owner: &Owner, held: &Arc<Held>, attributes: &Attributes, 
 /// # Errors
 /// The backing file system's error.
 pub async fn give(
-    owner: &Owner,
+    leader: &Leader,
     held: &Arc<Held>,
     (attributes, is_own): (&Attributes, bool),
     path: &ViewPath,
 ) -> Result<(), Errno> {
     if is_own {
-        return give_all(owner, held, attributes, path).await;
+        return give_all(leader, held, attributes, path).await;
     }
     let (held, attributes) = (Arc::clone(held), *attributes);
-    let is_given = owner.local.calls.land(move || held.set_times(&attributes)).await?;
+    let is_given = leader.local.calls.land(move || held.set_times(&attributes)).await?;
     warn_unless(is_given, path);
     Ok(())
 }
@@ -68,10 +73,10 @@ fn warn_unless(is_given: bool, path: &ViewPath) {
 }
 
 /// The rights of the copy that lands beside a file which others have changed: it may have bytes of theirs.
-pub fn of_copy(owner: &Owner, file: FileId, theirs: &Attributes) -> Rights {
+pub fn of_copy(leader: &Leader, file: FileId, theirs: &Attributes) -> Rights {
     let theirs = Rights::of(theirs);
     let own = {
-        let tree = owner.tree();
+        let tree = leader.tree();
         tree.state(file).ok().filter(|_| tree.has_own_rights(file)).map(|state| Rights::of(&state.attributes))
     };
     let copy = own.unwrap_or(theirs);

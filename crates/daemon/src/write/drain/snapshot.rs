@@ -13,7 +13,7 @@ use super::meter::Meter;
 use super::uploading::Extents;
 use crate::write::calls::By;
 use crate::write::contents::Reader;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 
 /// Bytes of other nodes that are in memory before a file is changed that is there.
 const READ_FIRST_BYTES_MAX: u64 = 64 << 20;
@@ -35,8 +35,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// ESTALE when it is gone.
-    pub fn of(owner: &Owner, file: FileId) -> Result<Self, Errno> {
-        let tree = owner.tree();
+    pub fn of(leader: &Leader, file: FileId) -> Result<Self, Errno> {
+        let tree = leader.tree();
         let state = tree.state(file)?;
         let pieces = tree.pieces(file, 0..state.attributes.size_bytes)?;
         Ok(Self {
@@ -49,9 +49,9 @@ impl Snapshot {
     }
 
     /// A file as it is now, if nobody goes on changing it.
-    pub fn of_settled(owner: &Owner, file: FileId) -> Option<Self> {
-        let tree = owner.tree();
-        let state = tree.state(file).ok().filter(|_| tree.is_settled(file))?;
+    pub fn of_settled(leader: &Leader, file: FileId) -> Option<Self> {
+        let tree = leader.tree();
+        let state = tree.state(file).ok().filter(|_| tree.is_flushed(file))?;
         let pieces = tree.pieces(file, 0..state.attributes.size_bytes).ok()?;
         Some(Self {
             version: state.version,
@@ -91,7 +91,7 @@ impl Snapshot {
     async fn count(&self, reader: &Reader, meter: &Meter, extents: Extents, into: &Arc<File>) -> Result<(), Errno> {
         let mut left = self.bytes();
         meter.begin(left);
-        let written = extents.write((reader, By::Owner), into, |bytes| {
+        let written = extents.write((reader, By::Leader), into, |bytes| {
             meter.verified(bytes, reader.nodes.now());
             left -= bytes;
         });
@@ -101,8 +101,8 @@ impl Snapshot {
     }
 
     /// Leaves out pieces that its draft has already.
-    pub fn leave_out_sent(&mut self, owner: &Owner, file: FileId) {
-        let tree = owner.tree();
+    pub fn leave_out_sent(&mut self, leader: &Leader, file: FileId) {
+        let tree = leader.tree();
         self.pieces.retain(|piece| !matches!(piece.source, Source::Log(extent) if tree.is_sent(file, &extent)));
     }
 

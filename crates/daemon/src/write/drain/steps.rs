@@ -9,18 +9,18 @@ use forebay_write::{Action, Turn};
 
 use super::conflicts::Conflicts;
 use super::drafts;
-use super::drain_words;
+use super::drain_messages;
 use super::in_place::{CHANGED, InPlace};
 use super::making::Maker;
 use super::meter::Meter;
 use super::publishing::{Publication, Publisher};
 use crate::write::contents::Reader;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::draft_path;
 
 /// See the module.
 pub struct Steps {
-    owner: Arc<Owner>,
+    leader: Arc<Leader>,
     meter: Arc<Meter>,
     publisher: Publisher,
     in_place: InPlace,
@@ -28,18 +28,19 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, meter: &Arc<Meter>) -> Self {
-        let (maker, meter, reader) = (Maker::new(owner), Arc::clone(meter), Arc::clone(reader));
-        let publisher = Publisher { owner: Arc::clone(owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
-        let in_place = InPlace { owner: Arc::clone(owner), reader, meter: Arc::clone(&meter) };
-        Self { owner: Arc::clone(owner), meter, publisher, in_place, maker }
+    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, meter: &Arc<Meter>) -> Self {
+        let (maker, meter, reader) = (Maker::new(leader), Arc::clone(meter), Arc::clone(reader));
+        let publisher =
+            Publisher { leader: Arc::clone(leader), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
+        let in_place = InPlace { leader: Arc::clone(leader), reader, meter: Arc::clone(&meter) };
+        Self { leader: Arc::clone(leader), meter, publisher, in_place, maker }
     }
 
     /// Does one thing, or several of which each is a file that appears, and says so to the tree.
     pub async fn take(&self, turns: &[Turn]) -> Result<(), String> {
         let [first, ..] = turns else { return self.let_go().await };
         tracing::debug!(?first, turns = turns.len(), "landing");
-        let is_whole = |file| !first.is_over && !self.owner.tree().has_part(file);
+        let is_whole = |file| !first.is_over && !self.leader.tree().has_part(file);
         let taken = match &first.action {
             Action::Publish { file, .. } if is_whole(*file) => self.publish(turns).await,
             _ => self.take_one(first).await,
@@ -50,22 +51,22 @@ impl Steps {
 
     /// Files whose last steps had nothing to do are released.
     async fn let_go(&self) -> Result<(), String> {
-        let has_any = self.owner.tree().has_files_to_let_go();
+        let has_any = self.leader.tree().has_files_to_let_go();
         // No step has this number: one that a program adds meanwhile stays.
         if has_any { self.landed(u64::MAX, StepOutcome::LeftOut).await } else { Ok(()) }
     }
 
     /// Whether something else is to be done next by now than what has failed.
     fn is_outdated(&self, turn: &Turn) -> bool {
-        self.owner.tree().next_landing().as_ref() != Some(turn)
+        self.leader.tree().next_landing().as_ref() != Some(turn)
     }
 
     async fn take_one(&self, turn: &Turn) -> Result<(), String> {
         let Turn { step, action, is_over } = turn;
         let told = |errno| format!("{}: {errno}", self.told(action));
         // No loss of power or of this node takes back what is followed here.
-        self.owner.make_durable_to_land().await.map_err(told)?;
-        let conflicts = Conflicts { owner: &self.owner };
+        self.leader.make_durable_to_land().await.map_err(told)?;
+        let conflicts = Conflicts { leader: &self.leader };
         if *is_over {
             // It may have been done and not noted: the last thing that the daemon before this one did, or a file that appeared
             // together with others.
@@ -78,11 +79,11 @@ impl Steps {
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut }).await;
         }
         if let Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } = action
-            && let Some(why) = self.owner.why_unverified(*file)
+            && let Some(why) = self.leader.why_unverified(*file)
         {
             return Err(format!("{}: {why}", self.told(action)));
         }
-        drafts::keep_open(&self.owner, action).await.map_err(told)?;
+        drafts::keep_open(&self.leader, action).await.map_err(told)?;
         // Last, so that others have little time between this look and what is done.
         if conflicts.make_way(action).await.map_err(told)? {
             return Ok(());
@@ -92,7 +93,7 @@ impl Steps {
                 return conflicts.set_aside(place).await.map_err(told);
             }
             (Err(Errno::ENOTEMPTY), Action::Remove { place, is_directory: true }) => {
-                return conflicts.gone(place).await.map_err(told);
+                return conflicts.removed_externally(place).await.map_err(told);
             }
             (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::LeftOut,
             // A program goes on changing it: the next look finds that it is over.
@@ -108,7 +109,7 @@ impl Steps {
     }
 
     async fn publish(&self, turns: &[Turn]) -> Result<(), String> {
-        let conflicts = Conflicts { owner: &self.owner };
+        let conflicts = Conflicts { leader: &self.leader };
         let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
         let places: Vec<Place> = turns.iter().flat_map(|turn| places_of(&turn.action)).cloned().collect();
         let found = conflicts.at_all(&places).await.map_err(|errno| told(&turns[0], errno))?;
@@ -118,7 +119,7 @@ impl Steps {
             let Action::Publish { file, places, .. } = &turn.action else { break };
             let (found, after) = rest.split_at(places.len());
             rest = after;
-            drafts::keep_open(&self.owner, &turn.action).await.map_err(told)?;
+            drafts::keep_open(&self.leader, &turn.action).await.map_err(told)?;
             if conflicts.set_aside_taken(*file, places, found).await.map_err(told)? {
                 break;
             }
@@ -131,15 +132,15 @@ impl Steps {
                 break;
             }
             let directory = {
-                let tree = self.owner.tree();
+                let tree = self.leader.tree();
                 let directory = places.first().map(|place| place.directory);
                 directory.filter(|directory| tree.backing_place(*directory).is_some())
             };
-            drafts::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).await.map_err(told)?;
+            drafts::note_draft(&self.leader, *file, directory.unwrap_or(BURST_ROOT)).await.map_err(told)?;
             begun.push((&turn.action, found.first().copied().flatten()));
         }
         let Some(first) = turns.first().filter(|_| !begun.is_empty()) else { return Ok(()) };
-        self.owner.make_durable_to_land().await.map_err(|errno| told(first, errno))?;
+        self.leader.make_durable_to_land().await.map_err(|errno| told(first, errno))?;
         let published = self.publisher.publish(&begun).await;
         let (landed, failed) = match published {
             Ok(Publication { landed, failed }) => (landed, failed),
@@ -158,15 +159,15 @@ impl Steps {
 
     async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = LeaderEntry::Landed { step, outcome };
-        self.owner.note_landing(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.leader.note_landing(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
         self.maker.note_step();
         self.meter.step();
         Ok(())
     }
 
     async fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
-        let local = &self.owner.local;
-        drafts::save_drafts(&self.owner, action).await?;
+        let local = &self.leader.local;
+        drafts::save_drafts(&self.leader, action).await?;
         match action {
             Action::Make { file, kind, place } => return self.maker.make(*file, *kind, &self.path(place)?).await,
             Action::Publish { file, places, .. } => {
@@ -178,11 +179,11 @@ impl Steps {
             Action::UpdateUnnamed { file, .. } => return self.in_place.update_unnamed(*file).await,
             Action::Link { file, from, to } => {
                 let (from, to) = (self.path(from)?, self.path(to)?);
-                let number = self.owner.tree().draft_number(*file);
+                let number = self.leader.tree().draft_number(*file);
                 local.land(move |place| place.link(&from, &to, number)).await?;
             }
             Action::Rename { from, to, is_exchange } => {
-                let ino = self.owner.tree().backed_at(from).map(|backed| backed.generation.ino);
+                let ino = self.leader.tree().backed_at(from).map(|backed| backed.generation.ino);
                 let (from, to, is_exchange) = (self.path(from)?, self.path(to)?, *is_exchange);
                 local.land(move |place| place.rename(&from, &to, is_exchange, ino)).await?;
             }
@@ -200,10 +201,10 @@ impl Steps {
     }
 
     async fn discard(&self, file: FileId) -> Result<(), Errno> {
-        let draft = draft_path(&self.owner.tree(), file);
+        let draft = draft_path(&self.leader.tree(), file);
         let Some(draft) = draft else { return Ok(()) };
         let path = draft.clone();
-        match self.owner.local.land(move |place| place.remove(&path, false)).await {
+        match self.leader.local.land(move |place| place.remove(&path, false)).await {
             Err(Errno::EISDIR) => {
                 tracing::warn!(%draft, "others have put a directory here; it is left as it is");
                 Ok(())
@@ -214,11 +215,11 @@ impl Steps {
 
     /// An action in words.
     fn told(&self, action: &Action) -> String {
-        drain_words::action(&self.owner, action)
+        drain_messages::action(&self.leader, action)
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
-        self.owner.path_of(place)
+        self.leader.path_of(place)
     }
 }
 

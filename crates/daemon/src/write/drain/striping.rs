@@ -1,6 +1,6 @@
 //! Large files on their way to their drafts: stripe by stripe, by the nodes that have them (`forebay_write::Stripes`).
 //!
-//! The owner has nodes write, and notes what is verified; it writes the stripes of a node that fails itself. A draft stays where it
+//! The leader has nodes write, and notes what is verified; it writes the stripes of a node that fails itself. A draft stays where it
 //! is when the daemon ends, so that the next one goes on with it. It is given up when it does not fit, and when a node may write to it
 //! late: one that was to write a stripe and has not said what came of that.
 //!
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_store::Draft;
-use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
+use forebay_types::{BackingId, Errno, FileId, NodeRank, ViewPath, limits};
 use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
@@ -27,17 +27,17 @@ use super::snapshot::Snapshot;
 use super::uploading::{cost_of, write_stripe};
 use crate::write::calls::By;
 use crate::write::contents::Reader;
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 
-/// How long a node may take over a stripe; the owner writes it then.
-const NODE_PATIENCE: Duration = Duration::from_secs(25);
+/// How long a node may take over a stripe; the leader writes it then.
+const NODE_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Stripes of all nodes under way at the same time, each a message to its node.
 const UNDER_WAY_MAX: usize = 64;
 
 /// Sends large files; see the module.
 pub struct Striping<'a> {
-    pub owner: &'a Owner,
+    pub leader: &'a Leader,
     pub reader: &'a Reader,
     pub meter: &'a Meter,
 }
@@ -49,7 +49,7 @@ struct Sending<'a> {
     version: u64,
     path: &'a ViewPath,
     draft: Arc<File>,
-    backed: Backed,
+    backed: BackingId,
     extents: Vec<WrittenExtent>,
     stripe_bytes: u64,
     stripes: Mutex<Progress>,
@@ -61,7 +61,7 @@ struct Progress {
     stripes: Stripes,
     /// Bytes that are not verified.
     left_bytes: u64,
-    /// Why the owner cannot go on.
+    /// Why the leader cannot go on.
     failed: Option<Errno>,
     /// Nodes that may still write to the draft.
     late: BTreeSet<NodeRank>,
@@ -104,7 +104,7 @@ impl Striping<'_> {
             let does_not_fit = matches!(failed, Some(Errno::ENOSPC | Errno::EDQUOT));
             if does_not_fit || !late.is_empty() {
                 drop(draft);
-                give_up(self.owner, file, path).await?;
+                give_up(self.leader, file, path).await?;
             } else if failed.is_none() {
                 return Ok(draft);
             }
@@ -129,7 +129,7 @@ impl Striping<'_> {
         let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number).await?;
         let extents = snapshot.of_logs();
         let weights = weights(&extents, stripe_bytes);
-        let mut stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
+        let mut stripes = Stripes::new(&weights, stripe_bytes, &verified, self.leader.local.rank);
         left_out.iter().for_each(|node| stripes.leave_out(*node));
         let left = weights.iter().filter(|(stripe, _)| !verified.contains(stripe));
         let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
@@ -157,18 +157,18 @@ impl Striping<'_> {
         Ok((draft, progress))
     }
 
-    /// The draft that an owner before this one began, with what is verified of it; otherwise a new one.
+    /// The draft that a leader before this one began, with what is verified of it; otherwise a new one.
     async fn begin(
         &self,
         file: FileId,
         snapshot: &Snapshot,
         path: &ViewPath,
         number: u128,
-    ) -> Result<(Draft, Backed, u64, BTreeSet<u64>), Errno> {
-        let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
+    ) -> Result<(Draft, BackingId, u64, BTreeSet<u64>), Errno> {
+        let sent = self.leader.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
         if let Some(sent) = sent {
             let (at, of) = (path.clone(), sent.draft);
-            let again = self.owner.local.land_together(2, move |place, may_land| {
+            let again = self.leader.local.land_together(2, move |place, may_land| {
                 let draft = may_land.call(|| place.draft_again(&at, number))?;
                 let is_it = may_land.call(|| place.backed_draft(&draft))?.is_same_file(&of);
                 Ok(is_it.then_some(draft))
@@ -178,7 +178,7 @@ impl Striping<'_> {
             }
         }
         let (at, size_bytes) = (path.clone(), snapshot.attributes.size_bytes);
-        let begin = self.owner.local.land_together(5, move |place, may_land| {
+        let begin = self.leader.local.land_together(5, move |place, may_land| {
             let mut draft = may_land.call(|| place.draft(&at, number))?;
             may_land.call(|| draft.file().set_len(size_bytes).map_err(|error| Errno::of(&error)))?;
             may_land.call(|| draft.stay())?;
@@ -189,7 +189,7 @@ impl Striping<'_> {
         let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = LeaderEntry::Verified { file, version, draft: backed, stripe_bytes, stripes };
-        self.owner.note_landing(begun).await?;
+        self.leader.note_landing(begun).await?;
         Ok((draft, backed, stripe_bytes, BTreeSet::new()))
     }
 }
@@ -200,7 +200,7 @@ impl Sending<'_> {
         while let Some((stripe, node)) = self.next_stripe().await {
             let extents = of_stripe(&self.extents, stripe, self.stripe_bytes);
             let cost = cost_of(&extents);
-            let written = match self.with.owner.local.calls.wait_for(cost).await {
+            let written = match self.with.leader.local.calls.wait_for(cost).await {
                 Ok(()) => self.write(node, &extents).await,
                 Err(errno) => Err(errno.into()),
             };
@@ -220,13 +220,13 @@ impl Sending<'_> {
             Ok(()) => {
                 progress.stripes.verified(stripe);
                 progress.left_bytes -= bytes;
-                self.with.meter.verified(bytes, self.with.owner.nodes.now());
+                self.with.meter.verified(bytes, self.with.leader.nodes.now());
             }
             Err(NotWritten { is_late: true, .. }) => {
                 progress.late.insert(node);
             }
             Err(NotWritten { errno, .. }) => {
-                // A stripe that is written and cannot be noted is the next owner's.
+                // A stripe that is written and cannot be noted is the next leader's.
                 if !is_written && progress.stripes.failed(stripe) {
                     tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
                 } else {
@@ -254,17 +254,21 @@ impl Sending<'_> {
     }
 
     async fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), NotWritten> {
-        if node == self.with.owner.local.rank {
-            return Ok(write_stripe(self.with.reader, By::StripeOfOwner, &self.draft, extents).await?);
+        if node == self.with.leader.local.rank {
+            return Ok(write_stripe(self.with.reader, By::StripeOfLeader, &self.draft, extents).await?);
         }
         if self.path.as_bytes().len() > limits::PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let nodes = &self.with.reader.nodes;
         for extents in extents.chunks(STRIPE_EXTENTS_MAX) {
-            let stripe =
-                Stripe { owns: nodes.owns(), path: self.path.clone(), draft: self.backed, extents: extents.to_vec() };
-            match nodes.answer_of::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE).await {
+            let stripe = Stripe {
+                leadership: nodes.leadership(),
+                path: self.path.clone(),
+                draft: self.backed,
+                extents: extents.to_vec(),
+            };
+            match nodes.answer_of::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_TIMEOUT).await {
                 Ok(Ok(())) => {}
                 // It is still carrying out an earlier request.
                 Ok(Err(errno)) => return Err(NotWritten { errno, is_late: errno == Errno::EBUSY }),
@@ -277,7 +281,7 @@ impl Sending<'_> {
     async fn note(&self, stripe: u64) -> Result<(), Errno> {
         let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
         let verified = LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
-        self.with.owner.note_landing(verified).await
+        self.with.leader.note_landing(verified).await
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use forebay_types::{Errno, NodeRank};
 use forebay_upload::{ReadBack, Run, Upload, UploadError};
 use forebay_wire::write::WrittenExtent;
-use forebay_wire::write_message::{Owns, STRIPE_BYTES_MAX};
+use forebay_wire::write_message::{Leadership, STRIPE_BYTES_MAX};
 use forebay_write::stripes::part;
 
 use crate::write::calls::{By, Cost, MayLand};
@@ -23,10 +23,10 @@ pub const PART_BYTES: u64 = 4 << 20;
 /// Parts that are made durable together. A stripe has no more; of a file that is changed in place, no more pages wait for its disks.
 pub const PARTS_AT_ONCE: usize = (STRIPE_BYTES_MAX / PART_BYTES) as usize;
 
-/// Whether a stripe is asked for by the node that owns the tree, as far as this node knows. One that has not heard of a new owner yet
+/// Whether a stripe is asked for by the node that leads the tree, as far as this node knows. One that has not heard of a new leader yet
 /// leaves the stripe to it.
-pub fn is_from_owner(from: NodeRank, asked: Owns, known: Owns) -> bool {
-    asked == known && asked.node == from
+pub fn is_from_leader(from: NodeRank, asked: Leadership, known: Leadership) -> bool {
+    asked == known && asked.leader == from
 }
 
 /// The writing of `extents`: the file is opened, each run is written and read, and all is made durable once.
@@ -163,7 +163,7 @@ impl Extents {
     }
 }
 
-/// Writes a stripe of a draft. The node that owns the tree has waited until that may begin.
+/// Writes a stripe of a draft. The node that leads the tree has waited until that may begin.
 ///
 /// # Errors
 /// As `Extents::write`.
@@ -231,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_has_stripes_written() {
-        let of = |epoch, node| Owns { epoch, node: NodeRank(node) };
-        assert!(is_from_owner(NodeRank(2), of(3, 2), of(3, 2)));
-        assert!(!is_from_owner(NodeRank(1), of(3, 2), of(3, 2)), "another node says what the owner might");
-        assert!(!is_from_owner(NodeRank(1), of(u64::MAX, 1), of(3, 2)), "another node says that it is the owner");
-        assert!(!is_from_owner(NodeRank(1), of(2, 1), of(3, 2)), "it was");
+    fn only_the_leader_has_stripes_written() {
+        let of = |term, node| Leadership { term, leader: NodeRank(node) };
+        assert!(is_from_leader(NodeRank(2), of(3, 2), of(3, 2)));
+        assert!(!is_from_leader(NodeRank(1), of(3, 2), of(3, 2)), "another node says what the leader might");
+        assert!(!is_from_leader(NodeRank(1), of(u64::MAX, 1), of(3, 2)), "another node says that it is the leader");
+        assert!(!is_from_leader(NodeRank(1), of(2, 1), of(3, 2)), "it was");
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn bytes_beyond_the_buffer_are_refused() {
         let there = FileSystem { blocks_available: 10, fragment_bytes: 1000, ..FileSystem::default() };
         let plan = |mode, range, size| least_bytes(mode, range, size, &there);
         assert_eq!(plan(0, 0..10_000, 0), Ok(10_000));

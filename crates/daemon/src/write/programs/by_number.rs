@@ -5,7 +5,7 @@ use forebay_types::Errno;
 use forebay_wire::write::FileState;
 
 use crate::write::contents::Reader;
-use crate::write::kernel_words::file_of;
+use crate::write::kernel_ids::file_of;
 
 /// Names that the kernel looks up in a file to find it by its number, and in a directory to find where it is.
 const ITSELF: &[u8] = b".";

@@ -8,7 +8,7 @@ use forebay_types::{Errno, FileId};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
-use crate::write::kernel_words::file_of;
+use crate::write::kernel_ids::file_of;
 
 /// See the module.
 pub struct Committing {
@@ -52,7 +52,7 @@ impl Committing {
         }
     }
 
-    /// Commits until now, of one file or all, survive the loss of power, and of the node that owns the tree.
+    /// Commits until now, of one file or all, survive the loss of power, and of the node that leads the tree.
     pub async fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
         let (local, nodes) = (&self.reader.local, &self.reader.nodes);
         local.make_durable_for_all().await?;
@@ -75,7 +75,7 @@ impl Committing {
         copying.map_or(Some(false), |copying| copying.copies_all()).or_else(|| open.is_copied())
     }
 
-    /// The same; the owner is asked where it is not known.
+    /// The same; the leader is asked where it is not known.
     pub async fn is_copied(&self, open: &OpenFile) -> bool {
         match self.known_copied(open) {
             Some(is_copied) => is_copied,
@@ -86,7 +86,7 @@ impl Committing {
         }
     }
 
-    /// Where the owner cannot say, it is copied.
+    /// Where the leader cannot say, it is copied.
     async fn ask_copied(&self, file: FileId) -> bool {
         let copying = self.reader.local.copying.as_ref();
         match copying.map_or(Some(false), |copying| copying.copies_all()) {

@@ -6,7 +6,7 @@ use forebay_wire::write::{AttributeChanges, Caller, FileState, Operation};
 
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
-use crate::write::kernel_words::{O_EXCL, O_TRUNC, file_of, place, wanted};
+use crate::write::kernel_ids::{O_EXCL, O_TRUNC, file_of, place, wanted};
 
 /// The operation that creates `file` by a name.
 ///

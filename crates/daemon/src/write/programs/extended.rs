@@ -5,7 +5,7 @@ use forebay_types::{Errno, ExtendedAttributes, ExtendedRule};
 use forebay_wire::write::Operation;
 
 use super::requests::caller;
-use crate::write::kernel_words::file_of;
+use crate::write::kernel_ids::file_of;
 use crate::write::tree::tree_link::TreeLink;
 
 /// `XATTR_CREATE` and `XATTR_REPLACE`.

@@ -1,5 +1,5 @@
-//! Programs are served when their node has come to terms with the tree's owner (`joining`); until then they wait, and not for ever. Writes that need
-//! nothing of the owner do not, where a daemon before this one has come to terms on the same mount, with the same store.
+//! Programs are served when their node has come to terms with the leader (`joining`); until then they wait, and not for ever. Writes that need
+//! nothing of the leader do not, where a daemon before this one has come to terms on the same mount, with the same store.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use forebay_types::Errno;
 use tokio::sync::Notify;
 
-use crate::write::remote::{Nodes, PATIENCE};
+use crate::write::remote::{Nodes, TIMEOUT};
 
 /// Whether programs are served, or why not.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Joined {
         matches!(self.outcome.get(), Some(Ok(())))
     }
 
-    /// Whether a write that needs nothing of the owner is made at once.
+    /// Whether a write that needs nothing of the leader is made at once.
     pub fn serves_writes_at_once(&self) -> bool {
         self.outcome.get().map_or(self.serves_own_writes, Result::is_ok)
     }
@@ -71,7 +71,7 @@ impl Joined {
                 Some(Err(_)) => return Err(Errno::EIO),
                 None => {}
             }
-            let left = PATIENCE.saturating_sub(began.elapsed());
+            let left = TIMEOUT.saturating_sub(began.elapsed());
             if left.is_zero() || nodes.is_ending() {
                 return Err(Errno::EIO);
             }

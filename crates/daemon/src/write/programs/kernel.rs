@@ -13,19 +13,19 @@ use forebay_wire::write::{AttributeChanges, Caller, Done, FileState, Operation, 
 
 use super::allocating::least_bytes;
 use super::by_number::{find_by_number, is_by_number};
+use super::close_retry::CloseRetries;
 use super::committing::Committing;
 use super::creating::{named, open_found, unnamed};
 use super::directories::Readings;
 use super::joined::Joined;
 use super::locks::Locking;
-use super::owed::Owed;
 use super::requests::{Number, UnderWay, caller};
 use super::room::Room;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::early_commits::EarlyCommits;
 use crate::write::files::Files;
-use crate::write::kernel_words::{file_of, handle, may_map, mode_of, node_of, open_flags, place, time, wanted};
+use crate::write::kernel_ids::{file_of, handle, may_map, mode_of, node_of, open_flags, place, time, wanted};
 use crate::write::page_cache::{PageCache, ToTell};
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
@@ -43,7 +43,7 @@ pub struct Kernel {
     pub room: Room,
     pub readings: Readings,
     pub under_way: Arc<UnderWay>,
-    pub owed: Owed,
+    pub close_retries: CloseRetries,
     /// No request is served before.
     pub joined: Arc<Joined>,
 }
@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     pub async fn look_up(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
-        if let Some(file) = self.files.settled(request, name) {
+        if let Some(file) = self.files.file_to_flush(request, name) {
             return self.state(file).await;
         }
         if is_by_number(name) {
@@ -131,7 +131,7 @@ impl Kernel {
         FileState { attributes: pending.attributes(&state.attributes), ..state }
     }
 
-    /// For as long as the owner tells of changes, the kernel need not ask again.
+    /// For as long as the leader tells of changes, the kernel need not ask again.
     pub async fn get_attributes(&self, file: FileId, reply: Reply) {
         let forgotten = self.cache.forgotten();
         let pending = self.files.pending(file, 0..0);

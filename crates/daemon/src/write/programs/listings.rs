@@ -5,7 +5,7 @@ use forebay_types::Kind;
 use forebay_wire::write_message::Entries;
 
 use super::kernel::{Kernel, entry};
-use crate::write::kernel_words::{file_of, node_of};
+use crate::write::kernel_ids::{file_of, node_of};
 
 impl Kernel {
     pub async fn read_directory(

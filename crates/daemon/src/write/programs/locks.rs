@@ -18,7 +18,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 
 /// How long a lock that is waited for is not asked for, at first and in the end.
-const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// How long closes under way are waited for: one that the owner of the tree does not hear of takes longer.
 const CLOSES_WAIT: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ struct State {
     /// Possible holders: file, owner, whether by `flock`; and through which open the last lock was set.
     held: BTreeMap<(FileId, u64, bool), u64>,
     /// Locks that were given back, and the owner of the tree does not know it.
-    owed: BTreeSet<(FileId, u64, bool)>,
+    to_release: BTreeSet<(FileId, u64, bool)>,
     /// How many closes of a file are under way, which end locks.
     closing: BTreeMap<FileId, u32>,
     /// How many have ended.
@@ -146,7 +146,7 @@ impl Locking {
             let lock = (file, request.owner, request.is_flock);
             let mut state = self.state();
             // A lock that was to be given back late would take this one.
-            state.owed.remove(&lock);
+            state.to_release.remove(&lock);
             state.held.insert(lock, request.handle);
         }
     }
@@ -213,7 +213,7 @@ impl Locking {
         let (place, nodes) = (self.place(file, &request), &self.reader.nodes);
         // A daemon before this one may have been given it.
         let mut is_refused = !waiter.is_again;
-        let mut pause = AGAIN_AFTER.0;
+        let mut pause = RETRY_DELAY.0;
         while !nodes.is_ending() && !self.is_ending.load(Ordering::SeqCst) {
             let moved = self.moved.notified();
             let is_first = place.is_first();
@@ -230,15 +230,15 @@ impl Locking {
             let look = if is_first {
                 pause
             } else if waiter.is_again {
-                AGAIN_AFTER.1
+                RETRY_DELAY.1
             } else {
                 Duration::MAX
             };
             tokio::select! {
                 biased;
                 () = waiter.interruption.come() => {}
-                () = asks => pause = AGAIN_AFTER.0,
-                () = nodes.pause(look) => pause = (pause * 2).min(AGAIN_AFTER.1),
+                () = asks => pause = RETRY_DELAY.0,
+                () = nodes.pause(look) => pause = (pause * 2).min(RETRY_DELAY.1),
             }
         }
         Err(Errno::EIO)
@@ -275,7 +275,7 @@ impl Locking {
             Err(Errno::EIO) => {
                 let mut state = self.state();
                 state.held.insert((file, owner, is_flock), held.unwrap_or_default());
-                state.owed.insert((file, owner, is_flock));
+                state.to_release.insert((file, owner, is_flock));
                 Err(Errno::EIO)
             }
             outcome => {
@@ -290,14 +290,14 @@ impl Locking {
     /// # Errors
     /// As `release`.
     pub async fn release_owed(&self, file: FileId) -> Result<(), Errno> {
-        let owed: BTreeSet<(FileId, u64, bool)> = {
+        let to_release: BTreeSet<(FileId, u64, bool)> = {
             let mut state = self.state();
-            let (of_file, others) = std::mem::take(&mut state.owed).into_iter().partition(|(of, ..)| *of == file);
-            state.owed = others;
+            let (of_file, others) = std::mem::take(&mut state.to_release).into_iter().partition(|(of, ..)| *of == file);
+            state.to_release = others;
             of_file
         };
         let mut outcome = Ok(());
-        for (file, owner, is_flock) in owed {
+        for (file, owner, is_flock) in to_release {
             outcome = outcome.and(self.release(file, owner, is_flock).await);
         }
         outcome
@@ -310,7 +310,7 @@ impl Locking {
         let ended: Vec<_> = of_file.filter(|(_, of)| **of == handle).map(|(lock, _)| *lock).collect();
         for lock in ended {
             state.held.remove(&lock);
-            state.owed.remove(&lock);
+            state.to_release.remove(&lock);
         }
         drop(state);
         self.wake();

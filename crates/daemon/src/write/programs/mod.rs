@@ -2,16 +2,16 @@
 
 mod allocating;
 mod by_number;
+pub mod close_retry;
 pub mod committing;
 mod creating;
 pub mod directories;
 mod extended;
-pub mod gate;
+pub mod freeze;
 pub mod joined;
 pub mod kernel;
 pub mod listings;
 pub mod locks;
-pub mod owed;
 pub mod requests;
 pub mod reserved;
 pub mod room;

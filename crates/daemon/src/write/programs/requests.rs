@@ -8,7 +8,7 @@ use forebay_types::{Errno, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 
 /// How much later than others a request may be begun, in numbers: the thread that has read it may have to wait for a processor.
-/// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
+/// Numbers go up by two, so that the leader keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
 const LATE_MAX: u64 = 1 << 15;
 
 /// Sources of a node's changes, each of which counts for itself (`forebay_write::Results`).

@@ -12,14 +12,14 @@ use crate::write::local::Local;
 use crate::write::remote::Nodes;
 
 /// How often a writer looks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// See the module.
 pub struct Room {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
     /// How long nothing may be given back before a writer is told that there is no room.
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// A writer that waits.
@@ -34,8 +34,8 @@ impl Drop for Waiting<'_> {
 impl Room {
     /// Writers wait for `deadline` at most, where anything is given back by itself.
     pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, drain: DrainPolicy, deadline: Duration) -> Self {
-        let patience = if drain.waits_for_drain() { Duration::ZERO } else { deadline };
-        Self { local: Arc::clone(local), nodes: Arc::clone(nodes), patience }
+        let timeout = if drain.waits_for_drain() { Duration::ZERO } else { deadline };
+        Self { local: Arc::clone(local), nodes: Arc::clone(nodes), timeout }
     }
 
     /// Does `append` as soon as there is room for it.
@@ -54,9 +54,9 @@ impl Room {
         }
         let (mut seen, mut since) = (self.local.log.space(), Instant::now());
         loop {
-            self.nodes.pause(LOOK_EVERY).await;
+            self.nodes.pause(POLL_INTERVAL).await;
             let outcome = append();
-            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= self.patience || self.nodes.is_ending() {
+            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= self.timeout || self.nodes.is_ending() {
                 return outcome;
             }
             let space = self.local.log.space();

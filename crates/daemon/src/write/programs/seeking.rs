@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use forebay_types::{Backed, Errno, FileId, ViewPath};
+use forebay_types::{BackingId, Errno, FileId, ViewPath};
 use forebay_wire::write::{Piece, Source};
 use forebay_wire::write_message::Seek;
 use rustix::fs::SeekFrom;
@@ -42,7 +42,7 @@ pub async fn seek(reader: &Reader, may_be_mapped: bool, file: FileId, from: u64,
 /// `None` where the file has landed meanwhile: the file of the backing file system that was looked at is another one than its own.
 async fn try_to_seek(reader: &Reader, file: FileId, mut seek: Seek) -> Result<Option<Result<u64, Errno>>, Errno> {
     let from = seek.from;
-    let mut looked_at: Option<Option<(ViewPath, Backed)>> = None;
+    let mut looked_at: Option<Option<(ViewPath, BackingId)>> = None;
     loop {
         let told = reader.tree.seek(file, seek).await?;
         if looked_at.as_ref().is_some_and(|looked_at| *looked_at != told.backing) {
@@ -70,7 +70,7 @@ async fn try_to_seek(reader: &Reader, file: FileId, mut seek: Seek) -> Result<Op
 async fn in_backing(
     reader: &Reader,
     file: FileId,
-    backing: Option<&(ViewPath, Backed)>,
+    backing: Option<&(ViewPath, BackingId)>,
     piece: &Piece,
     is_hole: bool,
 ) -> Result<Option<u64>, Errno> {

@@ -13,7 +13,7 @@ use super::kernel::{Kernel, answer_entry, entry};
 use super::locks::Closing;
 use super::requests::{Number, answer, caller};
 use super::seeking::seek;
-use crate::write::kernel_words::{file_of, may_write};
+use crate::write::kernel_ids::{file_of, may_write};
 
 impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
@@ -35,7 +35,7 @@ impl Handler for Kernel {
 
     fn task(self: Arc<Self>, owned: OwnedRequest, reply: Reply) -> Task {
         let request = owned.request();
-        // The owner of the tree remembers the outcomes of all changes since it came, and requests for a lock that a close ends wait for that.
+        // The leader remembers the outcomes of all changes since it came, and requests for a lock that a close ends wait for that.
         let number = self.under_way.begin(&request);
         let is_close = matches!(request.operation, Op::Release { .. });
         let closing = is_close.then(|| self.locking.closing(file_of(request.node)));
@@ -52,9 +52,9 @@ impl Kernel {
         }
         match &request.operation {
             Op::Release { flock_owner, .. } => {
-                let close = self.owed.begin(&request, number, *flock_owner);
+                let close = self.close_retries.begin(&request, number, *flock_owner);
                 drop(owned);
-                self.owed.end(close, closing, reply).await;
+                self.close_retries.end(close, closing, reply).await;
             }
             Op::Change(Asked::Write { .. }) => self.write(owned, reply).await,
             Op::Change(Asked::SetLockWaiting(lock)) => answer(self.lock_waiting(&owned, lock).await, reply),

@@ -6,7 +6,7 @@ use forebay_wire::write::{Caller, Operation};
 
 use super::kernel::Kernel;
 use super::locks::{Waiter, request_of};
-use crate::write::kernel_words::file_of;
+use crate::write::kernel_ids::file_of;
 
 impl Kernel {
     /// A program that gets a lock sees what was written under it, and one that gives it back shows what it has written.

@@ -8,7 +8,7 @@ use forebay_wire::write::{Caller, CommitAt, Operation, WrittenExtent};
 
 use super::kernel::Kernel;
 use crate::write::files::{Amount, OpenFile};
-use crate::write::kernel_words::{O_APPEND, file_of, without_rights};
+use crate::write::kernel_ids::{O_APPEND, file_of, without_rights};
 use crate::write::tree::fits::SURE_FILE_BYTES;
 
 /// A write within a file.
@@ -40,11 +40,11 @@ impl Kernel {
     pub fn write_at_once(&self, request: &Request<'_>) -> bool {
         let Some((write, is_append)) = Write::of(request) else { return false };
         let open = self.files.entry(write.file);
-        let is_with_owner = is_append
+        let is_with_leader = is_append
             || write.end() > SURE_FILE_BYTES
             || open.is_about_to_commit(KERNEL_READERS_MAX)
             || write.writer.is_some() && open.lends_rights();
-        let Some(is_copied) = self.committing.known_copied(&open).filter(|_| !is_with_owner) else { return false };
+        let Some(is_copied) = self.committing.known_copied(&open).filter(|_| !is_with_leader) else { return false };
         let Ok(amount) = self.append_to_log(&open, &write, is_copied) else { return false };
         self.early_commits.begin_if(amount != Amount::Little, write.file);
         true
@@ -98,7 +98,7 @@ impl Kernel {
         Ok(open.note(extent, self.reader.local.now(), write.writer.clone()))
     }
 
-    /// Where the end is, the owner says when the write is committed.
+    /// Where the end is, the leader says when the write is committed.
     async fn append(&self, request: &Request<'_>, open: &OpenFile, write: Write<'_>) -> Result<(), Errno> {
         self.committing.commit(open.file).await?;
         let is_copied = self.committing.is_copied(open).await;

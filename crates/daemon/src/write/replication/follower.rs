@@ -3,7 +3,7 @@
 use forebay_types::NodeRank;
 use forebay_wire::message::Checked;
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::timing::{FOLLOW_AGAIN_AFTER, FOLLOWED_WITHIN};
+use forebay_write::timing::{FOLLOW_RETRY_DELAY, FOLLOWED_WITHIN};
 use serde::de::DeserializeOwned;
 
 use crate::write::remote::Nodes;
@@ -41,6 +41,6 @@ pub async fn follow(nodes: &Nodes, mut stream: impl Stream) {
         if nodes.is_ending() || stream.fail(failed).await {
             return;
         }
-        nodes.pause(FOLLOW_AGAIN_AFTER).await;
+        nodes.pause(FOLLOW_RETRY_DELAY).await;
     }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_wire::write_message::Have;
+use forebay_wire::write_message::ReplicatedIndex;
 use forebay_write::timing::{FOLLOWED_AFTER, FOLLOWED_TOGETHER, FOLLOWER_LOOKED_AT_EVERY};
 use forebay_write::{Backlog, Entry, Next};
 use tokio::sync::Notify;
@@ -39,7 +39,7 @@ impl<E: Entry> Replicator<E> {
     }
 
     /// The follower says what it has.
-    pub fn hear(&self, nodes: &Nodes, have: Option<Have>) {
+    pub fn hear(&self, nodes: &Nodes, have: Option<ReplicatedIndex>) {
         self.backlog().heard(nodes.now(), have);
         self.followed.notify_waiters();
     }

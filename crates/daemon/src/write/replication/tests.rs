@@ -7,8 +7,8 @@ use std::time::Duration;
 use forebay_types::NodeRank;
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
-use forebay_wire::write_message::{Followed, Have, Owns, WriteMessage};
-use forebay_write::timing::{FOLLOW_AGAIN_AFTER, FOLLOWED_AFTER, FOLLOWED_TOGETHER, FOLLOWED_WITHIN, FOLLOWER_SILENT};
+use forebay_wire::write_message::{Followed, Leadership, ReplicatedIndex, WriteMessage};
+use forebay_write::timing::{FOLLOW_RETRY_DELAY, FOLLOWED_AFTER, FOLLOWED_TOGETHER, FOLLOWED_WITHIN, FOLLOWER_SILENT};
 use forebay_write::{Backlog, Next};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -99,7 +99,7 @@ impl Calls for Way {
 
 /// The follower's copy: its index and the entries. It has the leader's first incarnation, and fails once where it is to.
 struct Copy {
-    has: Arc<Mutex<(Have, Vec<Vec<u8>>)>>,
+    has: Arc<Mutex<(ReplicatedIndex, Vec<Vec<u8>>)>>,
     fails: bool,
 }
 
@@ -133,7 +133,7 @@ impl Stream for Copy {
 struct World {
     between: Arc<Between>,
     nodes: Arc<Nodes>,
-    has: Arc<Mutex<(Have, Vec<Vec<u8>>)>>,
+    has: Arc<Mutex<(ReplicatedIndex, Vec<Vec<u8>>)>>,
     task: JoinHandle<()>,
 }
 
@@ -147,9 +147,9 @@ impl World {
             is_ending: tokio::sync::watch::Sender::new(false),
             questions: AtomicUsize::new(0),
         });
-        let nodes = Nodes::new(Way(Arc::clone(&between)), Owns::default(), vec![], Partners::None);
+        let nodes = Nodes::new(Way(Arc::clone(&between)), Leadership::default(), vec![], Partners::None);
         let _ = between.leaders.set(Arc::clone(&nodes));
-        let has = Arc::new(Mutex::new((Have { line: 7, count: 0 }, vec![])));
+        let has = Arc::new(Mutex::new((ReplicatedIndex { incarnation: 7, count: 0 }, vec![])));
         let (copy, of_follower) = (Copy { has: Arc::clone(&has), fails }, Arc::clone(&nodes));
         let task = tokio::spawn(async move { follow(&of_follower, copy).await });
         Self { between, nodes, has, task }
@@ -227,7 +227,7 @@ async fn a_silent_follower_is_waited_for_until_it_is_given_up_and_catches_up() {
     assert!(!has && took > FOLLOWER_SILENT - FOLLOWED_WITHIN && took < FOLLOWER_SILENT + FOLLOWED_WITHIN, "{took:?}");
     assert_eq!(world.entries(), [1]);
     world.between.is_cut.store(false, Ordering::Relaxed);
-    tokio::time::sleep(2 * FOLLOWED_WITHIN + FOLLOW_AGAIN_AFTER).await;
+    tokio::time::sleep(2 * FOLLOWED_WITHIN + FOLLOW_RETRY_DELAY).await;
     assert_eq!((world.wait().await.0, world.entries()), (true, vec![1, 2]));
 }
 
@@ -236,7 +236,7 @@ async fn entries_that_could_not_be_written_down_are_asked_for_again() {
     let world = World::new(true);
     world.note(1);
     let (has, took) = world.wait().await;
-    assert!(has && took >= FOLLOW_AGAIN_AFTER, "{took:?}");
+    assert!(has && took >= FOLLOW_RETRY_DELAY, "{took:?}");
     assert_eq!(world.entries(), [1]);
 }
 

@@ -1,4 +1,4 @@
-//! Calls of the owner that may block, for its own threads and for tasks.
+//! Calls of the leader that may block, for its own threads and for tasks.
 //!
 //! A request is a task. Another node's has a thread of the daemon's pool only while such a call lasts; one of this node's programs is gone on with
 //! by threads that may wait for the node's own disk (`forebay_fuse`), and needs one for other calls. Calls on the backing file system have a
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use forebay_types::Errno;
-use forebay_types::threads::OWNER_BACKING_THREADS_MAX;
+use forebay_types::threads::LEADER_BACKING_THREADS_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Where a call is made.
@@ -26,7 +26,7 @@ pub struct BackingPart(Arc<Semaphore>);
 
 impl Default for BackingPart {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(OWNER_BACKING_THREADS_MAX)))
+        Self(Arc::new(Semaphore::new(LEADER_BACKING_THREADS_MAX)))
     }
 }
 

@@ -5,12 +5,12 @@ use forebay_log::LogError;
 use forebay_types::{FileId, LogPosition};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::{Change, WrittenExtent};
-use forebay_wire::write_message::Owns;
+use forebay_wire::write_message::Leadership;
 use forebay_write::{Copies, Lineage, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::owner::Owner;
-use super::second_home::{Mirror, SecondHome};
+use super::leader::Leader;
+use super::standby::{Mirror, Standby};
 use crate::write::copying::Copying;
 use crate::write::files::Files;
 use crate::write::local::Local;
@@ -23,15 +23,15 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// See the module.
 #[derive(PartialEq, Debug, Serialize, Deserialize, Default)]
 pub struct Checkpoint {
-    /// The tree's owner.
-    pub owns: Owns,
+    /// The leader.
+    pub leadership: Leadership,
     /// The tree that the store is about, once that is known.
     pub store_tree: Option<StoreTree>,
-    /// Of the owner.
+    /// Of the leader.
     pub tree: Option<Tree>,
     /// How that came to be so.
     pub lineage: Lineage,
-    /// Of its second home.
+    /// Of its standby.
     pub mirror: Option<Mirror>,
     /// Of what other nodes wrote.
     pub copies: Copies,
@@ -50,8 +50,8 @@ pub struct Checkpoint {
 /// A node's knowledge beside its files.
 #[derive(Clone, Copy, Default)]
 pub struct Parts<'a> {
-    pub owner: Option<&'a Owner>,
-    pub second: Option<&'a SecondHome>,
+    pub leader: Option<&'a Leader>,
+    pub second: Option<&'a Standby>,
 }
 
 impl Checked for Checkpoint {
@@ -82,15 +82,15 @@ pub fn write_if_due(local: &Local, parts: Parts<'_>, files: &Files) {
 pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogError> {
     let (checkpoint, up_to) = files.while_nobody_writes(|pending, sent| {
         // A thread that changes the tree writes that down while it has the tree.
-        let tree = parts.owner.map(Owner::tree);
-        let mirror = parts.second.map(SecondHome::mirror);
+        let tree = parts.leader.map(Leader::tree);
+        let mirror = parts.second.map(Standby::mirror);
         let copies = local.copies();
         let up_to = local.log.end();
         let checkpoint = Checkpoint {
-            owns: local.owns(),
+            leadership: local.leadership(),
             store_tree: local.tree(),
             tree: tree.as_deref().cloned(),
-            lineage: parts.owner.map(|owner| owner.safe.lineage()).unwrap_or_default(),
+            lineage: parts.leader.map(|leader| leader.replicator.lineage()).unwrap_or_default(),
             mirror: mirror.as_ref().and_then(|mirror| (*mirror).clone()),
             copies: copies.clone(),
             uncopied: local.copying.as_ref().map_or_else(Vec::new, Copying::records),
@@ -101,7 +101,7 @@ pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogEr
         };
         (checkpoint, up_to)
     });
-    // Looked at after `up_to`: what it stands for does not know of another owner.
+    // Looked at after `up_to`: what it stands for does not know of another leader.
     if local.is_over() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Extended attributes as a file has them on the backing file system, which the tree asks for while programs have changed none.
 
 use forebay_store::Held;
-use forebay_types::{Backed, Errno, ExtendedAttributes, FileId, ViewPath};
+use forebay_types::{BackingId, Errno, ExtendedAttributes, FileId, ViewPath};
 use forebay_write::Tree;
 
 use super::paths::backing_paths;
@@ -11,7 +11,7 @@ use crate::write::local::Local;
 pub struct There<'a> {
     local: &'a Local,
     paths: Vec<ViewPath>,
-    backed: Option<Backed>,
+    backed: Option<BackingId>,
 }
 
 impl<'a> There<'a> {

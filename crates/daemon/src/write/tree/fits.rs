@@ -5,7 +5,7 @@ use forebay_types::{Errno, ExtendedAttributes, FileId, ViewPath};
 use forebay_wire::write::{Change, Operation};
 use forebay_write::Refusal;
 
-use super::owner::Owner;
+use super::leader::Leader;
 use crate::write::local::Local;
 
 /// So many bytes of extended attributes have room wherever there can be any: ext4 has 4 KiB for names, values and 16 bytes more for each.
@@ -21,7 +21,7 @@ struct Wanted {
     size_bytes: u64,
 }
 
-impl Owner {
+impl Leader {
     /// Whether the backing file system may refuse what a change makes of a file.
     ///
     /// # Errors

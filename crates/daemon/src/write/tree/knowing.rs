@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use forebay_store::LandedEntry;
 use forebay_types::{Errno, FileId};
-use forebay_wire::journal::{ADOPTED_ENTRIES_MAX, AdoptedEntry, LeaderEntry};
+use forebay_wire::journal::{IMPORTED_ENTRIES_MAX, ImportedEntry, LeaderEntry};
 use forebay_wire::write::{Change, Done, Operation};
 use forebay_write::Refusal;
 
 use super::calling::On;
+use super::leader::{Applied, Leader};
 use super::memory::TRIES;
-use super::owner::{Applied, Owner};
 
 /// The need that comes before an answer.
 pub enum Needs {
@@ -43,13 +43,13 @@ impl From<Errno> for Needs {
     }
 }
 
-impl Owner {
+impl Leader {
     /// Carries a change of this node's programs out and writes it down, by a task.
     ///
     /// # Errors
-    /// The error for the program; EIO while this node may not own the tree any more.
+    /// The error for the program; EIO while this node may not lead the tree any more.
     pub async fn carry_out_on_task(&self, change: &Change) -> Result<Done, Errno> {
-        self.council.hold().await?;
+        self.election.hold().await?;
         let applied = match self.apply_knowing(change, false) {
             Ok(applied) => applied,
             Err(needs) => self.apply_after(On::Task, change, needs).await?,
@@ -64,7 +64,7 @@ impl Owner {
     /// # Errors
     /// As `carry_out_on_task`.
     pub async fn note_landing(&self, entry: LeaderEntry) -> Result<(), Errno> {
-        self.council.hold().await?;
+        self.election.hold().await?;
         let applied = self.apply(&entry).map_err(about_nothing)?;
         self.tell_of(&applied).await
     }
@@ -93,7 +93,7 @@ impl Owner {
     /// As `apply_knowing`, once the tree knows what it needs. By a task.
     ///
     /// # Errors
-    /// EAGAIN where this node may not own the tree any more, EIO where the daemon ends. The inner one is the program's.
+    /// EAGAIN where this node may not lead the tree any more, EIO where the daemon ends. The inner one is the program's.
     pub async fn apply_by_task(&self, change: Change, mut needs: Needs) -> Result<Result<Applied, Errno>, Errno> {
         let (change, mut is_tried) = (Arc::new(change), false);
         loop {
@@ -107,7 +107,7 @@ impl Owner {
                 Ok(()) => {}
             }
             let again = Arc::clone(&change);
-            match self.call(On::Pool, move |owner| owner.apply_knowing(&again, is_tried)).await? {
+            match self.call(On::Pool, move |leader| leader.apply_knowing(&again, is_tried)).await? {
                 Ok(applied) => return Ok(Ok(applied)),
                 Err(next) => needs = next,
             }
@@ -133,22 +133,22 @@ impl Owner {
     /// Makes what is needed part of the tree. A question is about no change.
     ///
     /// # Errors
-    /// EAGAIN where this node may not own the tree any more, else what the backing file system says.
+    /// EAGAIN where this node may not lead the tree any more, else what the backing file system says.
     pub(super) async fn meet(&self, on: On, change: Option<&Change>, needs: Needs) -> Result<(), Errno> {
         match needs {
             Needs::Nothing(errno) => Err(errno),
-            Needs::Entries(directory) => self.adopt(on, directory).await,
+            Needs::Entries(directory) => self.import(on, directory).await,
             Needs::Extended(file) => {
-                let found = self.call_backing(on, move |owner| owner.look_there(file, |there| there.all())).await??;
+                let found = self.call_backing(on, move |leader| leader.look_there(file, |there| there.all())).await??;
                 if let Some(Operation::SetExtended { name, value, rule, .. }) = change.map(|change| &change.operation) {
                     // A refusal leaves nothing to keep.
                     found.with(name, value.as_deref(), *rule)?;
                 }
-                self.note_by_task(on, LeaderEntry::AdoptExtended { file, found }).await
+                self.note_by_task(on, LeaderEntry::ImportExtended { file, found }).await
             }
             Needs::Trial => {
                 let change = change.cloned().ok_or(Errno::EIO)?;
-                self.call_backing(on, move |owner| owner.try_to_land(&change)).await?
+                self.call_backing(on, move |leader| leader.try_to_land(&change)).await?
             }
             Needs::Task => Ok(()),
         }
@@ -160,53 +160,53 @@ impl Owner {
     /// As `meet`.
     pub(super) async fn note_by_task(&self, on: On, entry: LeaderEntry) -> Result<(), Errno> {
         if on != On::Pool {
-            self.council.hold().await?;
+            self.election.hold().await?;
         }
-        let apply = move |owner: &Self| {
+        let apply = move |leader: &Self| {
             match on {
-                On::Pool if !owner.council.is_held() => return Err(Errno::EAGAIN),
+                On::Pool if !leader.election.is_held() => return Err(Errno::EAGAIN),
                 _ => {}
             }
-            owner.apply(&entry).map_err(about_nothing)
+            leader.apply(&entry).map_err(about_nothing)
         };
         let applied = self.call(on, apply).await??;
         self.tell_of(&applied).await
     }
 
     /// Makes the entries that a directory has on the backing file system part of the tree.
-    async fn adopt(&self, on: On, directory: FileId) -> Result<(), Errno> {
-        let parts = self.call_backing(on, move |owner| owner.entries_there(directory)).await??;
+    async fn import(&self, on: On, directory: FileId) -> Result<(), Errno> {
+        let parts = self.call_backing(on, move |leader| leader.entries_there(directory)).await??;
         let count = parts.len();
         for (index, entries) in parts.into_iter().enumerate() {
             let is_last = index + 1 == count;
-            self.note_by_task(on, LeaderEntry::Adopt { directory, entries, is_last }).await?;
+            self.note_by_task(on, LeaderEntry::Import { directory, entries, is_last }).await?;
         }
         self.forgetting.listed(directory);
         self.make_room(on).await?;
-        // Other nodes hand over their changes if the second home takes over; they have no part in this one.
-        self.safe.wait_for_second_home().await
+        // Other nodes hand over their changes if the standby takes over; they have no part in this one.
+        self.replicator.wait_for_standby().await
     }
 
     /// A directory's entries there, in parts, of which there is one at least.
-    fn entries_there(&self, directory: FileId) -> Result<Vec<Vec<AdoptedEntry>>, Errno> {
+    fn entries_there(&self, directory: FileId) -> Result<Vec<Vec<ImportedEntry>>, Errno> {
         let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
         let entries = self.local.calls.serve(|| self.local.place.list(&path))?;
-        let adopted = |part: &[LandedEntry]| part.iter().map(|entry| self.adopted(entry)).collect();
+        let imported = |part: &[LandedEntry]| part.iter().map(|entry| self.imported(entry)).collect();
         Ok(match entries.is_empty() {
             true => vec![vec![]],
-            false => entries.chunks(ADOPTED_ENTRIES_MAX).map(adopted).collect(),
+            false => entries.chunks(IMPORTED_ENTRIES_MAX).map(imported).collect(),
         })
     }
 
-    fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
+    fn imported(&self, entry: &LandedEntry) -> ImportedEntry {
         let LandedEntry { name, attributes, born, target } = entry.clone();
-        AdoptedEntry { name, file: self.local.new_file(), attributes, born, target }
+        ImportedEntry { name, file: self.local.new_file(), attributes, born, target }
     }
 
     /// Keeps the tree within its part of the memory, as far as there is anything to forget.
     async fn make_room(&self, on: On) -> Result<(), Errno> {
         let mut tries = TRIES;
-        while let (Some(directory), left) = self.call(on, move |owner| owner.next_to_unlist(tries)).await? {
+        while let (Some(directory), left) = self.call(on, move |leader| leader.next_to_unlist(tries)).await? {
             self.note_by_task(on, LeaderEntry::Unlist { directory }).await?;
             tries = left;
         }
@@ -234,7 +234,7 @@ impl Owner {
     }
 }
 
-impl Owner {
+impl Leader {
     /// The result of a call.
     ///
     /// # Errors
@@ -251,8 +251,8 @@ impl Owner {
         &self,
         call: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Errno> {
-        let owner = self.own.upgrade().ok_or(Errno::EIO)?;
-        self.nodes.block(move || call(&owner)).await.ok_or(Errno::EIO)
+        let leader = self.own.upgrade().ok_or(Errno::EIO)?;
+        self.nodes.block(move || call(&leader)).await.ok_or(Errno::EIO)
     }
 
     /// The same with a call on the backing file system.
@@ -268,8 +268,8 @@ impl Owner {
             return Ok(call(self));
         }
         let part = self.backing_part.take().await?;
-        let call = move |owner: &Self| {
-            let called = call(owner);
+        let call = move |leader: &Self| {
+            let called = call(leader);
             drop(part);
             called
         };
@@ -277,7 +277,7 @@ impl Owner {
     }
 }
 
-/// A finding of the owner needs nothing that the tree does not know.
+/// A finding of the leader needs nothing that the tree does not know.
 fn about_nothing(refusal: Refusal) -> Errno {
     match refusal {
         Refusal::Errno(errno) => errno,

@@ -2,18 +2,18 @@
 
 pub mod calling;
 pub mod checkpoint;
-pub mod council;
+pub mod election;
 pub mod extended;
+pub mod failover;
 pub mod fits;
 pub mod knowing;
+pub mod leader;
 pub mod memory;
-pub mod owner;
 pub mod paths;
 pub mod questions;
 pub mod remote_tree;
-pub mod rescue;
-pub mod safe;
-pub mod second_home;
+pub mod replicator;
+pub mod standby;
 pub mod stores;
 pub mod tree_link;
 pub mod unverified;

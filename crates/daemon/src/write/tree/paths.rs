@@ -51,7 +51,7 @@ pub fn draft_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
 /// # Errors
 /// ESTALE.
 pub fn contents(tree: &Tree, file: FileId, pieces: Vec<Piece>) -> Result<Contents, Errno> {
-    // The owner itself reads what lies deeper than a path that is sent.
+    // The leader itself reads what lies deeper than a path that is sent.
     let path = backing_path(tree, file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
     Ok(Contents { state: tree.state(file)?, pieces, backing: path.zip(tree.backed(file)) })
 }

@@ -1,16 +1,16 @@
-//! Questions to the owner of the burst tree, by its own node's programs and by other nodes, among them the tree's second home.
+//! Questions to the leader, by its own node's programs and by other nodes, among them the standby.
 
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
-use forebay_wire::write_message::{Entries, Followed, Have, Question, Told};
+use forebay_wire::write_message::{Answer, Entries, Followed, Question, ReplicatedIndex};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Next, Refusal, Tree};
 
 use super::calling::On;
 use super::knowing::{Needs, io_for_again};
-use super::owner::Owner;
+use super::leader::Leader;
 use super::paths::contents;
 use crate::options::Copied;
 
@@ -25,12 +25,12 @@ pub struct Asker {
     pub is_leased: bool,
 }
 
-impl Owner {
+impl Leader {
     /// Answers a question of this node. May block.
     ///
     /// # Errors
     /// The error for the program.
-    pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Told, Errno> {
+    pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Answer, Errno> {
         self.hold_tree()?;
         let asker = Asker { node: self.local.rank, is_leased: false };
         match self.tell_known(asker, caller, question) {
@@ -47,8 +47,8 @@ impl Owner {
     ///
     /// # Errors
     /// As `tell`.
-    pub async fn tell_on_task(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
-        self.council.hold().await?;
+    pub async fn tell_on_task(&self, caller: &Caller, question: Question) -> Result<Answer, Errno> {
+        self.election.hold().await?;
         let asker = Asker { node: self.local.rank, is_leased: false };
         match self.tell_known(asker, caller, &question) {
             Ok(told) => Ok(told),
@@ -63,52 +63,54 @@ impl Owner {
     /// Answers a question once the tree knows what it needs. By a task.
     ///
     /// # Errors
-    /// EAGAIN where this node may not own the tree any more, else what the program is told.
+    /// EAGAIN where this node may not lead the tree any more, else what the program is told.
     pub async fn tell_by_task(
         &self,
         on: On,
         asker: Asker,
         asked: Arc<(Caller, Question)>,
         mut needs: Needs,
-    ) -> Result<Told, Errno> {
+    ) -> Result<Answer, Errno> {
         loop {
             match (&asked.1, needs) {
                 (Question::FileSystem, _) => {
-                    let look = |owner: &Self| owner.local.calls.serve(|| owner.local.place.file_system());
-                    return self.call_backing(on, look).await?.map(Told::FileSystem);
+                    let look = |leader: &Self| leader.local.calls.serve(|| leader.local.place.file_system());
+                    return self.call_backing(on, look).await?.map(Answer::FileSystem);
                 }
-                (Question::Durable, _) => return self.safe.make_durable_on(on).await.map(|()| Told::Nothing),
+                (Question::Durable, _) => return self.replicator.make_durable_on(on).await.map(|()| Answer::Nothing),
                 (Question::Needed { of, is_filling }, _) => return self.needed(on, asker, *of, *is_filling).await,
                 (Question::Extended { name, .. }, Needs::Extended(file)) => {
                     let name = name.clone();
-                    let look = move |owner: &Self| owner.look_there(file, |there| there.told(name.as_deref()));
-                    return self.call_backing(on, look).await?.map(Told::Extended);
+                    let look = move |leader: &Self| leader.look_there(file, |there| there.told(name.as_deref()));
+                    return self.call_backing(on, look).await?.map(Answer::Extended);
                 }
                 (_, needs) => self.meet(on, None, needs).await?,
             }
             let again = Arc::clone(&asked);
-            match self.call(on, move |owner| owner.tell_known(asker, &again.0, &again.1)).await? {
+            match self.call(on, move |leader| leader.tell_known(asker, &again.0, &again.1)).await? {
                 Ok(told) => return Ok(told),
                 Err(next) => needs = next,
             }
         }
     }
 
-    /// The second home's answer. It has `have`, and of a tree that it is being sent has come to `parts`.
-    pub async fn followed(&self, have: Option<Have>, parts: Option<(Have, u32)>) -> Followed {
-        if !self.safe.hear(have) {
+    /// The standby's answer. It has `have`, and of a tree that it is being sent has come to `parts`.
+    pub async fn followed(&self, have: Option<ReplicatedIndex>, parts: Option<(ReplicatedIndex, u32)>) -> Followed {
+        if !self.replicator.hear(have) {
             return Followed::NotNow;
         }
-        if self.safe.is_releasing() && self.call(On::Pool, |owner| owner.safe.release_safe()).await.is_err() {
+        if self.replicator.is_releasing()
+            && self.call(On::Pool, |leader| leader.replicator.release_safe()).await.is_err()
+        {
             return Followed::NotNow;
         }
-        match self.safe.next().await {
+        match self.replicator.next().await {
             Next::Entries { have, entries } => Followed::Changes { have, changes: entries },
             Next::All => {
-                let of_tree = move |owner: &Self| {
-                    owner.safe.parts(parts, || {
-                        let tree = owner.tree();
-                        (owner.safe.lineage().have(), tree.clone())
+                let of_tree = move |leader: &Self| {
+                    leader.replicator.parts(parts, || {
+                        let tree = leader.tree();
+                        (leader.replicator.lineage().have(), tree.clone())
                     })
                 };
                 self.call(On::Pool, of_tree).await.unwrap_or(Followed::NotNow)
@@ -117,19 +119,19 @@ impl Owner {
     }
 
     /// How much of a node's log the tree needs, which a crash must not make more.
-    async fn needed(&self, on: On, asker: Asker, of: Option<NodeRank>, is_filling: bool) -> Result<Told, Errno> {
-        let needed = self.call(on, move |owner| owner.tree().needed_of(of.unwrap_or(asker.node))).await?;
+    async fn needed(&self, on: On, asker: Asker, of: Option<NodeRank>, is_filling: bool) -> Result<Answer, Errno> {
+        let needed = self.call(on, move |leader| leader.tree().needed_of(of.unwrap_or(asker.node))).await?;
         if of.is_none() {
             self.stores.note(asker.node, is_filling);
         }
-        self.safe.make_durable_on(on).await.map(|()| Told::Needed(needed))
+        self.replicator.make_durable_on(on).await.map(|()| Answer::Needed(needed))
     }
 
     /// Answers a question as far as the tree knows. Waits for nothing.
     ///
     /// # Errors
     /// The need that comes before the answer.
-    pub fn tell_known(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Needs> {
+    pub fn tell_known(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Answer, Needs> {
         let tree = self.tree();
         Ok(match question {
             Question::Lookup { place } => {
@@ -137,36 +139,36 @@ impl Owner {
                 self.grant(asker, &[place.directory]);
                 let state = tree.lookup(caller, place)?;
                 self.grant(asker, &[state.file]);
-                Told::State(state)
+                Answer::State(state)
             }
             Question::State { file } => {
                 self.grant(asker, &[*file]);
-                Told::State(tree.seen(*file)?)
+                Answer::State(tree.seen(*file)?)
             }
             Question::Access { file, wanted } => {
                 tree.check_access(caller, *file, *wanted)?;
-                Told::Nothing
+                Answer::Nothing
             }
-            Question::Target { file } => Told::Target(tree.target(*file)?.to_vec()),
-            Question::List { directory } => Told::Entries(self.listing(&tree, asker, *directory)?),
+            Question::Target { file } => Answer::Target(tree.target(*file)?.to_vec()),
+            Question::List { directory } => Answer::Entries(self.listing(&tree, asker, *directory)?),
             Question::Contents { file, range } => {
                 self.grant(asker, &[*file]);
-                Told::Contents(contents(&tree, *file, tree.pieces_for(asker.node, *file, range.clone())?)?)
+                Answer::Contents(contents(&tree, *file, tree.pieces_for(asker.node, *file, range.clone())?)?)
             }
             Question::Seek { file, seek } => {
-                Told::Contents(contents(&tree, *file, tree.seek(*file, seek)?.into_iter().collect())?)
+                Answer::Contents(contents(&tree, *file, tree.seek(*file, seek)?.into_iter().collect())?)
             }
             Question::Extended { file, name } => {
                 if name.is_some() {
                     tree.check_access(caller, *file, READ)?;
                 }
                 let known = tree.extended(*file)?.ok_or(Refusal::Unread(*file))?;
-                Told::Extended(known.told(name.as_deref())?)
+                Answer::Extended(known.told(name.as_deref())?)
             }
-            Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
-            Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
-            Question::Tree(known) => Told::Tree(self.tree_for(asker.node, *known, tree.number())),
-            Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
+            Question::Lock { file, request } => Answer::Lock(tree.lock_in_the_way(asker.node, *file, request)),
+            Question::NextSerial => Answer::NextSerial(tree.next_serial_of(asker.node)),
+            Question::Tree(known) => Answer::Tree(self.tree_for(asker.node, *known, tree.number())),
+            Question::Copied { file } => Answer::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable | Question::Needed { .. } => return Err(Needs::Task),
         })
     }

@@ -1,4 +1,4 @@
-//! The tree on a node that does not own it: the owner is asked, unless it has told the same lately (`forebay_write::Known`).
+//! The tree on a node that does not own it: the leader is asked, unless it has told the same lately (`forebay_write::MetadataCache`).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use forebay_types::{Errno, FileId, NodeRank, Time};
 use forebay_wire::write::{Caller, Change, Done, FileState, Place};
-use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
-use forebay_write::{Found, Known};
+use forebay_wire::write_message::{Answer, Contents, Entries, Question, WriteMessage};
+use forebay_write::{Found, MetadataCache};
 
-use crate::write::remote::{Nodes, SENSELESS};
+use crate::write::remote::{Nodes, UNEXPECTED_REPLY};
 
 /// So far on is asked where the bytes of a file are.
 const CONTENTS_AHEAD_BYTES: u64 = 8 << 20;
@@ -18,15 +18,15 @@ const CONTENTS_AHEAD_BYTES: u64 = 8 << 20;
 /// See the module.
 pub struct RemoteTree {
     nodes: Arc<Nodes>,
-    known: Mutex<Known>,
-    /// Epoch of the owner that has told it.
-    epoch: AtomicU64,
+    known: Mutex<MetadataCache>,
+    /// Epoch of the leader that has told it.
+    term: AtomicU64,
 }
 
 impl RemoteTree {
     pub fn new(nodes: &Arc<Nodes>) -> Self {
-        let epoch = AtomicU64::new(nodes.owns().epoch);
-        Self { nodes: Arc::clone(nodes), known: Mutex::default(), epoch }
+        let term = AtomicU64::new(nodes.leadership().term);
+        Self { nodes: Arc::clone(nodes), known: Mutex::default(), term }
     }
 
     /// See `TreeLink`.
@@ -41,12 +41,12 @@ impl RemoteTree {
         outcome
     }
 
-    /// Asks the owner, which tells of changes afterwards if the answer `is_leased`.
+    /// Asks the leader, which tells of changes afterwards if the answer `is_leased`.
     ///
     /// # Errors
     /// The error for the program.
-    pub async fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Told, Errno> {
-        self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased }).await?
+    pub async fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Answer, Errno> {
+        self.nodes.ask_leader(&WriteMessage::Question { caller: caller.clone(), question, is_leased }).await?
     }
 
     pub async fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
@@ -63,8 +63,8 @@ impl RemoteTree {
         let asked = self.known().ask(self.now(), place.directory);
         let told = self.ask(caller, Question::Lookup { place: place.clone() }, asked.is_leased).await;
         let state = match told {
-            Ok(Told::State(state)) => Ok(state),
-            Ok(_) => return Err(SENSELESS),
+            Ok(Answer::State(state)) => Ok(state),
+            Ok(_) => return Err(UNEXPECTED_REPLY),
             Err(errno) => Err(errno),
         };
         if matches!(state, Ok(_) | Err(Errno::ENOENT)) {
@@ -80,11 +80,11 @@ impl RemoteTree {
         }
         let asked = self.known().ask(self.now(), file);
         match self.ask(&Caller::default(), Question::State { file }, asked.is_leased).await? {
-            Told::State(state) => {
+            Answer::State(state) => {
                 self.known().told_state(self.now(), asked, state);
                 Ok(state)
             }
-            _ => Err(SENSELESS),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -109,11 +109,11 @@ impl RemoteTree {
     pub async fn list(&self, directory: FileId) -> Result<Entries, Errno> {
         let asked = self.known().ask(self.now(), directory);
         match self.ask(&Caller::default(), Question::List { directory }, asked.is_leased).await? {
-            Told::Entries(entries) => {
+            Answer::Entries(entries) => {
                 self.known().told_entries(self.now(), asked, &entries);
                 Ok(entries)
             }
-            _ => Err(SENSELESS),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -128,39 +128,39 @@ impl RemoteTree {
         let asked = self.known().ask(self.now(), file);
         let asked_for = if asked.is_leased { wider } else { range.clone() };
         let question = Question::Contents { file, range: asked_for.clone() };
-        let Told::Contents(mut contents) = self.ask(&Caller::default(), question, asked.is_leased).await? else {
-            return Err(SENSELESS);
+        let Answer::Contents(mut contents) = self.ask(&Caller::default(), question, asked.is_leased).await? else {
+            return Err(UNEXPECTED_REPLY);
         };
         self.known().told_contents(self.now(), asked, asked_for, &contents);
         contents.pieces = contents.pieces.iter().filter_map(|piece| piece.part(range.clone())).collect();
         Ok(contents)
     }
 
-    /// Bytes of a file are not where the owner has told.
+    /// Bytes of a file are not where the leader has told.
     pub fn drop_places(&self, file: FileId) {
         self.known().drop_places(file);
     }
 
     /// See `TreeLink`.
-    pub async fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
-        self.nodes.ask_owner::<Result<bool, Errno>>(&WriteMessage::Rescue { node }).await?
+    pub async fn failover(&self, node: NodeRank) -> Result<bool, Errno> {
+        self.nodes.ask_leader::<Result<bool, Errno>>(&WriteMessage::Failover { node }).await?
     }
 
-    /// The owner tells that files are not what they were; none means all.
-    pub fn forget(&self, files: &[FileId]) {
-        self.known().forget(self.now(), files);
+    /// The leader tells that files are not what they were; none means all.
+    pub fn invalidate(&self, files: &[FileId]) {
+        self.known().invalidate(self.now(), files);
     }
 
     fn now(&self) -> Time {
         self.nodes.now()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, MetadataCache> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let epoch = self.nodes.owns().epoch;
-        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch {
-            // The owner knows nothing of what the one before has told.
-            known.forget(self.now(), &[]);
+        let term = self.nodes.leadership().term;
+        if self.term.swap(term, Ordering::Relaxed) != term {
+            // The leader knows nothing of what the one before has told.
+            known.invalidate(self.now(), &[]);
         }
         known
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use forebay_types::NodeRank;
 
 /// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
-/// (`giving_back`).
+/// (`reclaim`).
 const COUNTS: Duration = Duration::from_secs(5);
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! The tree as a node reaches it: its own, or the owner's on another node.
+//! The tree as a node reaches it: its own, or the leader's on another node.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
-use forebay_wire::write_message::{Contents, Entries, Question, Seek, Told};
+use forebay_wire::write_message::{Answer, Contents, Entries, Question, Seek};
 
 use super::calling::On;
-use super::owner::Owner;
+use super::leader::Leader;
 use super::remote_tree::RemoteTree;
-use crate::write::remote::SENSELESS;
+use crate::write::remote::UNEXPECTED_REPLY;
 
-/// See the module. Everything may block: until the owner's node has a daemon again, if need be.
+/// See the module. Everything may block: until the leader's node has a daemon again, if need be.
 #[derive(Clone)]
-/// See the module. Everything may wait: until the owner's node has a daemon again, if need be.
+/// See the module. Everything may wait: until the leader's node has a daemon again, if need be.
 pub enum TreeLink {
-    Here(Arc<Owner>),
+    Here(Arc<Leader>),
     There(Arc<RemoteTree>),
 }
 
 impl TreeLink {
-    /// The owner, if it is this node.
-    pub fn here(&self) -> Option<&Arc<Owner>> {
+    /// The leader, if it is this node.
+    pub fn here(&self) -> Option<&Arc<Leader>> {
         match self {
-            Self::Here(owner) => Some(owner),
+            Self::Here(leader) => Some(leader),
             Self::There(_) => None,
         }
     }
@@ -37,26 +37,26 @@ impl TreeLink {
     /// The error for the program.
     pub async fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         match self {
-            Self::Here(owner) => owner.carry_out_on_task(change).await,
+            Self::Here(leader) => leader.carry_out_on_task(change).await,
             Self::There(remote) => remote.carry_out(change).await,
         }
     }
 
-    /// The owner tells that files are not what it has told; none means all.
-    pub fn forget(&self, files: &[FileId]) {
+    /// The leader tells that files are not what it has told; none means all.
+    pub fn invalidate(&self, files: &[FileId]) {
         if let Self::There(remote) = self {
-            remote.forget(files);
+            remote.invalidate(files);
         }
     }
 
-    async fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
+    async fn ask(&self, caller: &Caller, question: Question) -> Result<Answer, Errno> {
         match self {
-            Self::Here(owner) => owner.tell_on_task(caller, question).await,
+            Self::Here(leader) => leader.tell_on_task(caller, question).await,
             Self::There(remote) => remote.ask(caller, question, false).await,
         }
     }
 
-    async fn ask_own(&self, question: Question) -> Result<Told, Errno> {
+    async fn ask_own(&self, question: Question) -> Result<Answer, Errno> {
         self.ask(&Caller::default(), question).await
     }
 
@@ -65,8 +65,8 @@ impl TreeLink {
             return remote.lookup(caller, place).await;
         }
         match self.ask(caller, Question::Lookup { place }).await? {
-            Told::State(state) => Ok(state),
-            _ => Err(SENSELESS),
+            Answer::State(state) => Ok(state),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -75,16 +75,16 @@ impl TreeLink {
             return remote.state(file).await;
         }
         match self.ask_own(Question::State { file }).await? {
-            Told::State(state) => Ok(state),
-            _ => Err(SENSELESS),
+            Answer::State(state) => Ok(state),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
-    /// A file as it is, and for how long: where it changes before, `PageCache::forget` is told.
+    /// A file as it is, and for how long: where it changes before, `PageCache::invalidate` is told.
     pub async fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
         match self {
-            Self::Here(owner) => {
-                let lease = owner.council.believed_here();
+            Self::Here(leader) => {
+                let lease = leader.election.lease_here();
                 Ok((self.state(file).await?, lease))
             }
             Self::There(remote) => remote.leased_state(file).await,
@@ -101,8 +101,8 @@ impl TreeLink {
 
     pub async fn target(&self, file: FileId) -> Result<Vec<u8>, Errno> {
         match self.ask_own(Question::Target { file }).await? {
-            Told::Target(target) => Ok(target),
-            _ => Err(SENSELESS),
+            Answer::Target(target) => Ok(target),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -111,8 +111,8 @@ impl TreeLink {
             return remote.list(directory).await;
         }
         match self.ask_own(Question::List { directory }).await? {
-            Told::Entries(entries) => Ok(entries),
-            _ => Err(SENSELESS),
+            Answer::Entries(entries) => Ok(entries),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -121,8 +121,8 @@ impl TreeLink {
             return remote.contents(file, range).await;
         }
         match self.ask_own(Question::Contents { file, range }).await? {
-            Told::Contents(contents) => Ok(contents),
-            _ => Err(SENSELESS),
+            Answer::Contents(contents) => Ok(contents),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -132,8 +132,8 @@ impl TreeLink {
     /// The error that the program gets.
     pub async fn seek(&self, file: FileId, seek: Seek) -> Result<Contents, Errno> {
         match self.ask_own(Question::Seek { file, seek }).await? {
-            Told::Contents(contents) => Ok(contents),
-            _ => Err(SENSELESS),
+            Answer::Contents(contents) => Ok(contents),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -143,8 +143,8 @@ impl TreeLink {
     /// The error that the program gets.
     pub async fn extended(&self, caller: &Caller, file: FileId, name: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
         match self.ask(caller, Question::Extended { file, name }).await? {
-            Told::Extended(told) => Ok(told),
-            _ => Err(SENSELESS),
+            Answer::Extended(told) => Ok(told),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -158,23 +158,23 @@ impl TreeLink {
     /// The lock that is in the way of another.
     pub async fn lock_in_the_way(&self, file: FileId, request: LockRequest) -> Result<Option<HeldLock>, Errno> {
         match self.ask_own(Question::Lock { file, request }).await? {
-            Told::Lock(held) => Ok(held),
-            _ => Err(SENSELESS),
+            Answer::Lock(held) => Ok(held),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
     pub async fn file_system(&self) -> Result<FileSystem, Errno> {
         match self.ask_own(Question::FileSystem).await? {
-            Told::FileSystem(sizes) => Ok(sizes),
-            _ => Err(SENSELESS),
+            Answer::FileSystem(sizes) => Ok(sizes),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
-    /// All changes until now survive the loss of power, and of the owner's node. Writes of this node do so only
+    /// All changes until now survive the loss of power, and of the leader's node. Writes of this node do so only
     /// as far as `Local::make_durable` says.
     pub async fn make_durable(&self) -> Result<(), Errno> {
         match self {
-            Self::Here(owner) => owner.safe.make_durable_on(On::Task).await,
+            Self::Here(leader) => leader.replicator.make_durable_on(On::Task).await,
             Self::There(_) => self.ask_own(Question::Durable).await.map(drop),
         }
     }
@@ -182,24 +182,24 @@ impl TreeLink {
     /// Above all serials that the tree knows of this node.
     pub async fn next_serial(&self) -> Result<u64, Errno> {
         match self.ask_own(Question::NextSerial).await? {
-            Told::NextSerial(next) => Ok(next),
-            _ => Err(SENSELESS),
+            Answer::NextSerial(next) => Ok(next),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
     /// The number of the tree, for a node whose log is about `known`.
     pub async fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
         match self.ask_own(Question::Tree(known)).await? {
-            Told::Tree(number) => Ok(number),
-            _ => Err(SENSELESS),
+            Answer::Tree(number) => Ok(number),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
     /// Whether partners copy what is written to a file.
     pub async fn is_copied(&self, file: FileId) -> Result<bool, Errno> {
         match self.ask_own(Question::Copied { file }).await? {
-            Told::Copied(is_copied) => Ok(is_copied),
-            _ => Err(SENSELESS),
+            Answer::Copied(is_copied) => Ok(is_copied),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
@@ -208,11 +208,11 @@ impl TreeLink {
         self.ask_needed(Question::Needed { of: Some(of), is_filling: false }).await
     }
 
-    /// The owner is to go on without a node that does not answer. Whether it can.
-    pub async fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+    /// The leader is to go on without a node that does not answer. Whether it can.
+    pub async fn failover(&self, node: NodeRank) -> Result<bool, Errno> {
         match self {
-            Self::Here(owner) => owner.rescue(On::Task, node).await,
-            Self::There(remote) => remote.rescue(node).await,
+            Self::Here(leader) => leader.failover(On::Task, node).await,
+            Self::There(remote) => remote.failover(node).await,
         }
     }
 
@@ -223,8 +223,8 @@ impl TreeLink {
 
     async fn ask_needed(&self, question: Question) -> Result<BTreeMap<u64, u64>, Errno> {
         match self.ask_own(question).await? {
-            Told::Needed(needed) => Ok(needed),
-            _ => Err(SENSELESS),
+            Answer::Needed(needed) => Ok(needed),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 }

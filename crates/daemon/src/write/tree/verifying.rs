@@ -1,7 +1,7 @@
 //! Bytes that a loss of power has taken from nodes' logs.
 //!
 //! The tree may know of bytes that were written and committed, and not synced, when the power of their node went: the log of that
-//! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. Missing bytes
+//! node ends before them. So the leader looks, when a node begins anew, whether its log has what the tree says. Missing bytes
 //! are where the node's partner has copied them, or gone: their file is held back and named, as one with bytes that only
 //! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
 //! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
@@ -14,24 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank};
 use forebay_wire::Outcome;
-use forebay_wire::journal::{LeaderEntry, MOVED_MAX};
+use forebay_wire::journal::{LeaderEntry, RELOCATED_MAX};
 use forebay_wire::write::{Copy, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 use forebay_write::gone_from;
 use forebay_write::timing::VERIFIED_WITHIN;
 
 use super::calling::On;
-use super::owner::Owner;
+use super::leader::Leader;
 use crate::write::peers::{Waiting, all};
 
-impl Owner {
+impl Leader {
     /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
     pub fn verify_logs(&self) {
-        if self.has_failed() || !self.council.is_held() {
+        if self.has_failed() || !self.election.is_held() {
             return;
         }
-        // The log of the tree's first owner has nothing after what is missing in it, and so does the tree.
-        let is_first = self.local.owns().epoch == 0;
+        // The log of the tree's first leader has nothing after what is missing in it, and so does the tree.
+        let is_first = self.local.leadership().term == 0;
         let due = self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank);
         let (lost, due): (Vec<_>, Vec<_>) = due.partition(|node| self.tree().lost_nodes().contains(node));
         if lost.is_empty() && due.is_empty() {
@@ -96,19 +96,19 @@ impl Owner {
         let answers = asked.await.is_some();
         // One after the other changes which nodes are lost.
         let _alone = self.unverified.looking().await;
-        if !self.call(On::Pool, move |owner| owner.is_lost(node)).await? {
+        if !self.call(On::Pool, move |leader| leader.is_lost(node)).await? {
             return Ok(());
         }
         if !answers {
-            let records = self.call(On::Pool, move |owner| owner.tree().records_of(node)).await?;
+            let records = self.call(On::Pool, move |leader| leader.tree().records_of(node)).await?;
             for partner in self.nodes.partners_of(node).into_iter().filter(|_| !records.is_empty()) {
                 self.move_to(On::Pool, node, partner, &records).await?;
             }
             return Err(Errno::EIO);
         }
         self.verify_log(node).await?;
-        let others = move |owner: &Self| -> Vec<NodeRank> {
-            owner.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect()
+        let others = move |leader: &Self| -> Vec<NodeRank> {
+            leader.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect()
         };
         let nodes = self.call(On::Pool, others).await?;
         tracing::info!(%node, "a node answers again");
@@ -117,7 +117,7 @@ impl Owner {
 
     async fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
         let mut missing = BTreeSet::new();
-        let ends = self.call(On::Pool, move |owner| owner.ends_of(node)).await?;
+        let ends = self.call(On::Pool, move |leader| leader.ends_of(node)).await?;
         for ends in ends.chunks(CONTENTS_PARTS_MAX) {
             if self.has(node, ends.to_vec()).await? {
                 continue;
@@ -132,16 +132,16 @@ impl Owner {
             return Ok(());
         }
         for partner in self.nodes.partners_of(node) {
-            if !self.call(On::Pool, move |owner| owner.is_lost(partner)).await? {
+            if !self.call(On::Pool, move |leader| leader.is_lost(partner)).await? {
                 let _ = self.copies_of(node, partner, None).await?;
                 self.move_to(On::Pool, node, partner, &missing).await?;
             }
         }
-        let left = self.call(On::Pool, move |owner| owner.tree().records_of(node)).await?;
+        let left = self.call(On::Pool, move |leader| leader.tree().records_of(node)).await?;
         let gone: Vec<Copy> =
             left.intersection(&missing).map(|position| Copy { from: *position, to: *position, len: 0 }).collect();
-        for copies in gone.chunks(MOVED_MAX) {
-            let moved = LeaderEntry::Moved { node, to: gone_from(node), copies: copies.to_vec() };
+        for copies in gone.chunks(RELOCATED_MAX) {
+            let moved = LeaderEntry::Relocated { node, to: gone_from(node), copies: copies.to_vec() };
             self.note_by_task(On::Pool, moved).await?;
         }
         if !gone.is_empty() {
@@ -164,7 +164,7 @@ impl Owner {
     /// Whether a node's log has all of these.
     async fn has(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<bool, Errno> {
         if node == self.local.rank {
-            return self.call(On::Pool, move |owner| owner.has_here(&parts)).await?;
+            return self.call(On::Pool, move |leader| leader.has_here(&parts)).await?;
         }
         match self.nodes.call_once(node, &WriteMessage::Contents { parts }, VERIFIED_WITHIN).await {
             Ok((Outcome::Body, _)) => Ok(true),

@@ -216,7 +216,7 @@ mod tests {
         assert!(!kept.note(&progress(4, 90, true), began + Duration::from_secs(69)));
         assert!(
             kept.note(&progress(4, 90, true), began + Duration::from_secs(70)),
-            "an owner that has landed less does not"
+            "a leader that has landed less does not"
         );
     }
 }

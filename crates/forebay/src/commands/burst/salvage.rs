@@ -47,8 +47,8 @@ fn land(
     let Some(mut salvage) = Salvage::open(paths, landing)? else {
         return nothing_there(arguments);
     };
-    let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
-    if let (Some(node), false) = (of_second_home, arguments.json) {
+    let of_standby = salvage.lacks_first().then_some(salvage.leader.0);
+    if let (Some(node), false) = (of_standby, arguments.json) {
         say!(
             "the store with the files' names was not given: files land under the names that node {node}, its second \
              home, knew"
@@ -77,7 +77,7 @@ fn land(
             "{}",
             json!({"job": job, "landing": landing, "landed": has_landed, "landed_bytes": landed_bytes,
                    "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores,
-                   "other_runs": others, "second_home": of_second_home})
+                   "other_runs": others, "second_home": of_standby})
         );
     } else if has_landed {
         say!("all of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes));

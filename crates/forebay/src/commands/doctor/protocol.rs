@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_lacks_has_its_cost() {
+    fn features_that_a_kernel_lacks_have_their_cost() {
         let all = FEATURES.iter().fold(0, |all, (flag, ..)| all | flag);
         let whole = format!("{:?}", agreed(all, all | init_flag::PASSTHROUGH).check());
         assert!(

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_keeper::Handed;
+use forebay_keeper::Replayed;
 use forebay_launch::{
     JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Ports, Process, ProcessSpace, Progress,
     RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
@@ -203,7 +203,7 @@ impl Up {
             Selection::Local(bound, _) => {
                 let key = key.as_ref().map(MemoryFile::of_key).transpose()?;
                 let starter = |(rank, (listener, _)): (_, (TcpListener, _))| {
-                    let stdin = Handed::over(&listener, key.as_ref().map(AsFd::as_fd))
+                    let stdin = Replayed::over(&listener, key.as_ref().map(AsFd::as_fd))
                         .with_context(|| format!("cannot hand node {rank} its listening socket"))?;
                     let arguments = self.local_arguments(rank);
                     Ok(local_starter(program, arguments, rank, stdin, self.directory.log(rank))?)

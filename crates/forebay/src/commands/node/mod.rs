@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
-use forebay_keeper::{Handed, KeeperOptions, Kept, images, own_paths, take_stdin, tell};
+use forebay_keeper::{KeeperOptions, Kept, Replayed, images, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
@@ -94,7 +94,7 @@ struct Plan {
     /// Of the nodes, where they are known.
     switches: Vec<u32>,
     settings: Settings,
-    handed: Handed,
+    handed: Replayed,
     directory: PathBuf,
     log_file: Option<PathBuf>,
     waited_for: WaitedFor,
@@ -121,7 +121,7 @@ impl WaitedFor {
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file) = (arguments.given.0, arguments.log_file);
-    let handed = if arguments.listen_stdin { Handed::from_stdin()? } else { Handed::default() };
+    let handed = if arguments.listen_stdin { Replayed::from_stdin()? } else { Replayed::default() };
     let waited_for = WaitedFor::new(arguments.job_spec.is_some(), arguments.relayed);
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.job_spec {
@@ -166,14 +166,14 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
 }
 
 /// The same, and the key that the node has read itself, if the level takes one.
-fn with_key(level: Level, handed: Handed, key: Option<JobKey>) -> anyhow::Result<Handed> {
+fn with_key(level: Level, handed: Replayed, key: Option<JobKey>) -> anyhow::Result<Replayed> {
     if level == Level::Off {
-        return Ok(Handed { key: None, ..handed });
+        return Ok(Replayed { key: None, ..handed });
     }
     let read = key.as_ref().map(MemoryFile::of_key).transpose()?;
     let key = read.map(OwnedFd::from).or(handed.key);
     ensure!(key.is_some(), "no key: give --key FILE, the same for all nodes, or --security off");
-    Ok(Handed { key, ..handed })
+    Ok(Replayed { key, ..handed })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.

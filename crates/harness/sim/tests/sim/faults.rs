@@ -15,7 +15,7 @@ use forebay_sim::setup::Setup;
 use forebay_types::{NodeRank, Time};
 
 #[test]
-fn whatever_dies_every_answer_is_right_and_in_time() {
+fn every_answer_is_right_and_in_time_after_any_deaths() {
     let (mut failing, mut reached) = (String::new(), Reached::default());
     for report in reports(0..SEEDS_THAT_REACH_ALL, false) {
         reached.join(&report.reached);

@@ -5,7 +5,7 @@ use crate::require;
 
 /// The contents, after a cut, of two files, one with `fsync` and one without.
 #[test]
-fn what_was_not_synced_is_lost_and_what_was_is_there() {
+fn power_loss_takes_unsynced_bytes_and_no_synced_ones() {
     require!(Root, Fuse, LoopDevices, Command("mkfs.ext4"));
     std::thread::spawn(|| {
         let _power = Power::begin();
@@ -34,7 +34,7 @@ fn what_was_not_synced_is_lost_and_what_was_is_there() {
 
 /// A program that waits for data not on the disk waits for ever, until it is told that the disk is gone.
 #[test]
-fn nothing_is_answered_from_the_cut_on() {
+fn no_request_is_answered_from_the_cut_on() {
     require!(Root, Fuse, LoopDevices, Command("mkfs.ext4"));
     std::thread::spawn(|| {
         let _power = Power::begin();

@@ -174,7 +174,7 @@ fn fusermount_mounts_and_the_session_runs_on_what_it_sends() {
 }
 
 #[test]
-fn what_fusermount_says_is_passed_on() {
+fn messages_of_fusermount_are_passed_on() {
     let _alone = crate::fixture::alone();
     let dir = tempfile::tempdir().unwrap();
     // The kernel takes one page of options at most.

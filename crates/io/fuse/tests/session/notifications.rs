@@ -115,7 +115,7 @@ fn an_epoch_has_every_name_looked_up_again() {
 }
 
 #[test]
-fn what_the_kernel_does_not_know_is_no_fault() {
+fn invalidations_of_unknown_inodes_are_no_faults() {
     let _alone = crate::fixture::alone();
     let Some((mounted, _)) = mounted() else { return };
     assert!(!mounted.notifier().inval_inode(999, 0, 0).unwrap());

@@ -83,7 +83,7 @@ fn a_copy_of_the_log_within_the_log_is_no_record() {
 }
 
 #[test]
-fn what_does_not_fit_one_record_is_refused() {
+fn data_larger_than_one_record_are_refused() {
     let directory = directory();
     let log = open(&store(&directory), 4);
     let max_bytes = log.contents_bytes_max();

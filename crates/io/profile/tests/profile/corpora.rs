@@ -14,7 +14,7 @@ type Exercise = fn(&[u8]) -> bool;
 const KINDS: [(&str, Exercise); 3] = [("profile", read_profile), ("index", read_index), ("block", read_block)];
 
 #[test]
-fn everything_makes_sense_or_is_refused() {
+fn each_input_is_valid_or_refused() {
     let mut found = [0; KINDS.len()];
     for file in fs::read_dir(CORPUS).unwrap() {
         let path = file.unwrap().path();

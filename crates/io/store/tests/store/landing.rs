@@ -60,7 +60,7 @@ fn a_draft_is_itself_whatever_has_its_name() {
 }
 
 #[test]
-fn what_was_done_before_is_done() {
+fn finished_work_is_not_done_again() {
     let (dir, place) = place();
     let make = || {
         [
@@ -173,7 +173,7 @@ fn a_draft_replaces_nothing_that_it_is_not_to_replace() {
 }
 
 #[test]
-fn what_is_held_stays_what_it_was() {
+fn a_held_file_stays_the_same_file() {
     let (dir, place) = place();
     fs::write(dir.path().join("a"), "a").unwrap();
     fs::write(dir.path().join("b"), "b").unwrap();

@@ -229,7 +229,7 @@ fn ancestors_show_only_what_leads_to_exports() {
 }
 
 #[test]
-fn what_is_missing_or_no_directory_is_told_as_it_is() {
+fn a_missing_path_and_a_file_are_reported_as_such() {
     let tree = Tree::new();
     tree.write("file", "x");
     let store = tree.store();
@@ -285,7 +285,7 @@ fn a_directory_put_in_the_place_of_another_is_found() {
 
 /// Permissions do not bind root, so these run on a thread that is not.
 #[test]
-fn what_may_not_be_read_is_refused_and_what_may_not_be_asked_about_is_kept() {
+fn unreadable_files_are_refused_and_those_without_attributes_kept() {
     if !is_root() {
         return skip("changing the user needs root");
     }

@@ -79,7 +79,7 @@ async fn connect(address: &Address) -> TcpStream {
 }
 
 #[tokio::test]
-async fn somebody_who_only_passes_on_is_not_noticed() {
+async fn a_relay_that_only_forwards_is_not_noticed() {
     for level in [Level::Off, Level::Auth, Level::Seal] {
         let [root, leaf] = deceived(level, pass).await;
         assert_eq!(ask(&leaf, 3 << 20).await, pattern(3 << 20));
@@ -161,7 +161,7 @@ async fn a_recorded_connection_cannot_be_played_again() {
 }
 
 #[tokio::test]
-async fn what_a_node_says_cannot_be_sent_back_to_it() {
+async fn a_nodes_proof_cannot_be_reflected_to_it() {
     let (listener, address) = loopback();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
@@ -193,7 +193,7 @@ async fn a_node_that_is_led_to_itself_notices() {
 }
 
 #[tokio::test]
-async fn nobody_is_talked_into_a_lower_level() {
+async fn no_peer_lowers_the_level() {
     // The level's place in a greeting: after the frame's head, the magic and the version.
     const AT: usize = 16 + 8 + 1;
     const { assert!(PROTOCOL_VERSION < 128, "the version has one byte") };

@@ -8,7 +8,7 @@ use forebay_transport::exercise::handshake;
 const CORPUS: &str = "../../../fuzz/corpus/handshake";
 
 #[test]
-fn everything_is_refused_or_read_to_its_end() {
+fn each_input_is_refused_or_read_to_its_end() {
     let mut greeted = 0;
     for file in fs::read_dir(CORPUS).unwrap() {
         greeted += usize::from(handshake(&fs::read(file.unwrap().path()).unwrap()).is_some());

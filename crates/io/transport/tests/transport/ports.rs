@@ -94,7 +94,7 @@ async fn of_several_failures_the_one_of_a_port_where_somebody_speaks_is_told() {
 
 /// Another user of the node's host has its first port and leads whoever comes there to the node's own.
 #[tokio::test]
-async fn nobody_passes_on_what_was_meant_for_another_port() {
+async fn a_relay_between_ports_is_refused() {
     for level in [Level::Auth, Level::Seal] {
         let security = Security::new(level, Some(key())).unwrap();
         let (root, own) = root(&security);

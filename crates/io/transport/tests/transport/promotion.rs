@@ -77,7 +77,7 @@ async fn the_service_hears_of_a_promotion_and_the_answer_comes_as_before() {
 }
 
 #[tokio::test]
-async fn what_was_promoted_before_there_was_a_connection_is_a_programs() {
+async fn a_request_promoted_before_its_connection_is_demand() {
     for kind in KINDS {
         let heard = Heard::default();
         let (_root, leaf) = pair(kind, heard.service());

@@ -153,7 +153,7 @@ async fn bytes_take_their_time_and_slow_nodes_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_cut_waits_and_arrives_when_it_is_mended() {
+async fn messages_on_a_cut_link_arrive_when_it_is_mended() {
     let (network, _root, leaf) = pair();
     for (from, to) in [(0, 1), (1, 0)].map(|(from, to)| (NodeRank(from), NodeRank(to))) {
         ask(&leaf.endpoint, 0, 1).await.unwrap();
@@ -169,7 +169,7 @@ async fn what_is_cut_waits_and_arrives_when_it_is_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_cannot_be_connected_to() {
+async fn a_node_that_is_cut_off_cannot_be_connected_to() {
     let (network, _root, leaf) = pair();
     network.partition(&[NodeRank(1)]);
     let error = leaf.endpoint.call(NodeRank(0), chunk(1), PATIENCE).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use crate::tree::support::{Asked, ROOT, create, file, id, in_root, refused, within};
 use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp, ViewPath};
-use forebay_wire::journal::{AdoptedEntry, LeaderEntry};
+use forebay_wire::journal::{ImportedEntry, LeaderEntry};
 use forebay_wire::write::Source;
 use forebay_wire::write::{
     AttributeChanges, BURST_ROOT, Caller, CommitAt, Copy, Operation, RenameRule, TimeChange, WrittenExtent,
@@ -109,7 +109,7 @@ fn a_file_of_which_records_are_gone_waits_until_they_are_written_again() {
     }
     let gone = extent(1, 10, 10, 2).position;
     let copies = vec![Copy { from: gone, to: gone, len: 10 }];
-    asked.note(LeaderEntry::Moved { node: NodeRank(1), to: gone_from(NodeRank(1)), copies }).unwrap();
+    asked.note(LeaderEntry::Relocated { node: NodeRank(1), to: gone_from(NodeRank(1)), copies }).unwrap();
     assert_eq!((asked.land_all(), asked.tree.way(id(1))), (vec![id(2)], Ok(Way::Lost)));
     let lost = asked.tree.lost_of(id(1));
     assert_eq!((lost.nodes, lost.is_gone, lost.ranges), ([NodeRank(1)].into(), true, vec![(10, 10)]));
@@ -264,7 +264,7 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
     let unlisted = Err(Refusal::Unlisted(BURST_ROOT));
     assert_eq!(asked.ask(&ROOT, create(in_root("new"), 1, FILE)).map(|_| ()), unlisted);
     let attributes = Attributes { mode: FILE, size_bytes: 100, nlink: 1, ..Attributes::default() };
-    let entry = |name: &str, serial, attributes| AdoptedEntry {
+    let entry = |name: &str, serial, attributes| ImportedEntry {
         name: in_root(name).name,
         file: id(serial),
         attributes,
@@ -272,11 +272,11 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
         target: vec![],
     };
     let first = vec![entry("data", 2, attributes)];
-    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries: first, is_last: false }).unwrap();
+    asked.note(LeaderEntry::Import { directory: BURST_ROOT, entries: first, is_last: false }).unwrap();
     assert_eq!(asked.ask(&ROOT, create(in_root("data"), 1, FILE)).map(|_| ()), unlisted);
     let sub = Attributes { mode: DIRECTORY, nlink: 9, ..Attributes::default() };
     let rest = vec![entry("sub", 3, sub)];
-    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries: rest, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Import { directory: BURST_ROOT, entries: rest, is_last: true }).unwrap();
     assert_eq!(refused(asked.ask(&ROOT, create(in_root("data"), 1, FILE))), Errno::EEXIST);
     assert_eq!(asked.tree.state(BURST_ROOT).unwrap().attributes.nlink, 3);
     assert_eq!(asked.tree.list(id(3), None, 10), Err(Refusal::Unlisted(id(3))));
@@ -289,7 +289,7 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
 }
 
 #[test]
-fn who_allocates_cuts_nothing_off_that_was_written_meanwhile() {
+fn allocation_cuts_off_no_concurrent_writes() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
     let allocate = |asked: &mut Asked, least_bytes| {
@@ -333,7 +333,7 @@ fn mode_bits_decide_who_may_what() {
 
 /// Without the group's execute bit the set-group-id bit stays, unless a user from outside the group writes.
 #[test]
-fn who_is_not_of_the_group_takes_its_rights_away() {
+fn writers_outside_the_group_end_its_lent_rights() {
     let mut asked = Asked::new();
     let stranger = Caller { uid: 1001, gid: 1001, groups: vec![] };
     let cut = AttributeChanges { size_bytes: Some(0), is_through_descriptor: true, ..AttributeChanges::default() };

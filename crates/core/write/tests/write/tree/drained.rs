@@ -139,7 +139,7 @@ proptest! {
 
 /// Of files that are on the backing file system already nothing is sent for its age: others would see a mixture.
 #[test]
-fn what_is_old_is_sent_of_files_that_are_not_there() {
+fn old_bytes_are_sent_of_files_that_are_not_there() {
     let mut asked = Asked::new();
     let commit = |asked: &mut Asked, file, segment| {
         let position = LogPosition { segment, offset: 0 };

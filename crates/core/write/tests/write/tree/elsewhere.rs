@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, FileId, LogPosition, NodeRank, Timestamp};
-use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::journal::{ImportedEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{AttributeChanges, BURST_ROOT, CommitAt, Operation, Place, RenameRule, WrittenExtent};
 use forebay_write::{Action, Tree, Turn};
 use proptest::prelude::*;
@@ -22,22 +22,22 @@ fn hidden() -> Place {
     within(DIRECTORY, "b")
 }
 
-fn entry(name: &str, file: FileId, ino: u64, mode: u32) -> AdoptedEntry {
+fn entry(name: &str, file: FileId, ino: u64, mode: u32) -> ImportedEntry {
     let attributes = Attributes { ino, mode, nlink: 2, size_bytes: 10, ..Attributes::default() };
-    AdoptedEntry { name: in_root(name).name, file, attributes, born: Timestamp::default(), target: vec![] }
+    ImportedEntry { name: in_root(name).name, file, attributes, born: Timestamp::default(), target: vec![] }
 }
 
 /// A tree that knows `a`, and not yet what is in the directory.
-fn adopted() -> Asked {
+fn imported() -> Asked {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
     let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
     let entries = vec![entry("a", FILE, 1, 0o100_644), entry("d", DIRECTORY, 8, 0o040_755)];
-    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Import { directory: BURST_ROOT, entries, is_last: true }).unwrap();
     asked
 }
 
 fn meet() -> LeaderEntry {
-    LeaderEntry::Adopt { directory: DIRECTORY, entries: vec![entry("b", MET_LATE, 1, 0o100_644)], is_last: true }
+    LeaderEntry::Import { directory: DIRECTORY, entries: vec![entry("b", MET_LATE, 1, 0o100_644)], is_last: true }
 }
 
 fn write(offset: u64) -> Operation {
@@ -74,8 +74,8 @@ fn remove(name: &str) -> Action {
 
 /// Before, the tree forgot the file with its name, and its bytes.
 #[test]
-fn what_was_written_lands_before_the_last_known_name_goes() {
-    let (mut removed, mut replaced) = (adopted(), adopted());
+fn writes_land_before_the_last_known_name_goes() {
+    let (mut removed, mut replaced) = (imported(), imported());
     let a = in_root("a");
     for asked in [&mut removed, &mut replaced] {
         asked.ask(&ROOT, write(0)).unwrap();
@@ -100,7 +100,7 @@ fn what_was_written_lands_before_the_last_known_name_goes() {
 /// A file all of whose names are known goes with the last of them.
 #[test]
 fn a_file_without_other_names_goes_with_its_last_one() {
-    let mut asked = adopted();
+    let mut asked = imported();
     asked.note(meet()).unwrap();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: hidden() }).unwrap();
@@ -112,7 +112,7 @@ fn a_file_without_other_names_goes_with_its_last_one() {
 /// So does one that nothing in the tree has changed.
 #[test]
 fn a_file_that_is_as_it_was_goes_with_its_known_name() {
-    let mut asked = adopted();
+    let mut asked = imported();
     asked.ask(&ROOT, unlink("a")).unwrap();
     assert!(asked.tree.state(FILE).is_err());
     assert_eq!(land(&mut asked), Some(remove("a")));
@@ -121,7 +121,7 @@ fn a_file_that_is_as_it_was_goes_with_its_known_name() {
 /// The mode of a file is that of all its names.
 #[test]
 fn attributes_land_before_the_last_known_name_goes() {
-    let mut asked = adopted();
+    let mut asked = imported();
     let changes = AttributeChanges { mode: Some(0o600), ..AttributeChanges::default() };
     asked.ask(&ROOT, Operation::SetAttributes { file: FILE, changes }).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
@@ -131,8 +131,8 @@ fn attributes_land_before_the_last_known_name_goes() {
 
 /// Contents that are committed land by the old name, although a program has the file open; later ones when it is closed, by the draft.
 #[test]
-fn what_is_written_to_an_open_file_lands_after_its_last_known_name_has_gone() {
-    let mut asked = adopted();
+fn writes_to_an_open_file_land_after_its_last_known_name_has_gone() {
+    let mut asked = imported();
     asked.ask(&ROOT, Operation::Open { file: FILE }).unwrap();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
@@ -153,7 +153,7 @@ fn what_is_written_to_an_open_file_lands_after_its_last_known_name_has_gone() {
 /// A name that is looked up meanwhile leads to the bytes that are to land.
 #[test]
 fn a_name_that_is_met_meanwhile_is_of_the_same_file() {
-    let mut asked = adopted();
+    let mut asked = imported();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
     asked.note(meet()).unwrap();
@@ -167,10 +167,10 @@ fn a_name_that_is_met_meanwhile_is_of_the_same_file() {
 /// Where others have taken the name away before its contents have landed, these do not appear there anew.
 #[test]
 fn a_file_that_others_take_away_meanwhile_is_let_go() {
-    let mut asked = adopted();
+    let mut asked = imported();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
-    asked.note(LeaderEntry::Gone { place: in_root("a") }).unwrap();
+    asked.note(LeaderEntry::RemovedExternally { place: in_root("a") }).unwrap();
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);
     asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
@@ -209,8 +209,8 @@ proptest! {
     /// Also for a follower that has only the tree's changes.
     #[test]
     fn every_name_shows_what_was_written_last(events in prop::collection::vec(event(), 1..60)) {
-        let (mut asked, mut backing) = (adopted(), Backing::default());
-        let mut follower = adopted().tree;
+        let (mut asked, mut backing) = (imported(), Backing::default());
+        let mut follower = imported().tree;
         backing.places.extend([(in_root("a"), (FILE, 1)), (hidden(), (FILE, 1)), (in_root("d"), (DIRECTORY, 0))]);
         let (mut version, mut is_open, mut is_met) = (1, false, false);
         let mut made = BTreeMap::new();
@@ -231,7 +231,7 @@ proptest! {
                 Event::Ask(Operation::Close { .. }) if !is_open => continue,
                 Event::Ask(operation) => drop(asked.ask(&ROOT, operation)),
                 Event::Note(entry) => {
-                    let meets = matches!(entry, LeaderEntry::Adopt { .. });
+                    let meets = matches!(entry, LeaderEntry::Import { .. });
                     let _ = asked.note(entry);
                     if meets && !is_met && asked.tree.state(MET_LATE).is_ok() {
                         backing.places.insert(hidden(), (MET_LATE, 1));

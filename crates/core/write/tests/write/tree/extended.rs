@@ -19,9 +19,9 @@ fn alice() -> Caller {
     Caller { uid: 1000, gid: 100, groups: vec![] }
 }
 
-fn adopt(asked: &mut Asked, serial: u64) {
+fn import(asked: &mut Asked, serial: u64) {
     let found = ExtendedAttributes::default();
-    asked.note(LeaderEntry::AdoptExtended { file: id(serial), found }).unwrap();
+    asked.note(LeaderEntry::ImportExtended { file: id(serial), found }).unwrap();
 }
 
 fn value<'a>(asked: &'a Asked, serial: u64, name: &[u8]) -> Option<&'a [u8]> {
@@ -35,11 +35,11 @@ fn they_are_read_where_the_file_lies_before_one_is_changed() {
     assert_eq!(asked.tree.extended(id(1)), Ok(None));
     assert_eq!(asked.ask(&ROOT, set(id(1), A, Some(b"1"))), Err(Refusal::Unread(id(1))));
     let there = ExtendedAttributes::default().with(b"user.old", Some(b"0"), ExtendedRule::New).unwrap();
-    asked.note(LeaderEntry::AdoptExtended { file: id(1), found: there }).unwrap();
+    asked.note(LeaderEntry::ImportExtended { file: id(1), found: there }).unwrap();
     asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
     assert_eq!((value(&asked, 1, A), value(&asked, 1, b"user.old")), (Some(&b"1"[..]), Some(&b"0"[..])));
     // A second reading that was slower changes nothing.
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     assert_eq!(value(&asked, 1, A), Some(&b"1"[..]));
     asked.ask(&ROOT, set(id(1), A, None)).unwrap();
     assert_eq!(refused(asked.ask(&ROOT, set(id(1), A, None))), Errno::ENODATA);
@@ -50,7 +50,7 @@ fn they_land_after_the_file() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
     asked.land_all();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     asked.ask(&ROOT, set(id(1), A, Some(b"1"))).unwrap();
     let action = asked.tree.next_landing().map(|turn| turn.action);
     assert_eq!(action, Some(Action::SetAttributes { file: id(1), place: Some(in_root("directory")) }));
@@ -65,7 +65,7 @@ fn they_are_kept_until_the_last_of_them_has_landed() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
     asked.land_all();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     let set_one = |asked: &mut Asked, bytes: &[u8]| asked.ask(&ROOT, set(id(1), A, Some(bytes))).map(drop).unwrap();
     let landed = |asked: &mut Asked, outcome: StepOutcome| {
         let step = asked.tree.next_landing().expect("something is to land").step;
@@ -88,7 +88,7 @@ fn they_are_kept_until_the_last_of_them_has_landed() {
 fn a_change_that_comes_again_sets_nothing_again() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     let operation =
         Operation::SetExtended { file: id(1), name: A.to_vec(), value: Some(b"1".to_vec()), rule: ExtendedRule::New };
     asked.ask(&ROOT, operation).unwrap();
@@ -106,7 +106,7 @@ fn a_change_that_comes_again_sets_nothing_again() {
 fn names_to_land_are_limited() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("directory"), 1, 0o040_755).unwrap();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     let name = |number: usize| format!("user.{number}").into_bytes();
     for number in 0..forebay_write::limits::EXTENDED_NAMES_MAX {
         asked.ask(&ROOT, set(id(1), &name(number), Some(b""))).unwrap();
@@ -114,7 +114,7 @@ fn names_to_land_are_limited() {
     }
     assert_eq!(refused(asked.ask(&ROOT, set(id(1), A, Some(b"")))), Errno::ENOSPC);
     asked.land_all();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     asked.ask(&ROOT, set(id(1), A, Some(b""))).unwrap();
 }
 
@@ -123,7 +123,7 @@ fn mode_bits_say_who_may_change_them() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("readable"), 1, FILE).unwrap();
     asked.make(&ROOT, in_root("link"), 3, 0o120_777).unwrap();
-    adopt(&mut asked, 1);
+    import(&mut asked, 1);
     assert_eq!(refused(asked.ask(&alice(), set(id(1), A, Some(b"1")))), Errno::EACCES);
     for nobodys in [id(3), BURST_ROOT] {
         assert_eq!(refused(asked.ask(&ROOT, set(nobodys, A, Some(b"1")))), Errno::EPERM);
@@ -140,7 +140,7 @@ fn a_tree_has_so_much_room_for_them() {
     let fit = forebay_write::limits::EXTENDED_BYTES_MAX / ExtendedAttributes::BYTES_MAX as u64;
     for serial in 1..=fit + 1 {
         asked.make(&ROOT, in_root(&serial.to_string()), serial, FILE).unwrap();
-        adopt(&mut asked, serial);
+        import(&mut asked, serial);
         let outcome = asked.ask(&ROOT, set(id(serial), A, Some(&most)));
         assert_eq!(outcome.is_ok(), serial <= fit, "{serial}: {outcome:?}");
     }

@@ -178,18 +178,20 @@ fn draft_and_die(asked: &mut Asked, backing: &mut Backing) {
 }
 
 /// Others have changed in place what is to be updated next: it is theirs from now on.
-fn fork(asked: &mut Asked, backing: &mut Backing) {
+fn copy_on_conflict(asked: &mut Asked, backing: &mut Backing) {
     let Some(Turn { action: Action::Update { file, .. }, is_over: false, .. }) = asked.tree.next_landing() else {
         return;
     };
-    let base = asked.tree.base_of(file);
+    let base = asked.tree.backing_resident_of(file);
     if !base.is_empty() {
         draft(asked, backing, file);
     }
-    let forked = (!base.is_empty()).then(|| backed(1));
-    asked.note(LeaderEntry::Forked { file, draft: forked, bytes: 1, rights: Rights::default() }).unwrap();
+    let copied_on_conflict = (!base.is_empty()).then(|| backed(1));
+    asked
+        .note(LeaderEntry::CopiedOnConflict { file, draft: copied_on_conflict, bytes: 1, rights: Rights::default() })
+        .unwrap();
     backing.places.retain(|_, (there, _)| *there != file);
-    assert_eq!((asked.tree.backing_place(file), asked.tree.backed(file)), (None, forked));
+    assert_eq!((asked.tree.backing_place(file), asked.tree.backed(file)), (None, copied_on_conflict));
 }
 
 /// Sends ahead what open files have.
@@ -236,7 +238,7 @@ proptest! {
             }
             // A step that was done is noted before the next begins.
             note(&mut asked, &mut under_way);
-            let begin = [drain, draft_and_die, fork][steps - 3];
+            let begin = [drain, draft_and_die, copy_on_conflict][steps - 3];
             begin(&mut asked, &mut backing);
         }
         for node in 0..8 {
@@ -302,7 +304,7 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
 
 /// The daemon died after a file had appeared, before it could say so, and the file is removed meanwhile: the next one finds it there.
 #[test]
-fn what_appeared_and_was_not_noted_goes_with_its_name() {
+fn an_unnoted_published_file_goes_with_its_name() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("a"), 1, 0o100_644).unwrap();
     let there = backed(77);
@@ -322,7 +324,7 @@ fn what_appeared_and_was_not_noted_goes_with_its_name() {
 
 /// The same where a node is lost meanwhile that has some of it: it lands anew when the node is back.
 #[test]
-fn what_appeared_and_was_not_noted_lands_again_when_its_node_is_back() {
+fn an_unnoted_published_file_lands_again_when_its_node_is_back() {
     let mut asked = Asked::new();
     let Operation::Create { place, file, mode, rdev, target, is_exclusive, .. } = create(in_root("a"), 1, 0o100_644)
     else {

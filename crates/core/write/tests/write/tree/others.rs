@@ -1,9 +1,9 @@
 //! Changes by others on the backing file system are told from the tier's own.
 
-use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Rights, Timestamp};
-use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_types::{Attributes, BackingId, FileId, Generation, LogPosition, NodeRank, Rights, Timestamp};
+use forebay_wire::journal::{ImportedEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{AttributeChanges, BURST_ROOT, CommitAt, Operation, RenameRule, WrittenExtent};
-use forebay_write::{Action, Recognised, Tree, Turn};
+use forebay_write::{Action, Identified, Tree, Turn};
 
 use crate::tree::support::{Asked, ROOT, backed, id, in_root, within};
 
@@ -15,17 +15,17 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 /// The same file, changed at a time.
-fn changed(seconds: i64) -> Backed {
-    Backed { generation: Generation { mtime: at(seconds), size_bytes: 10, ..backed(7).generation }, ..backed(7) }
+fn changed(seconds: i64) -> BackingId {
+    BackingId { generation: Generation { mtime: at(seconds), size_bytes: 10, ..backed(7).generation }, ..backed(7) }
 }
 
 /// A tree over files that are names of one file of the backing file system, as it was at first.
-fn adopted(names: &[&str]) -> Asked {
+fn imported(names: &[&str]) -> Asked {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
     let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
     let nlink = names.len() as u32;
     let attributes = Attributes { ino: 7, mode: FILE, nlink, size_bytes: 10, mtime: at(1), ..Attributes::default() };
-    let entry = |(index, name): (usize, &&str)| AdoptedEntry {
+    let entry = |(index, name): (usize, &&str)| ImportedEntry {
         name: in_root(name).name,
         file: id(index as u64 + 1),
         attributes,
@@ -33,7 +33,7 @@ fn adopted(names: &[&str]) -> Asked {
         target: vec![],
     };
     let entries = names.iter().enumerate().map(entry).collect();
-    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    asked.note(LeaderEntry::Import { directory: BURST_ROOT, entries, is_last: true }).unwrap();
     asked
 }
 
@@ -43,7 +43,7 @@ fn write(asked: &mut Asked, file: FileId, offset: u64, len: u64) {
     asked.ask(&ROOT, Operation::Commit { file, extents, at: CommitAt::Start }).unwrap();
 }
 
-fn landed(asked: &mut Asked, backed: Backed) {
+fn landed(asked: &mut Asked, backed: BackingId) {
     let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
     let (Action::Update { version, .. } | Action::Publish { version, .. }) = action else { panic!("{action:?}") };
     let outcome = StepOutcome::Contents(LandedContents { version, backed, blocks: 1 });
@@ -51,26 +51,26 @@ fn landed(asked: &mut Asked, backed: Backed) {
 }
 
 #[test]
-fn what_the_tier_is_changing_is_its_own_until_it_is_known_again() {
-    let mut asked = adopted(&["a"]);
-    let recognise = |asked: &Asked, found: &Backed| asked.tree.recognise(id(1), found);
-    assert_eq!(recognise(&asked, &changed(1)), Recognised::AsLeft);
-    assert_eq!(recognise(&asked, &changed(2)), Recognised::Changed);
-    assert_eq!(recognise(&asked, &backed(8)), Recognised::Another);
+fn files_that_the_tier_is_changing_are_its_own_until_known_again() {
+    let mut asked = imported(&["a"]);
+    let identify = |asked: &Asked, found: &BackingId| asked.tree.identify(id(1), found);
+    assert_eq!(identify(&asked, &changed(1)), Identified::Unmodified);
+    assert_eq!(identify(&asked, &changed(2)), Identified::Changed);
+    assert_eq!(identify(&asked, &backed(8)), Identified::Another);
     write(&mut asked, id(1), 0, 5);
     asked.note(LeaderEntry::Changing { file: id(1) }).unwrap();
     // Its daemon may have died.
-    assert_eq!(recognise(&asked, &changed(2)), Recognised::AsLeft);
-    assert_eq!(recognise(&asked, &backed(8)), Recognised::Another, "which file it is, it knows all the time");
+    assert_eq!(identify(&asked, &changed(2)), Identified::Unmodified);
+    assert_eq!(identify(&asked, &backed(8)), Identified::Another, "which file it is, it knows all the time");
     landed(&mut asked, changed(2));
-    assert_eq!(recognise(&asked, &changed(2)), Recognised::AsLeft);
-    assert_eq!(recognise(&asked, &changed(3)), Recognised::Changed);
+    assert_eq!(identify(&asked, &changed(2)), Identified::Unmodified);
+    assert_eq!(identify(&asked, &changed(3)), Identified::Changed);
 }
 
 /// Also where the other is met later, in another directory: before, what was written through one name was lost through the other.
 #[test]
 fn names_of_one_file_there_are_names_of_one_file_of_the_tree() {
-    let mut asked = adopted(&["a", "b"]);
+    let mut asked = imported(&["a", "b"]);
     let of = |asked: &Asked, name: &str| asked.lookup(&in_root(name)).map(|state| (state.file, state.attributes.nlink));
     assert_eq!((of(&asked, "a"), of(&asked, "b")), (Some((id(1), 2)), Some((id(1), 2))));
     write(&mut asked, id(1), 0, 5);
@@ -92,7 +92,7 @@ fn names_of_one_file_there_are_names_of_one_file_of_the_tree() {
 fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
     let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
     let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
-    let entry = |name: &str, serial: u64, ino: u64, mode: u32| AdoptedEntry {
+    let entry = |name: &str, serial: u64, ino: u64, mode: u32| ImportedEntry {
         name: in_root(name).name,
         file: id(serial),
         attributes: Attributes { ino, mode, nlink: 2, size_bytes: 10, mtime: at(1), ..Attributes::default() },
@@ -100,8 +100,8 @@ fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
         target: vec![],
     };
     let entries = vec![entry("a", 1, 7, FILE), entry("d", 2, 8, 0o040_755), entry("e", 3, 9, 0o040_755)];
-    asked.note(LeaderEntry::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
-    let meet = |directory: u64, serial: u64| LeaderEntry::Adopt {
+    asked.note(LeaderEntry::Import { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    let meet = |directory: u64, serial: u64| LeaderEntry::Import {
         directory: id(directory),
         entries: vec![entry("b", serial, 7, FILE)],
         is_last: true,
@@ -117,14 +117,16 @@ fn a_name_that_is_met_late_is_of_the_file_that_is_there() {
 }
 
 #[test]
-fn what_others_have_changed_is_left_to_them_and_appears_anew() {
-    let mut asked = adopted(&["a"]);
+fn files_that_others_have_changed_are_left_to_them_and_appear_anew() {
+    let mut asked = imported(&["a"]);
     write(&mut asked, id(1), 8, 5);
     asked.ask(&ROOT, Operation::Link { file: id(1), place: in_root("linked") }).unwrap();
     assert!(matches!(asked.tree.next_landing().unwrap().action, Action::Update { .. }));
-    assert_eq!(asked.tree.base_of(id(1)), [(0, 8)]);
+    assert_eq!(asked.tree.backing_resident_of(id(1)), [(0, 8)]);
     asked.note(LeaderEntry::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
-    asked.note(LeaderEntry::Forked { file: id(1), draft: Some(backed(9)), bytes: 8, rights: RIGHTS }).unwrap();
+    asked
+        .note(LeaderEntry::CopiedOnConflict { file: id(1), draft: Some(backed(9)), bytes: 8, rights: RIGHTS })
+        .unwrap();
     assert_eq!(asked.tree.file_at(&in_root("a")), None);
     assert_eq!((asked.tree.backed(id(1)), asked.tree.bytes_of_others(id(1))), (Some(backed(9)), 8));
     assert!(!asked.tree.lost_files().iter().any(|lost| lost.path == b"a"), "its base is in the draft");
@@ -171,7 +173,7 @@ fn contents_follow_a_file_that_has_appeared_without_being_known() {
 /// Others may give a file another mode where it lies: that of the tree lands only after programs have set it, once.
 #[test]
 fn rights_land_when_programs_have_set_them() {
-    let mut asked = adopted(&["a"]);
+    let mut asked = imported(&["a"]);
     write(&mut asked, id(1), 0, 5);
     assert!(!asked.tree.has_own_rights(id(1)));
     landed(&mut asked, backed(7));
@@ -192,9 +194,9 @@ fn rights_land_when_programs_have_set_them() {
 /// A copy that lands beside theirs has the rights that were found for it, and is not overtaken by publications of other files.
 #[test]
 fn the_root_and_copies_have_rights_that_land() {
-    let mut asked = adopted(&["a"]);
+    let mut asked = imported(&["a"]);
     write(&mut asked, id(1), 8, 5);
-    asked.note(LeaderEntry::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
+    asked.note(LeaderEntry::CopiedOnConflict { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.state(id(1)).unwrap().attributes.mode, 0o100_600);
     assert!(asked.tree.has_own_rights(id(1)));
     let mode = AttributeChanges { mode: Some(0o700), ..AttributeChanges::default() };
@@ -211,13 +213,13 @@ fn the_root_and_copies_have_rights_that_land() {
 
 /// Changes of its name that are still to be followed end with the file.
 #[test]
-fn what_was_to_happen_to_a_name_of_theirs_is_over() {
-    let mut asked = adopted(&["a"]);
+fn pending_steps_on_a_foreign_name_are_dropped() {
+    let mut asked = imported(&["a"]);
     let (from, to) = (in_root("a"), in_root("moved"));
     asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
     asked.ask(&ROOT, Operation::Open { file: id(1) }).unwrap();
     write(&mut asked, id(1), 0, 10);
-    asked.note(LeaderEntry::Forked { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
+    asked.note(LeaderEntry::CopiedOnConflict { file: id(1), draft: None, bytes: 0, rights: RIGHTS }).unwrap();
     assert_eq!(asked.tree.next_landing(), None, "theirs is not moved");
     asked.ask(&ROOT, Operation::Close { file: id(1), handle: 0 }).unwrap();
     let action = asked.tree.next_landing().unwrap().action;

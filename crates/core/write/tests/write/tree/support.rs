@@ -1,6 +1,6 @@
 //! A tree and how tests ask it for changes.
 
-use forebay_types::{Attributes, Backed, Errno, FileId, Generation, Kind, Name, NodeRank, OperationId, Timestamp};
+use forebay_types::{Attributes, BackingId, Errno, FileId, Generation, Kind, Name, NodeRank, OperationId, Timestamp};
 use forebay_wire::journal::{JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, Operation, Place};
 use forebay_write::{Action, Refusal, Released, Tree, Turn};
@@ -8,8 +8,8 @@ use forebay_write::{Action, Refusal, Released, Tree, Turn};
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, groups: vec![] };
 
 /// A file of the backing file system with an inode number.
-pub fn backed(ino: u64) -> Backed {
-    Backed { generation: Generation { ino, ..Generation::default() }, born: Timestamp::default(), kind: Kind::File }
+pub fn backed(ino: u64) -> BackingId {
+    BackingId { generation: Generation { ino, ..Generation::default() }, born: Timestamp::default(), kind: Kind::File }
 }
 
 /// A tree, with everything that was asked of it.
@@ -36,7 +36,7 @@ impl Asked {
         self.apply(Change { id, oldest: 0, caller: caller.clone(), now, operation }.into())
     }
 
-    /// A finding of the owner.
+    /// A finding of the leader.
     pub fn note(&mut self, entry: LeaderEntry) -> Result<Done, Refusal> {
         self.apply(entry.into())
     }
@@ -116,6 +116,6 @@ pub fn file(done: Done) -> FileState {
 pub fn refused<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Errno {
     match result.unwrap_err() {
         Refusal::Errno(errno) => errno,
-        other => panic!("something is to be adopted first: {other:?}"),
+        other => panic!("something is to be imported first: {other:?}"),
     }
 }

@@ -1,10 +1,10 @@
-//! Files that are only on the backing file system can be forgotten: a tree that forgets and adopts again tells the same as one that
+//! Files that are only on the backing file system can be forgotten: a tree that forgets and imports again tells the same as one that
 //! remembers.
 
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, Errno, ExtendedAttributes, FileId, Kind, NodeRank, Timestamp};
-use forebay_wire::journal::{AdoptedEntry, LandedContents, LeaderEntry, StepOutcome};
+use forebay_wire::journal::{ImportedEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{
     BURST_ROOT, CommitAt, Done, LockKind, LockRequest, Operation, Place, RenameRule, WrittenExtent,
 };
@@ -48,7 +48,7 @@ type There = (Kind, u64);
 /// A tree over a backing file system of its own.
 struct World {
     asked: Asked,
-    /// The same tree at its second home.
+    /// The same tree at its standby.
     follower: Tree,
     there: BTreeMap<Place, There>,
     /// Which write made which contents of a file.
@@ -79,7 +79,7 @@ impl World {
         self.serials
     }
 
-    /// An operation that is carried out is carried out by the follower too. It sees neither those that are refused, nor when the owner looks what is to land.
+    /// An operation that is carried out is carried out by the follower too. It sees neither those that are refused, nor when the leader looks what is to land.
     fn carry_out(&mut self, operation: Operation) -> Result<Done, Refusal> {
         let done = self.asked.ask(&ROOT, operation);
         self.has_followed(done)
@@ -98,14 +98,14 @@ impl World {
         done
     }
 
-    /// As the owner does: a directory is adopted when it must be.
+    /// As the leader does: a directory is imported when it must be.
     fn ask(&mut self, operation: Operation) -> Result<Done, Errno> {
         loop {
             match self.carry_out(operation.clone()) {
-                Err(Refusal::Unlisted(directory)) => self.adopt(directory),
+                Err(Refusal::Unlisted(directory)) => self.import(directory),
                 Err(Refusal::Unread(file)) => {
                     let found = ExtendedAttributes::default();
-                    self.note(LeaderEntry::AdoptExtended { file, found }).unwrap();
+                    self.note(LeaderEntry::ImportExtended { file, found }).unwrap();
                 }
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(done) => return Ok(done),
@@ -116,7 +116,7 @@ impl World {
     fn find(&mut self, place: &Place) -> Result<FileId, Errno> {
         loop {
             match self.asked.tree.lookup(&ROOT, place) {
-                Err(Refusal::Unlisted(directory)) => self.adopt(directory),
+                Err(Refusal::Unlisted(directory)) => self.import(directory),
                 Err(Refusal::Unread(file)) => panic!("{file} is looked up"),
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(state) => return Ok(state.file),
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    fn adopt(&mut self, directory: FileId) {
+    fn import(&mut self, directory: FileId) {
         let within = self.there.iter().filter(|(place, _)| place.directory == directory);
         let within: Vec<(Place, There)> = within.map(|(place, there)| (place.clone(), *there)).collect();
         let mut entries = vec![];
@@ -132,7 +132,7 @@ impl World {
             let file = id(self.serial());
             let mode = if kind == Kind::Directory { DIRECTORY } else { FILE };
             let attributes = Attributes { mode, size_bytes: written, nlink: 1, ..Attributes::default() };
-            entries.push(AdoptedEntry {
+            entries.push(ImportedEntry {
                 name: place.name,
                 file,
                 attributes,
@@ -141,7 +141,7 @@ impl World {
             });
             self.written.insert((file, 1), written);
         }
-        self.note(LeaderEntry::Adopt { directory, entries, is_last: true }).unwrap();
+        self.note(LeaderEntry::Import { directory, entries, is_last: true }).unwrap();
     }
 
     fn place(&mut self, (directory, name): Named) -> Result<Place, Errno> {
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Owner and second home call the same files the same.
+    /// Owner and standby call the same files the same.
     fn assert_followed(&self) {
         let mut todo = vec![BURST_ROOT];
         while let Some(directory) = todo.pop() {
@@ -272,7 +272,7 @@ impl World {
         while let Some((directory, path)) = todo.pop() {
             let listed = loop {
                 match self.asked.tree.list(directory, None, usize::MAX) {
-                    Err(Refusal::Unlisted(directory)) => self.adopt(directory),
+                    Err(Refusal::Unlisted(directory)) => self.import(directory),
                     listed => break listed.unwrap(),
                 }
             };

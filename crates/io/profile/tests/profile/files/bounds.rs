@@ -25,7 +25,7 @@ fn commands(directory: &ProfileDirectory) -> Vec<String> {
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn what_is_stored_is_found_and_listed() {
+fn stored_profiles_are_found_and_listed() {
     let place = Place::new();
     let directory = place.open();
     let one = profile("train");
@@ -108,7 +108,7 @@ fn a_pack_that_never_fits_is_not_written() {
 }
 
 #[test]
-fn what_a_writer_who_died_has_left_goes_when_it_is_old() {
+fn leftovers_of_a_dead_writer_go_when_they_are_old() {
     let place = Place::new();
     let directory = ProfileDirectory::open(&place.path(), AMPLE_BYTES).unwrap();
     let key = profile("train").key();

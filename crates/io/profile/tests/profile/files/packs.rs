@@ -22,7 +22,7 @@ fn all(pack: &PackReader) -> Result<Vec<(Piece, Vec<u8>)>, ProfileError> {
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn bytes_come_out_as_they_went_in() {
     let place = Place::new();
     let files = files(&place);
     assert!(files.open_pack().unwrap().is_none());
@@ -137,7 +137,7 @@ fn a_spoiled_block_leaves_the_others_as_they_are() {
 }
 
 #[test]
-fn what_is_no_chunk_of_its_file_is_not_packed() {
+fn bytes_that_are_no_chunk_of_their_file_are_not_packed() {
     let place = Place::new();
     let files = files(&place);
     let piece = Piece::of(view("a"), generation(3), ChunkIndex(0), b"abc").unwrap();

@@ -38,7 +38,7 @@ fn assert_refused(files: &ProfileFiles, part: &str) {
 }
 
 #[test]
-fn what_is_written_is_private() {
+fn written_files_are_private() {
     let place = Place::new();
     let (_, files) = written(&place);
     assert_eq!(mode(&place.path()), 0o700);

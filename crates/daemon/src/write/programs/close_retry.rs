@@ -1,7 +1,7 @@
-//! Closes of files that the tree's owner could not be told of.
+//! Closes of files that the leader could not be told of.
 //!
-//! A program's close is over before the daemon hears of it, so nobody asks again. If the owner never has it, the file stays open there: it
-//! is not published. So the owner, or the next one, is told it again, under the same number, until it has it. The kernel is not answered
+//! A program's close is over before the daemon hears of it, so nobody asks again. If the leader never has it, the file stays open there: it
+//! is not published. So the leader, or the next one, is told it again, under the same number, until it has it. The kernel is not answered
 //! until then, as long as these are few: what is not answered it sends again to the node's next daemon.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,22 +17,22 @@ use super::requests::{Number, answer, caller};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::Files;
-use crate::write::kernel_words::{file_of, may_write};
+use crate::write::kernel_ids::{file_of, may_write};
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
 
-/// How long the owner is not told again: each time it is asked for long already.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long the leader is not told again: each time it is asked for long already.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Closes that may be owed: as many as a node's programs may have files open.
-const OWED_MAX: usize = 1 << 16;
+const CLOSE_RETRIES_MAX: usize = 1 << 16;
 
 /// Of them, how many the kernel waits for. It has few requests in the background (`max_background`), and sends stores through maps in the
 /// same way.
 const UNANSWERED_MAX: usize = 2;
 
 /// See the module.
-pub struct Owed {
+pub struct CloseRetries {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
     commits: Arc<Commits>,
@@ -41,7 +41,7 @@ pub struct Owed {
     /// How many are owed.
     count: AtomicUsize,
     unanswered: Mutex<usize>,
-    /// The owner is told of one at a time, in the order in which programs closed them.
+    /// The leader is told of one at a time, in the order in which programs closed them.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -51,11 +51,11 @@ pub struct Close {
     handle: u64,
     flock_owner: Option<u64>,
     change: Change,
-    /// As long as it may be told again, the owner remembers it.
+    /// As long as it may be told again, the leader remembers it.
     _number: Number,
 }
 
-impl Owed {
+impl CloseRetries {
     pub fn new(reader: &Reader, commits: &Arc<Commits>, locking: &Arc<Locking>) -> Self {
         Self {
             local: Arc::clone(&reader.local),
@@ -82,9 +82,9 @@ impl Owed {
         Close { file, handle, flock_owner, change, _number: number }
     }
 
-    /// Tells the owner of it, now or when it answers again. Locks that it ends are asked for behind it until the owner was told once.
+    /// Tells the leader of it, now or when it answers again. Locks that it ends are asked for behind it until the leader was told once.
     pub async fn end(&self, close: Close, closing: Option<Closing>, reply: Reply) {
-        // Where others are owed, the owner is known to be away.
+        // Where others are owed, the leader is known to be away.
         let is_away = self.count.load(Ordering::SeqCst) > 0;
         let outcome = if is_away { Err(Errno::EIO) } else { self.tell(&close).await };
         drop(closing);
@@ -94,20 +94,20 @@ impl Owed {
         }
     }
 
-    /// Tells the owner. EIO where it has to be told again.
+    /// Tells the leader. EIO where it has to be told again.
     async fn tell(&self, close: &Close) -> Result<(), Errno> {
         let committed = match self.files.find(close.file) {
             Some(open) => self.commits.commit(&open).await,
             None => Ok(()),
         };
-        owed(committed)?;
+        close_retries(committed)?;
         let mut released = self.locking.release_owed(close.file).await;
-        if let Some(owner) = close.flock_owner {
-            released = released.and(self.locking.release(close.file, owner, true).await);
+        if let Some(leader) = close.flock_owner {
+            released = released.and(self.locking.release(close.file, leader, true).await);
         }
-        owed(released)?;
+        close_retries(released)?;
         let closed = self.commits.carry_out(&close.change).await;
-        owed(closed)?;
+        close_retries(closed)?;
         self.locking.forget_open(close.file, close.handle);
         self.files.forget_if_over(close.file);
         match closed {
@@ -118,12 +118,12 @@ impl Owed {
     }
 
     async fn owe(&self, close: Close, reply: Reply) {
-        if self.count.fetch_add(1, Ordering::SeqCst) >= OWED_MAX {
+        if self.count.fetch_add(1, Ordering::SeqCst) >= CLOSE_RETRIES_MAX {
             self.count.fetch_sub(1, Ordering::SeqCst);
-            tracing::error!(file = %close.file, "too many closes are owed to the owner of the burst tree: this file stays open");
+            tracing::error!(file = %close.file, "too many closes are owed to the leader: this file stays open");
             return reply.error(Errno::EIO);
         }
-        tracing::warn!(file = %close.file, "the owner of the burst tree is told later that this file is closed");
+        tracing::warn!(file = %close.file, "the leader is told later that this file is closed");
         let reply = self.answer_unless_few(reply);
         let outcome = {
             let _turn = self.turn.lock().await;
@@ -132,7 +132,7 @@ impl Owed {
         self.count.fetch_sub(1, Ordering::SeqCst);
         // At the daemon's end the next one is sent what is not answered.
         let Some(outcome) = outcome else { return };
-        tracing::info!(file = %close.file, ?outcome, "the owner of the burst tree knows that this file is closed");
+        tracing::info!(file = %close.file, ?outcome, "the leader knows that this file is closed");
         if let Some(reply) = reply {
             *self.unanswered() -= 1;
             answer(outcome, reply);
@@ -158,7 +158,7 @@ impl Owed {
             if outcome != Err(Errno::EIO) {
                 return Some(outcome);
             }
-            self.nodes.pause(AGAIN_AFTER).await;
+            self.nodes.pause(RETRY_DELAY).await;
         }
         None
     }
@@ -168,7 +168,7 @@ impl Owed {
     }
 }
 
-/// An error only if the owner did not answer.
-fn owed(told: Result<(), Errno>) -> Result<(), Errno> {
+/// An error only if the leader did not answer.
+fn close_retries(told: Result<(), Errno>) -> Result<(), Errno> {
     if told == Err(Errno::EIO) { told } else { Ok(()) }
 }

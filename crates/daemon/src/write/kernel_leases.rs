@@ -1,7 +1,7 @@
 //! The end of the kernel's beliefs, in memory that outlives the daemon.
 //!
 //! A daemon does not know the leases that the kernel has from daemons before it. Their common end is kept by the keeper, so that the next daemon
-//! waits no longer than they last, for instance before it lets the new owner of the tree change anything.
+//! waits no longer than they last, for instance before it lets the new leader of the tree change anything.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay_write::BELIEVED;
+use forebay_write::LEASE_TTL;
 
 use crate::environment::since_boot;
 
@@ -17,13 +17,13 @@ use crate::environment::since_boot;
 const AHEAD: Duration = Duration::from_millis(500);
 
 /// See the module.
-pub struct Beliefs {
+pub struct KernelLeases {
     /// Milliseconds since the machine was started, as eight bytes. There is none where no daemon came before.
     memory: Option<File>,
     written_ms: AtomicU64,
 }
 
-impl Beliefs {
+impl KernelLeases {
     pub fn new(memory: Option<OwnedFd>) -> Self {
         let memory = memory.map(File::from);
         let written_ms = AtomicU64::new(memory.as_ref().map_or(0, read));
@@ -35,8 +35,8 @@ impl Beliefs {
         match &self.memory {
             Some(_) => Duration::from_millis(self.written_ms.load(Ordering::Relaxed))
                 .saturating_sub(since_boot())
-                .min(BELIEVED),
-            None => BELIEVED,
+                .min(LEASE_TTL),
+            None => LEASE_TTL,
         }
     }
 
@@ -72,25 +72,25 @@ mod tests {
         file
     }
 
-    fn beliefs(memory: &File) -> Beliefs {
-        Beliefs::new(Some(memory.try_clone().unwrap().into()))
+    fn kernel_leases(memory: &File) -> KernelLeases {
+        KernelLeases::new(Some(memory.try_clone().unwrap().into()))
     }
 
     #[test]
     fn the_next_daemon_knows_the_last_lease_and_no_more() {
         let memory = memory();
-        let first = beliefs(&memory);
+        let first = kernel_leases(&memory);
         assert_eq!(first.left(), Duration::ZERO, "no lease was granted");
         assert!(first.note(Duration::from_secs(2)) && first.note(Duration::from_secs(1)));
-        let left = beliefs(&memory).left();
+        let left = kernel_leases(&memory).left();
         assert!(left > Duration::from_secs(1) && left <= Duration::from_secs(2) + AHEAD, "{left:?}");
     }
 
     #[test]
     fn without_readable_memory_the_longest_lease_is_assumed() {
-        assert_eq!(Beliefs::new(None).left(), BELIEVED);
+        assert_eq!(KernelLeases::new(None).left(), LEASE_TTL);
         let memory = memory();
         memory.set_len(3).unwrap();
-        assert_eq!(beliefs(&memory).left(), BELIEVED);
+        assert_eq!(kernel_leases(&memory).left(), LEASE_TTL);
     }
 }

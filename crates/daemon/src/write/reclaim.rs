@@ -1,4 +1,4 @@
-//! A node that does not own the tree gives back the room of what the tree does not need any more: it has landed, was overwritten
+//! A node that does not lead the tree gives back the room of what the tree does not need any more: it has landed, was overwritten
 //! or removed.
 //!
 //! The node asks. Extents that were pending before it asked stay, since they may have been committed since.
@@ -13,31 +13,31 @@ use super::contents::Reader;
 use super::files::Files;
 use super::partner::Partner;
 use super::tree::checkpoint::{self, Parts};
-use super::tree::second_home::SecondHome;
+use super::tree::standby::Standby;
 
 /// How often it is asked while the log holds what is not pending.
 const EVERY: Duration = Duration::from_millis(500);
 const EVERY_WHILE_FILLING: Duration = Duration::from_millis(50);
 
 /// See the module.
-pub struct GivingBack {
+pub struct Reclaim {
     reader: Arc<Reader>,
     files: Arc<Files>,
     commits: Arc<Commits>,
-    second: Option<Arc<SecondHome>>,
+    second: Option<Arc<Standby>>,
     partner: Option<Arc<Partner>>,
-    /// Whether the owner sends ahead what is old.
+    /// Whether the leader sends ahead what is old.
     sends_old: bool,
     is_ending: Mutex<bool>,
     ended: Condvar,
 }
 
-impl GivingBack {
+impl Reclaim {
     pub fn new(
         reader: &Arc<Reader>,
         files: &Arc<Files>,
         commits: &Arc<Commits>,
-        second: Option<&Arc<SecondHome>>,
+        second: Option<&Arc<Standby>>,
         partner: Option<&Arc<Partner>>,
         sends_old: bool,
     ) -> Arc<Self> {
@@ -89,15 +89,15 @@ impl GivingBack {
         self.ended.notify_all();
     }
 
-    /// Of a node that does not own the tree.
+    /// Of a node that does not lead the tree.
     pub fn parts(&self) -> Parts<'_> {
-        Parts { owner: None, second: self.second.as_deref() }
+        Parts { leader: None, second: self.second.as_deref() }
     }
 
     /// The same at the end: nodes that do not answer do not come back for what was copied.
     ///
     /// # Errors
-    /// The owner's error.
+    /// The leader's error.
     pub fn all(&self) -> Result<(), Errno> {
         if let Some(partner) = &self.partner {
             let of = self.reader.local.copies().nodes();
@@ -110,7 +110,7 @@ impl GivingBack {
     /// Gives back what can be.
     ///
     /// # Errors
-    /// The owner's error.
+    /// The leader's error.
     pub fn once(&self) -> Result<(), Errno> {
         let log = &self.reader.local.log;
         if self.reader.tree.here().is_some() {

@@ -1,7 +1,7 @@
-//! The tree's second home: a node that does not own it, and has all of it written down.
+//! The standby: a node that does not own it, and has all of it written down.
 //!
-//! It follows the tree (`replication`): it asks the owner for what has happened since, writes that down and asks for more, which tells the
-//! owner how far it is. When the owner's node is lost, what landed there is lost with it, and the tree is not: this node takes it over,
+//! It follows the tree (`replication`): it asks the leader for what has happened since, writes that down and asks for more, which tells the
+//! leader how far it is. When the leader's node is lost, what landed there is lost with it, and the tree is not: this node takes it over,
 //! with what the other nodes have changed of late and this one does not have yet.
 
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_wire::journal::{JournalEntry, LeaderEntry};
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write::Change;
-use forebay_wire::write_message::{Followed, Handed, Have, Owns, WriteMessage};
-use forebay_write::timing::{BELIEVED_HELD, FOLLOW_AGAIN_AFTER, FOLLOWED_WITHIN, HANDED_WITHIN, TENURE};
+use forebay_wire::write_message::{Followed, Leadership, Replayed, ReplicatedIndex, WriteMessage};
+use forebay_write::timing::{FOLLOW_RETRY_DELAY, FOLLOWED_WITHIN, LEADER_LEASE, LEASE_TTL_HELD, REPLAYED_WITHIN};
 use forebay_write::{Released, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::council::Council;
+use super::election::Election;
 use super::memory::Footprint;
 use crate::write::local::Local;
 use crate::write::notes::Note;
@@ -29,12 +29,12 @@ use crate::write::replication::follower::{Stream, follow};
 /// The tree as it is known here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mirror {
-    pub have: Have,
+    pub have: ReplicatedIndex,
     pub tree: Tree,
 }
 
 /// See the module.
-pub struct SecondHome {
+pub struct Standby {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
     mirror: Mutex<Option<Mirror>>,
@@ -48,7 +48,7 @@ struct Travelling(Tree);
 
 impl Checked for Travelling {
     fn is_within_limits(&self) -> bool {
-        // The owner's.
+        // The leader's.
         true
     }
 }
@@ -67,18 +67,18 @@ pub type Keep = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The tree that is followed.
 struct FollowedTree {
-    second: Arc<SecondHome>,
-    council: Arc<Council>,
+    second: Arc<Standby>,
+    election: Arc<Election>,
     keep: Keep,
     began: Instant,
-    /// When the owner answered last.
+    /// When the leader answered last.
     heard_at: Instant,
     coming: Option<Coming>,
 }
 
 /// A tree of which the parts before `next` are here.
 struct Coming {
-    have: Have,
+    have: ReplicatedIndex,
     next: u32,
     tree: Tree,
 }
@@ -87,7 +87,7 @@ impl Stream for FollowedTree {
     type Answer = Followed;
 
     fn leader(&self) -> NodeRank {
-        self.second.nodes.owns().node
+        self.second.nodes.leadership().leader
     }
 
     fn question(&self) -> WriteMessage {
@@ -104,28 +104,28 @@ impl Stream for FollowedTree {
             }
             Followed::Parts { have, first, next, tree } => {
                 let keep = Arc::clone(&self.keep);
-                let take = move |second: &SecondHome| second.take_parts(coming, (have, first, next), &tree, &keep);
+                let take = move |second: &Standby| second.take_parts(coming, (have, first, next), &tree, &keep);
                 self.coming = self.second.block(take).await?;
             }
-            Followed::NotNow => return Err("the owner has no time for it".to_owned()),
+            Followed::NotNow => return Err("the leader has no time for it".to_owned()),
         }
         self.heard_at = Instant::now();
         Ok(())
     }
 
-    /// Whether this node is to own the tree from now on.
+    /// Whether this node is to lead the tree from now on.
     async fn fail(&mut self, failed: String) -> bool {
-        tracing::warn!(failed, "the tree's second home does not follow");
-        let Some(have) = self.second.have().filter(|_| self.heard_at.elapsed() >= TENURE) else { return false };
-        let Some(owns) = self.council.stand(have.line).await else { return false };
-        // The owner before may have been another's node so lately that its kernel believes what it was told then.
-        self.second.nodes.pause(BELIEVED_HELD.saturating_sub(self.began.elapsed())).await;
-        self.second.take_over(owns, &self.council).await;
+        tracing::warn!(failed, "the standby does not follow");
+        let Some(have) = self.second.have().filter(|_| self.heard_at.elapsed() >= LEADER_LEASE) else { return false };
+        let Some(leadership) = self.election.request_votes(have.incarnation).await else { return false };
+        // The leader before may have been another's node so lately that its kernel believes what it was told then.
+        self.second.nodes.pause(LEASE_TTL_HELD.saturating_sub(self.began.elapsed())).await;
+        self.second.take_over(leadership, &self.election).await;
         true
     }
 }
 
-impl SecondHome {
+impl Standby {
     /// With what was found of it in the node's log.
     pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, mirror: Option<Mirror>) -> Self {
         Self {
@@ -142,14 +142,14 @@ impl SecondHome {
     }
 
     /// How much this node has of the tree's history, if it has the tree.
-    fn have(&self) -> Option<Have> {
+    fn have(&self) -> Option<ReplicatedIndex> {
         self.mirror().as_ref().map(|mirror| mirror.have)
     }
 
-    /// Follows until all is over, or until this node owns the tree.
-    pub async fn follow(self: Arc<Self>, council: Arc<Council>, keep: Keep) {
+    /// Follows until all is over, or until this node leads the tree.
+    pub async fn follow(self: Arc<Self>, election: Arc<Election>, keep: Keep) {
         let (nodes, now) = (Arc::clone(&self.nodes), Instant::now());
-        follow(&nodes, FollowedTree { second: self, council, keep, began: now, heard_at: now, coming: None }).await;
+        follow(&nodes, FollowedTree { second: self, election, keep, began: now, heard_at: now, coming: None }).await;
     }
 
     /// A call that may block, on a thread of the pool.
@@ -162,36 +162,37 @@ impl SecondHome {
         called.unwrap_or_else(|| Err("this daemon is ending".to_owned()))
     }
 
-    /// This node is to own the tree. The owner before changes it no more.
-    async fn take_over(self: &Arc<Self>, owns: Owns, council: &Arc<Council>) {
+    /// This node is to lead the tree. The leader before changes it no more.
+    async fn take_over(self: &Arc<Self>, leadership: Leadership, election: &Arc<Election>) {
         let Some(have) = self.have() else { return };
         let mut handed = vec![];
-        while let Ok(Handed(changes)) = self.nodes.hand_over(owns, handed.last().map_or(have, |(have, _)| *have))
+        while let Ok(Replayed(changes)) =
+            self.nodes.replay_for(leadership, handed.last().map_or(have, |(have, _)| *have))
             && !changes.is_empty()
         {
             handed.extend(changes);
         }
-        if self.nodes.owns() != owns {
-            tracing::warn!("another node owns the burst tree by now");
+        if self.nodes.leadership() != leadership {
+            tracing::warn!("another node leads the burst tree by now");
             return;
         }
-        let of_council = Arc::clone(council);
-        let Some(before) = self.nodes.block(move || of_council.owner_before(owns)).await else { return };
-        // The owner before has told what it was asked for when it answered: nobody waits for it.
+        let of_council = Arc::clone(election);
+        let Some(before) = self.nodes.block(move || of_council.leader_before(leadership)).await else { return };
+        // The leader before has told what it was asked for when it answered: nobody waits for it.
         let others: Vec<NodeRank> = self.nodes.others().into_iter().filter(|node| Some(*node) != before).collect();
         for nodes in others.chunks(NODES_ASKED_AT_ONCE) {
-            let asked = nodes.iter().map(|node| Box::pin(self.handed_by(*node, owns, have)) as Waiting<'_, _>);
+            let asked = nodes.iter().map(|node| Box::pin(self.replayed_by(*node, leadership, have)) as Waiting<'_, _>);
             handed.extend(all(asked.collect()).await.into_iter().flatten());
         }
         // Changes of nodes that were not asked would be lost: the next daemon stands again.
         if self.nodes.is_ending() {
             return;
         }
-        tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
-        let council = Arc::clone(council);
+        tracing::warn!(?before, term = leadership.term, changes = handed.len(), "this node takes the burst tree over");
+        let election = Arc::clone(election);
         let gone_on = move |second: &Self| {
             second.go_on_with(handed, before);
-            council.leave(owns);
+            election.leave(leadership);
             Ok(())
         };
         if let Err(failed) = self.block(gone_on).await {
@@ -200,31 +201,36 @@ impl SecondHome {
     }
 
     /// Changes of a node that came after what this one has.
-    async fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
+    async fn replayed_by(
+        &self,
+        node: NodeRank,
+        leadership: Leadership,
+        have: ReplicatedIndex,
+    ) -> Vec<(ReplicatedIndex, Change)> {
         let (mut all, mut after, began) = (vec![], have, Instant::now());
-        while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
-            let asked = WriteMessage::HandOver { owns, after };
-            match self.nodes.ask_once::<Handed>(node, &asked, FOLLOWED_WITHIN).await {
-                Some(Handed(changes)) if changes.is_empty() => break,
-                Some(Handed(changes)) => {
+        while !self.nodes.is_ending() && began.elapsed() < REPLAYED_WITHIN {
+            let asked = WriteMessage::Replay { leadership, after };
+            match self.nodes.ask_once::<Replayed>(node, &asked, FOLLOWED_WITHIN).await {
+                Some(Replayed(changes)) if changes.is_empty() => break,
+                Some(Replayed(changes)) => {
                     after = changes.last().map_or(after, |(last, _)| *last);
                     // Those that it has not asked for itself are none of its own.
                     all.extend(changes.into_iter().filter(|(_, change)| change.check_sender(node).is_ok()));
                 }
-                None => self.nodes.pause(FOLLOW_AGAIN_AFTER).await,
+                None => self.nodes.pause(FOLLOW_RETRY_DELAY).await,
             }
         }
         all
     }
 
     /// The tree goes on with what other nodes have changed, and without the node that owned it.
-    fn go_on_with(&self, mut handed: Vec<(Have, Change)>, before: Option<NodeRank>) {
+    fn go_on_with(&self, mut handed: Vec<(ReplicatedIndex, Change)>, before: Option<NodeRank>) {
         handed.sort_by_key(|(have, _)| *have);
         let handed = handed.into_iter().map(|(_, change)| JournalEntry::Request(change));
         let without = before.into_iter().flat_map(|before| self.without(before)).map(JournalEntry::Leader);
         for entry in handed.chain(without) {
             if let Err(failed) = self.add(&entry) {
-                tracing::error!(failed, ?entry, "a change is lost with the node that owned the burst tree");
+                tracing::error!(failed, ?entry, "a change is lost with the node that led the burst tree");
             }
         }
     }
@@ -239,7 +245,7 @@ impl SecondHome {
         [LeaderEntry::Lost { nodes: lost.into_iter().collect() }, LeaderEntry::GiveUp { node }]
     }
 
-    /// One more change, which the owner before has carried out and not told.
+    /// One more change, which the leader before has carried out and not told.
     fn add(&self, entry: &JournalEntry) -> Result<(), String> {
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
@@ -250,7 +256,7 @@ impl SecondHome {
     }
 
     /// The changes that come next, which lead to `have`.
-    fn take_changes(&self, have: Have, changes: &[Vec<u8>]) -> Result<(), String> {
+    fn take_changes(&self, have: ReplicatedIndex, changes: &[Vec<u8>]) -> Result<(), String> {
         changes.iter().try_for_each(|change| self.take(change))?;
         self.go_on_as(have)?;
         self.note_footprint();
@@ -261,13 +267,13 @@ impl SecondHome {
     fn take_parts(
         &self,
         mut coming: Option<Coming>,
-        (have, first, next): (Have, u32, Option<u32>),
+        (have, first, next): (ReplicatedIndex, u32, Option<u32>),
         tree: &[u8],
         keep: &Keep,
     ) -> Result<Option<Coming>, String> {
         let Travelling(tree) = decode(tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
         if Some(tree.number()) != self.local.tree_number() {
-            return Err("the owner has another tree than this node's store".to_owned());
+            return Err("the leader has another tree than this node's store".to_owned());
         }
         let Some(tree) = self.come_on(&mut coming, (have, first, next), tree) else { return Ok(coming) };
         *self.mirror() = Some(Mirror { have, tree });
@@ -285,7 +291,7 @@ impl SecondHome {
     fn come_on(
         &self,
         coming: &mut Option<Coming>,
-        (have, first, next): (Have, u32, Option<u32>),
+        (have, first, next): (ReplicatedIndex, u32, Option<u32>),
         parts: Tree,
     ) -> Option<Tree> {
         let tree = match coming.take().filter(|coming| first > 0 && (coming.have, coming.next) == (have, first)) {
@@ -302,15 +308,15 @@ impl SecondHome {
         None
     }
 
-    /// The mirror has come about as `have` says: perhaps under another daemon of the owner.
-    fn go_on_as(&self, have: Have) -> Result<(), String> {
+    /// The mirror has come about as `have` says: perhaps under another daemon of the leader.
+    fn go_on_as(&self, have: ReplicatedIndex) -> Result<(), String> {
         let mut mirror = self.mirror();
         let Some(known) = mirror.as_mut().filter(|known| known.have != have) else { return Ok(()) };
         if known.have.count != have.count {
             *mirror = None;
-            return Err("the owner counts other changes than it has sent".to_owned());
+            return Err("the leader counts other changes than it has sent".to_owned());
         }
-        self.local.log.append_note(&Note::line(have.line)).map_err(|error| error.to_string())?;
+        self.local.log.append_note(&Note::incarnation(have.incarnation)).map_err(|error| error.to_string())?;
         known.have = have;
         Ok(())
     }

@@ -11,7 +11,7 @@ use forebay_types::FileId;
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::kernel_words::{file_of, node_of};
+use super::kernel_ids::{file_of, node_of};
 
 const PREFIX: &str = ".forebay-settle-";
 
@@ -20,12 +20,12 @@ const ROOT: u64 = 1;
 
 /// See the module.
 #[derive(Default)]
-pub struct Settling {
+pub struct ReopenFlush {
     /// The beginning of its names, once one was made.
     secret: OnceLock<String>,
 }
 
-impl Settling {
+impl ReopenFlush {
     /// The name of a file in the mount's root.
     ///
     /// # Errors
@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn a_file_is_found_by_the_name_that_was_made_for_it_and_by_its_daemons_user_alone() {
         let own = geteuid().as_raw();
-        let (settling, file) = (Settling::default(), FileId { creator: NodeRank(3), serial: 77 });
+        let (reopen_flush, file) = (ReopenFlush::default(), FileId { creator: NodeRank(3), serial: 77 });
         let guessed = format!("{PREFIX}{:032x}-{:x}", 0, node_of(file));
-        assert_eq!(settling.file(&asked(ROOT, own), guessed.as_bytes()), None, "none was made");
-        let name = settling.name(file).unwrap();
-        assert_eq!(settling.file(&asked(ROOT, own), name.as_encoded_bytes()), Some(file));
-        assert_eq!(settling.file(&asked(ROOT, own), guessed.as_bytes()), None);
-        assert_eq!(settling.file(&asked(2, own), name.as_encoded_bytes()), None, "it is in the root alone");
-        assert_eq!(settling.file(&asked(ROOT, own + 1), name.as_encoded_bytes()), None);
+        assert_eq!(reopen_flush.file(&asked(ROOT, own), guessed.as_bytes()), None, "none was made");
+        let name = reopen_flush.name(file).unwrap();
+        assert_eq!(reopen_flush.file(&asked(ROOT, own), name.as_encoded_bytes()), Some(file));
+        assert_eq!(reopen_flush.file(&asked(ROOT, own), guessed.as_bytes()), None);
+        assert_eq!(reopen_flush.file(&asked(2, own), name.as_encoded_bytes()), None, "it is in the root alone");
+        assert_eq!(reopen_flush.file(&asked(ROOT, own + 1), name.as_encoded_bytes()), None);
     }
 }

@@ -1,32 +1,32 @@
-//! The owner goes on without a node, with what the node's partner has copied.
+//! The leader goes on without a node, with what the node's partner has copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition, NodeRank};
-use forebay_wire::journal::{LeaderEntry, MOVED_MAX};
+use forebay_wire::journal::{LeaderEntry, RELOCATED_MAX};
 use forebay_wire::write::Copy;
 use forebay_wire::write_message::WriteMessage;
 
 use super::calling::On;
-use super::owner::Owner;
+use super::leader::Leader;
 
 /// How long a node is asked whether it is there, and its partner for what it has.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-impl Owner {
+impl Leader {
     /// Looks whether a node answers, and gives its records the places of their copies if not. Whether any have them now. By a task.
     ///
     /// # Errors
     /// The error that kept it from being recorded.
-    pub async fn rescue(&self, on: On, node: NodeRank) -> Result<bool, Errno> {
-        let answered = self.nodes.answer_of::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).await;
+    pub async fn failover(&self, on: On, node: NodeRank) -> Result<bool, Errno> {
+        let answered = self.nodes.answer_of::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, TIMEOUT).await;
         if answered.is_ok() {
             return Ok(false);
         }
         let mut any = false;
         for partner in self.nodes.partners_of(node) {
-            let records = self.call(on, move |owner| owner.tree().records_of(node)).await?;
+            let records = self.call(on, move |leader| leader.tree().records_of(node)).await?;
             any |= !records.is_empty() && self.move_to(on, node, partner, &records).await?;
         }
         Ok(any)
@@ -56,8 +56,8 @@ impl Owner {
             let moved: BTreeSet<LogPosition> = copies.iter().map(|copy| copy.to).collect();
             self.local.copies().drop_at(|to| moved.contains(&to));
         }
-        for copies in copies.chunks(MOVED_MAX) {
-            self.note_by_task(on, LeaderEntry::Moved { node, to: partner, copies: copies.to_vec() }).await?;
+        for copies in copies.chunks(RELOCATED_MAX) {
+            self.note_by_task(on, LeaderEntry::Relocated { node, to: partner, copies: copies.to_vec() }).await?;
         }
         if !copies.is_empty() {
             tracing::info!(%node, %partner, records = copies.len(), "records that a node does not have are where they were copied");
@@ -74,6 +74,6 @@ impl Owner {
         if partner == self.local.rank {
             return Ok(self.local.copies().page(node, after));
         }
-        self.nodes.answer_of(partner, &WriteMessage::Copies { of: node, after }, PATIENCE).await
+        self.nodes.answer_of(partner, &WriteMessage::Copies { of: node, after }, TIMEOUT).await
     }
 }

@@ -14,13 +14,13 @@ const MARKS: u32 = 4;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Ages {
+pub struct AgeWatermarks {
     age: Duration,
     /// The last positions of nodes' logs, and when they were the last; the first of them are old.
     marks: VecDeque<(Time, BTreeMap<NodeRank, LogPosition>)>,
 }
 
-impl Ages {
+impl AgeWatermarks {
     /// For what is `age` old.
     #[must_use]
     pub fn new(age: Duration) -> Self {
@@ -75,26 +75,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_an_age_ago_is_old_and_nothing_else() {
+    fn only_extents_from_an_age_ago_are_old() {
         let at = |seconds: u64| Time::default().after(Duration::from_secs(seconds));
-        let old = |ages: &Ages, seconds| -> Vec<(u32, u64)> {
-            ages.old(at(seconds)).into_iter().map(|(node, position)| (node.0, position.segment)).collect()
+        let old = |age_watermarks: &AgeWatermarks, seconds| -> Vec<(u32, u64)> {
+            age_watermarks.old(at(seconds)).into_iter().map(|(node, position)| (node.0, position.segment)).collect()
         };
-        let mut ages = Ages::new(Duration::from_secs(20));
-        assert!(ages.is_due(at(0)) && old(&ages, 100).is_empty());
-        ages.mark(at(0), [extent(1, 4), extent(2, 9), extent(1, 3)].into_iter());
-        assert!(!ages.is_due(at(4)) && ages.is_due(at(5)));
-        ages.mark(at(10), [extent(1, 7)].into_iter());
-        assert_eq!(old(&ages, 19), []);
-        assert_eq!(old(&ages, 20), [(1, 4), (2, 9)]);
-        ages.mark(at(25), [extent(1, 8)].into_iter());
-        assert_eq!(old(&ages, 25), [(1, 4), (2, 9)], "the second is 15 s old");
-        ages.mark(at(32), [].into_iter());
-        assert_eq!(old(&ages, 32), [(1, 7)]);
-        assert_eq!(old(&ages, 45), [(1, 7)], "until it is looked again");
-        ages.all_sent();
-        assert_eq!(old(&ages, 46), []);
-        ages.mark(at(90), [].into_iter());
-        assert_eq!(old(&ages, 90), [], "nothing was there at 32");
+        let mut age_watermarks = AgeWatermarks::new(Duration::from_secs(20));
+        assert!(age_watermarks.is_due(at(0)) && old(&age_watermarks, 100).is_empty());
+        age_watermarks.mark(at(0), [extent(1, 4), extent(2, 9), extent(1, 3)].into_iter());
+        assert!(!age_watermarks.is_due(at(4)) && age_watermarks.is_due(at(5)));
+        age_watermarks.mark(at(10), [extent(1, 7)].into_iter());
+        assert_eq!(old(&age_watermarks, 19), []);
+        assert_eq!(old(&age_watermarks, 20), [(1, 4), (2, 9)]);
+        age_watermarks.mark(at(25), [extent(1, 8)].into_iter());
+        assert_eq!(old(&age_watermarks, 25), [(1, 4), (2, 9)], "the second is 15 s old");
+        age_watermarks.mark(at(32), [].into_iter());
+        assert_eq!(old(&age_watermarks, 32), [(1, 7)]);
+        assert_eq!(old(&age_watermarks, 45), [(1, 7)], "until it is looked again");
+        age_watermarks.all_sent();
+        assert_eq!(old(&age_watermarks, 46), []);
+        age_watermarks.mark(at(90), [].into_iter());
+        assert_eq!(old(&age_watermarks, 90), [], "nothing was there at 32");
     }
 }

@@ -1,7 +1,7 @@
-//! The metadata cache of a node that does not own the tree: recent answers of the owner (`leases`).
+//! The metadata cache of a node that does not lead the tree: recent answers of the leader (`leases`).
 //!
 //! An answer may come after a change that it does not know of. Each invalidation, by a change of this node's own or by
-//! a message of the owner, has a number. If an answer was requested before its file's last number, it is not kept. A change of this
+//! a message of the leader, has a number. If an answer was requested before its file's last number, it is not kept. A change of this
 //! node's own invalidates its files when it begins and when it ends, so that no answer in between is kept longer. Its result
 //! is kept only if no other invalidation came meanwhile.
 
@@ -13,7 +13,7 @@ use forebay_wire::write::{Caller, Done, FileState, Operation, Place};
 use forebay_wire::write_message::{Contents, Entries};
 
 use crate::limits::{KNOWN_MAX, LISTED_MAX, PIECES_KNOWN_MAX};
-use crate::timing::BELIEVED;
+use crate::timing::LEASE_TTL;
 use crate::tree::permissions::{self, EXECUTE};
 
 /// Numbers are kept by so many groups of files: a file may be taken for another of its group.
@@ -23,7 +23,7 @@ const GROUPS: usize = 1 << 12;
 const QUIET: Duration = Duration::from_secs(1);
 
 /// See the module.
-pub struct Known {
+pub struct MetadataCache {
     states: Map<FileId, State>,
     directories: Map<FileId, Directory>,
     names: usize,
@@ -34,7 +34,7 @@ pub struct Known {
     last: u64,
     /// The same by groups of files.
     numbers: Vec<u64>,
-    /// When the owner told last that files are not what they were, by groups.
+    /// When the leader told last that files are not what they were, by groups.
     told_at: Vec<Time>,
     /// Whether keeping has ended.
     has_stopped: bool,
@@ -76,18 +76,18 @@ enum Entry {
 pub struct Asked {
     number: u64,
     at: Time,
-    /// Whether the answer is to be kept: the owner must tell of changes then.
+    /// Whether the answer is to be kept: the leader must tell of changes then.
     pub is_leased: bool,
 }
 
 /// The cache's knowledge of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// The answer that the owner would give.
+    /// The answer that the leader would give.
     Answer(Result<FileState, Errno>),
     /// Which file it is, of which more is to be asked.
     File(FileId),
-    /// The owner must be asked.
+    /// The leader must be asked.
     Unknown,
 }
 
@@ -109,7 +109,7 @@ impl Directory {
     }
 }
 
-impl Default for Known {
+impl Default for MetadataCache {
     fn default() -> Self {
         let (states, directories) = (Map::default(), Map::default());
         let (numbers, told_at) = (vec![0; GROUPS], vec![Time::default(); GROUPS]);
@@ -118,7 +118,7 @@ impl Default for Known {
     }
 }
 
-impl Known {
+impl MetadataCache {
     /// The file that `place` names, as far as it is cached.
     #[must_use]
     pub fn lookup(&self, now: Time, caller: &Caller, place: &Place) -> Found {
@@ -164,7 +164,7 @@ impl Known {
         Some(Contents { state: *state, pieces, backing: backing.clone() })
     }
 
-    /// The owner has told where the bytes of a range are.
+    /// The leader has told where the bytes of a range are.
     pub fn told_contents(&mut self, now: Time, asked: Asked, range: Range<u64>, told: &Contents) {
         let file = told.state.file;
         if !self.is_news(now, asked, file) || told.pieces.len() > PIECES_KNOWN_MAX / 4 {
@@ -176,7 +176,7 @@ impl Known {
             self.pieces = 0;
         }
         self.pieces += told.pieces.len() + 1;
-        self.places.insert(file, Places { contents: told.clone(), range, until: asked.at.after(BELIEVED) });
+        self.places.insert(file, Places { contents: told.clone(), range, until: asked.at.after(LEASE_TTL) });
     }
 
     /// Bytes of a file are not where they were, though it is what it was: it has landed.
@@ -186,7 +186,7 @@ impl Known {
         }
     }
 
-    /// The owner is about to be asked about a file, or about a name in a directory. If others change it often, the answer is not kept:
+    /// The leader is about to be asked about a file, or about a name in a directory. If others change it often, the answer is not kept:
     /// they would have to wait for this node each time.
     #[must_use]
     pub fn ask(&self, now: Time, file: FileId) -> Asked {
@@ -195,18 +195,18 @@ impl Known {
         Asked { number: self.last, at: now, is_leased }
     }
 
-    /// The owner has told what a file is.
+    /// The leader has told what a file is.
     pub fn told_state(&mut self, now: Time, asked: Asked, state: FileState) {
         if self.is_news(now, asked, state.file) {
             self.make_room();
-            self.states.insert(state.file, State { state, until: asked.at.after(BELIEVED) });
+            self.states.insert(state.file, State { state, until: asked.at.after(LEASE_TTL) });
             if state.attributes.kind() == Kind::Directory {
                 self.directory(now, asked, state.file).rights = Some(state.attributes);
             }
         }
     }
 
-    /// The owner has told what a name names, or that it names nothing.
+    /// The leader has told what a name names, or that it names nothing.
     pub fn told_name(&mut self, now: Time, asked: Asked, place: &Place, state: Option<FileState>) {
         if let Some(state) = state {
             self.told_state(now, asked, state);
@@ -219,7 +219,7 @@ impl Known {
         }
     }
 
-    /// The owner has told what is in a directory.
+    /// The leader has told what is in a directory.
     pub fn told_entries(&mut self, now: Time, asked: Asked, told: &Entries) {
         if told.entries.len() > LISTED_MAX || !asked.is_leased {
             return;
@@ -239,8 +239,8 @@ impl Known {
         directory.is_whole = directory.names.len() == told.entries.len();
     }
 
-    /// The owner tells that files are not what they were; none means all.
-    pub fn forget(&mut self, now: Time, files: &[FileId]) {
+    /// The leader tells that files are not what they were; none means all.
+    pub fn invalidate(&mut self, now: Time, files: &[FileId]) {
         if files.is_empty() {
             self.forget_all();
         }
@@ -313,12 +313,12 @@ impl Known {
         }
     }
 
-    /// A name of a directory that was known when the change began, so that the owner would have told what others did to it since.
-    /// Its lease is longer now: the owner has seen the change.
+    /// A name of a directory that was known when the change began, so that the leader would have told what others did to it since.
+    /// Its lease is longer now: the leader has seen the change.
     fn set_name(&mut self, now: Time, asked: Asked, place: &Place, entry: Entry) {
         let Some(directory) = self.directories.get_mut(&place.directory) else { return };
         if directory.until > now && directory.since < asked.number {
-            directory.until = directory.until.max(asked.at.after(BELIEVED));
+            directory.until = directory.until.max(asked.at.after(LEASE_TTL));
             let before = directory.names.insert(place.name.clone(), entry);
             self.names += usize::from(before.is_none());
         }
@@ -382,10 +382,10 @@ impl Known {
     /// The cached state of a directory, with its lease extended by this answer.
     fn directory(&mut self, now: Time, asked: Asked, file: FileId) -> &mut Directory {
         if self.directories.get(&file).is_none_or(|directory| directory.until <= now) {
-            // The owner may not have told of changes since.
+            // The leader may not have told of changes since.
             self.drop_directory(file);
         }
-        let (until, since) = (asked.at.after(BELIEVED), self.last);
+        let (until, since) = (asked.at.after(LEASE_TTL), self.last);
         let directory = self.directories.entry(file).or_insert_with(|| Directory {
             until,
             since,
@@ -399,7 +399,7 @@ impl Known {
 
     /// Whether an answer tells of a file what it is, and holds for some time.
     fn is_news(&self, now: Time, asked: Asked, file: FileId) -> bool {
-        asked.is_leased && asked.at.after(BELIEVED) > now && self.number(file) <= asked.number
+        asked.is_leased && asked.at.after(LEASE_TTL) > now && self.number(file) <= asked.number
     }
 
     fn make_old(&mut self, file: FileId) {

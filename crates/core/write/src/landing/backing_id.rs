@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use forebay_types::{Backed, FileId};
+use forebay_types::{BackingId, FileId};
 use serde::{Deserialize, Serialize};
 
 use crate::versioned::Versioned;
 
 /// The fate of a file of the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recognised {
+pub enum Identified {
     /// It is as the tree has met or left it, or as the tier itself was changing it.
-    AsLeft,
+    Unmodified,
     /// Others have changed it.
     Changed,
     /// It is another file.
@@ -23,7 +23,7 @@ pub enum Recognised {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BackedFiles {
     /// Files as they are there, or are about to be. Files that are gone from the tree stay until nothing of them is there.
-    files: Versioned<FileId, Backed>,
+    files: Versioned<FileId, BackingId>,
     /// The same by their inode numbers there.
     by_inode: Versioned<u64, FileId>,
     /// Files there that the tier is changing itself, or was when its daemon died.
@@ -34,25 +34,25 @@ pub struct BackedFiles {
 
 impl BackedFiles {
     /// A file as it is there, if that is known.
-    pub fn get(&self, file: FileId) -> Option<Backed> {
+    pub fn get(&self, file: FileId) -> Option<BackingId> {
         self.files.get(&file).copied()
     }
 
     /// A file by what is found there.
-    pub fn find(&self, found: &Backed) -> Option<FileId> {
+    pub fn find(&self, found: &BackingId) -> Option<FileId> {
         let file = *self.by_inode.get(&found.generation.ino)?;
-        let is_it = |backed: Backed| backed.is_same_file(found) && backed.kind == found.kind;
+        let is_it = |backed: BackingId| backed.is_same_file(found) && backed.kind == found.kind;
         self.get(file).is_some_and(is_it).then_some(file)
     }
 
     /// The fate of a file, by what is found at its place.
-    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
+    pub fn identify(&self, file: FileId, found: &BackingId) -> Identified {
         match self.files.get(&file) {
             // Its former state is not known any more.
-            None => Recognised::AsLeft,
-            Some(backed) if !backed.is_same_file(found) => Recognised::Another,
-            Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Recognised::AsLeft,
-            Some(_) => Recognised::Changed,
+            None => Identified::Unmodified,
+            Some(backed) if !backed.is_same_file(found) => Identified::Another,
+            Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Identified::Unmodified,
+            Some(_) => Identified::Changed,
         }
     }
 
@@ -67,7 +67,7 @@ impl BackedFiles {
     }
 
     /// Notes a file as it is there, or is about to be.
-    pub fn insert(&mut self, file: FileId, backed: Backed) {
+    pub fn insert(&mut self, file: FileId, backed: BackingId) {
         let is_same = self.get(file).is_some_and(|before| before.is_same_file(&backed));
         let names_elsewhere = if is_same { self.names_elsewhere(file) } else { 0 };
         self.remove(file);

@@ -12,7 +12,7 @@ use forebay_fuse::{Change as Asked, Handler, Operation as Op, OwnedRequest, Repl
 use forebay_types::Errno;
 
 use super::reserved::gives_reserved_name;
-use crate::write::kernel_words::may_write;
+use crate::write::kernel_ids::may_write;
 
 /// How long nothing is changed after the gate was closed: longer than all daemons of a job take to end after its last drain, and not so
 /// long that a job whose `down` was interrupted is of no use.
@@ -20,7 +20,7 @@ const CLOSED_FOR: Duration = Duration::from_secs(120);
 
 /// See the module.
 #[derive(Default)]
-pub struct Gate {
+pub struct Freeze {
     state: Mutex<State>,
     /// A change has ended.
     left: Condvar,
@@ -39,28 +39,28 @@ struct State {
 struct Closed {
     until: Instant,
     /// Whether what a kernel has gathered is refused too.
-    is_shut: bool,
+    is_frozen: bool,
 }
 
 /// A change that is being made.
-pub struct Inside(Arc<Gate>);
+pub struct Inside(Arc<Freeze>);
 
-impl Gate {
-    /// Refuses changes from now on. Data that kernels have gathered is taken until `shut`.
+impl Freeze {
+    /// Refuses changes from now on. Data that kernels have gathered is taken until `freeze`.
     pub fn close(&self) {
         let mut state = self.state();
-        let is_shut = state.closed().is_some_and(|closed| closed.is_shut);
-        state.closed = Some(Closed { until: Instant::now() + CLOSED_FOR, is_shut });
+        let is_frozen = state.closed().is_some_and(|closed| closed.is_frozen);
+        state.closed = Some(Closed { until: Instant::now() + CLOSED_FOR, is_frozen });
     }
 
     /// Refuses what kernels have gathered, too, and waits until nobody changes anything any more.
     ///
     /// # Errors
     /// EBUSY when somebody still does after `within`.
-    pub fn shut(&self, within: Duration) -> Result<(), Errno> {
+    pub fn freeze(&self, within: Duration) -> Result<(), Errno> {
         let mut state = self.state();
         if let Some(closed) = &mut state.closed {
-            closed.is_shut = true;
+            closed.is_frozen = true;
         }
         let waited = self.left.wait_timeout_while(state, within, |state| state.inside > 0);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -78,8 +78,8 @@ impl Gate {
     }
 
     /// Whether what kernels have gathered is refused.
-    pub fn is_shut(&self) -> bool {
-        self.state().closed().is_some_and(|closed| closed.is_shut)
+    pub fn is_frozen(&self) -> bool {
+        self.state().closed().is_some_and(|closed| closed.is_frozen)
     }
 
     /// How long changes are still refused, if they are.
@@ -90,7 +90,7 @@ impl Gate {
 
     fn enter(self: &Arc<Self>, is_gathered: bool) -> Result<Inside, Errno> {
         let mut state = self.state();
-        if state.closed().is_some_and(|closed| closed.is_shut || !is_gathered) {
+        if state.closed().is_some_and(|closed| closed.is_frozen || !is_gathered) {
             return Err(Errno::EROFS);
         }
         state.inside += 1;
@@ -118,12 +118,12 @@ impl Drop for Inside {
 }
 
 /// The request handler of a mount, behind the gate.
-pub struct Gated<H> {
+pub struct Freezable<H> {
     pub handler: Arc<H>,
-    pub gate: Arc<Gate>,
+    pub freeze: Arc<Freeze>,
 }
 
-impl<H> Gated<H> {
+impl<H> Freezable<H> {
     /// Lets a request in; `Some` for a change, which is being made as long as that is held.
     ///
     /// # Errors
@@ -137,11 +137,11 @@ impl<H> Gated<H> {
             Op::Open { flags } if may_write(*flags) => Some(false),
             _ => None,
         };
-        is_gathered.map(|is_gathered| self.gate.enter(is_gathered)).transpose()
+        is_gathered.map(|is_gathered| self.freeze.enter(is_gathered)).transpose()
     }
 }
 
-impl<H: Handler> Handler for Gated<H> {
+impl<H: Handler> Handler for Freezable<H> {
     fn handle(&self, request: Request<'_>, reply: Reply) -> Option<Reply> {
         match self.let_in(&request) {
             Ok(_inside) => self.handler.handle(request, reply),
@@ -178,30 +178,30 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
-        let gate = Arc::new(Gate::default());
-        let inside = gate.enter(false).unwrap_or_else(|_| panic!("it is open"));
-        assert_eq!(gate.closed_for(), None);
-        gate.close();
-        assert!(gate.closed_for().is_some());
-        assert_eq!(gate.enter(false).err(), Some(Errno::EROFS));
-        assert!(gate.enter(true).is_ok());
-        assert_eq!(gate.shut(AT_ONCE), Err(Errno::EBUSY), "somebody is inside");
+        let freeze = Arc::new(Freeze::default());
+        let inside = freeze.enter(false).unwrap_or_else(|_| panic!("it is open"));
+        assert_eq!(freeze.closed_for(), None);
+        freeze.close();
+        assert!(freeze.closed_for().is_some());
+        assert_eq!(freeze.enter(false).err(), Some(Errno::EROFS));
+        assert!(freeze.enter(true).is_ok());
+        assert_eq!(freeze.freeze(AT_ONCE), Err(Errno::EBUSY), "somebody is inside");
         drop(inside);
-        assert_eq!(gate.shut(AT_ONCE), Ok(()));
-        gate.close();
-        assert_eq!(gate.enter(true).err(), Some(Errno::EROFS), "it stays shut");
+        assert_eq!(freeze.freeze(AT_ONCE), Ok(()));
+        freeze.close();
+        assert_eq!(freeze.enter(true).err(), Some(Errno::EROFS), "it stays shut");
     }
 
     #[test]
     fn it_opens_by_itself() {
-        let gate = Arc::new(Gate::default());
-        gate.close();
-        assert_eq!(gate.shut(AT_ONCE), Ok(()));
-        if let Some(closed) = &mut gate.state().closed {
+        let freeze = Arc::new(Freeze::default());
+        freeze.close();
+        assert_eq!(freeze.freeze(AT_ONCE), Ok(()));
+        if let Some(closed) = &mut freeze.state().closed {
             closed.until = Instant::now();
         }
-        assert!(gate.enter(false).is_ok());
-        gate.close();
-        assert!(gate.enter(true).is_ok(), "it is closed and not shut");
+        assert!(freeze.enter(false).is_ok());
+        freeze.close();
+        assert!(freeze.enter(true).is_ok(), "it is closed and not shut");
     }
 }

@@ -1,4 +1,4 @@
-//! The owner of the burst tree: carries changes out, in the order in which it writes them down.
+//! The leader: carries changes out, in the order in which it writes them down.
 //!
 //! A change is applied and its note appended under one lock, so that the log has the order in which things happened. A change
 //! that was not written down never happened: when the log fails, everything is refused from then on.
@@ -13,17 +13,17 @@ use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
 use forebay_wire::journal::EntryRef;
 use forebay_wire::write::{Change, Done, Operation, Place};
-use forebay_wire::write_message::{Changed, Have};
-use forebay_write::timing::{BELIEVED_BY_OWNER_BEFORE, BELIEVED_HELD};
-use forebay_write::{Entries, Leases, Lineage, Refusal, Released, Told, Tree};
+use forebay_wire::write_message::{Changed, ReplicatedIndex};
+use forebay_write::timing::{BELIEVED_BY_LEADER_BEFORE, LEASE_TTL_HELD};
+use forebay_write::{Entries, Invalidation, Leases, Lineage, Refusal, Released, Tree};
 use tokio::sync::Notify;
 
 use super::calling::{BackingPart, On};
-use super::council::Council;
+use super::election::Election;
 use super::extended::There;
 use super::memory::{Footprint, Forgetting};
 use super::paths::{MOVING_LOOK, MOVING_MAX, backing_path};
-use super::safe::Safe;
+use super::replicator::TreeReplicator;
 use super::stores::Stores;
 use super::unverified::Unverified;
 use crate::write::local::Local;
@@ -38,7 +38,7 @@ const GATHER: Duration = Duration::from_millis(5);
 const KERNEL_LOOK: Duration = Duration::from_millis(5);
 
 /// The tree with what it stands on.
-pub struct Owner {
+pub struct Leader {
     /// For calls on other threads.
     pub(super) own: Weak<Self>,
     pub(super) backing_part: BackingPart,
@@ -54,10 +54,10 @@ pub struct Owner {
     /// Nodes whose logs may lack what the tree says they have.
     pub unverified: Unverified,
     pub nodes: Arc<Nodes>,
-    /// Those who let this node own the tree.
-    pub council: Arc<Council>,
-    /// The part of the tree that the second home has.
-    pub safe: Safe,
+    /// Those who let this node lead the tree.
+    pub election: Arc<Election>,
+    /// The part of the tree that the standby has.
+    pub replicator: TreeReplicator,
     /// The leases of other nodes.
     leases: Mutex<Leases>,
     /// The answers that this node's kernel believes.
@@ -70,51 +70,51 @@ pub struct Owner {
 pub struct Applied {
     node: NodeRank,
     done: Done,
-    have: Option<Have>,
+    have: Option<ReplicatedIndex>,
     /// By whom it is believed.
-    to_tell: Vec<Told>,
+    to_tell: Vec<Invalidation>,
     touched: Vec<FileId>,
 }
 
 impl Applied {
-    /// Its outcome, with the tree's history afterwards, if that has a second home.
-    pub fn outcome(&self) -> (Done, Option<Have>) {
+    /// Its outcome, with the tree's history afterwards, if that has a standby.
+    pub fn outcome(&self) -> (Done, Option<ReplicatedIndex>) {
         (self.done, self.have)
     }
 
-    /// Whether no node has to forget anything because of it, nor the kernel of `own`, which owns the tree.
+    /// Whether no node has to forget anything because of it, nor the kernel of `own`, which leads the tree.
     pub fn is_for_all(&self, own: NodeRank) -> bool {
         self.to_tell.is_empty() && (self.node == own || self.touched.is_empty())
     }
 }
 
-/// Of an owner among others of a tree.
+/// Of a leader among others of a tree.
 pub struct Life {
     /// Otherwise those before it may have told nodes of the tree.
     pub is_first: bool,
     /// The node that it has taken the tree over from.
-    pub owner_before: Option<NodeRank>,
+    pub leader_before: Option<NodeRank>,
     /// How its tree came to be as it is.
     pub history: (Lineage, Entries<Vec<u8>>),
-    /// Whether the tree has a second home.
-    pub has_second: bool,
+    /// Whether the tree has a standby.
+    pub has_standby: bool,
     /// Of the node's kernel.
     pub cache: Arc<PageCache>,
     /// Memory that the node may take for the exports and the tree together.
     pub budget_bytes: u64,
 }
 
-impl Owner {
-    /// The owner of `tree`.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Arc<Self> {
-        let left = |node| match Some(node) == life.owner_before {
-            true => BELIEVED_BY_OWNER_BEFORE,
-            false => BELIEVED_HELD,
+impl Leader {
+    /// The leader of `tree`.
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, election: &Arc<Election>, tree: Tree, life: Life) -> Arc<Self> {
+        let left = |node| match Some(node) == life.leader_before {
+            true => BELIEVED_BY_LEADER_BEFORE,
+            false => LEASE_TTL_HELD,
         };
         let told = nodes.others().into_iter().filter(|_| !life.is_first).map(|node| (node, left(node)));
-        // The council reaches these calls itself: a strong reference would be a cycle.
-        let held = Arc::downgrade(council);
-        local.calls.land_only_while(move || held.upgrade().is_some_and(|council| council.is_held()));
+        // The voters reaches these calls itself: a strong reference would be a cycle.
+        let held = Arc::downgrade(election);
+        local.calls.land_only_while(move || held.upgrade().is_some_and(|election| election.is_held()));
         Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
             backing_part: BackingPart::default(),
@@ -129,8 +129,8 @@ impl Owner {
             unverified: Unverified::new([nodes.others(), vec![local.rank]].concat()),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
-            council: Arc::clone(council),
-            safe: Safe::new(local, nodes, council, life.history, life.has_second),
+            election: Arc::clone(election),
+            replicator: TreeReplicator::new(local, nodes, election, life.history, life.has_standby),
             cache: life.cache,
         })
     }
@@ -152,8 +152,8 @@ impl Owner {
     }
 
     /// The answer to a node whose change came to this.
-    pub fn changed_by(&self, outcome: Result<(Done, Option<Have>), Errno>) -> Changed {
-        let safe = self.safe.has();
+    pub fn changed_by(&self, outcome: Result<(Done, Option<ReplicatedIndex>), Errno>) -> Changed {
+        let safe = self.replicator.has();
         match outcome {
             Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
             Err(errno) => Changed { outcome: Err(errno), have: None, safe },
@@ -163,9 +163,9 @@ impl Owner {
     /// Waits until this node may change the tree. May block.
     ///
     /// # Errors
-    /// EIO while it may not own the tree any more.
+    /// EIO while it may not lead the tree any more.
     pub fn hold_tree(&self) -> Result<(), Errno> {
-        if self.council.is_held() { Ok(()) } else { self.nodes.wait_for(self.council.hold()) }
+        if self.election.is_held() { Ok(()) } else { self.nodes.wait_for(self.election.hold()) }
     }
 
     /// Takes a step of the tree's history and writes it down. Waits for no other node; `tell_of` is to follow.
@@ -185,12 +185,12 @@ impl Owner {
             }
             let touched = tree.touched_by(entry);
             let done = tree.apply(entry, &mut released)?;
-            if let Err(error) = self.local.log.append_note(&Note::own(self.safe.next_count(), entry)) {
+            if let Err(error) = self.local.log.append_note(&Note::own(self.replicator.next_count(), entry)) {
                 tracing::error!(%error, "a change cannot be recorded: no further changes are accepted");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            let have = self.safe.note(entry);
+            let have = self.replicator.note(entry);
             let (mut leases, now) = (self.leases(), self.nodes.now());
             if let EntryRef::Request(change) = entry {
                 leases.note(now, node, &change.operation, &done);
@@ -203,7 +203,7 @@ impl Owner {
             self.unverified.note(node);
         }
         self.changed.notify_one();
-        self.safe.wake();
+        self.replicator.wake();
         Ok(applied)
     }
 
@@ -214,10 +214,10 @@ impl Owner {
     pub async fn tell_of(&self, applied: &Applied) -> Result<(), Errno> {
         let Applied { node, to_tell, touched, .. } = applied;
         if *node != self.local.rank && !touched.is_empty() {
-            self.forget(touched).await?;
+            self.invalidate(touched).await?;
         }
         if !to_tell.is_empty() {
-            self.nodes.have_forget(to_tell, &|told| self.leases().ends(told)).await;
+            self.nodes.invalidate_all(to_tell, &|told| self.leases().ends(told)).await;
             if self.nodes.is_ending() {
                 return Err(Errno::EIO);
             }
@@ -236,8 +236,8 @@ impl Owner {
     }
 
     /// This node's kernel is told.
-    async fn forget(&self, files: &[FileId]) -> Result<(), Errno> {
-        while let Err(errno) = self.cache.forget(files).await {
+    async fn invalidate(&self, files: &[FileId]) -> Result<(), Errno> {
+        while let Err(errno) = self.cache.invalidate(files).await {
             if self.nodes.is_ending() {
                 return Err(errno);
             }
@@ -246,12 +246,12 @@ impl Owner {
         Ok(())
     }
 
-    /// All changes until now survive the loss of power, and of this node where the second home follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the standby follows. May block.
     ///
     /// # Errors
-    /// EIO, also when this node may not own the tree any more.
+    /// EIO, also when this node may not lead the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
-        self.safe.make_durable()
+        self.replicator.make_durable()
     }
 
     /// The same for the thread of landing.
@@ -259,7 +259,7 @@ impl Owner {
     /// # Errors
     /// As `make_durable`.
     pub async fn make_durable_to_land(&self) -> Result<(), Errno> {
-        self.safe.make_durable_on(On::ThisThread).await
+        self.replicator.make_durable_on(On::ThisThread).await
     }
 
     pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -291,11 +291,11 @@ impl Owner {
     }
 
     /// Files that nobody reaches any more take no room in the log, and are not kept open.
-    fn release(&self, released: &Released, have: Option<Have>) {
+    fn release(&self, released: &Released, have: Option<ReplicatedIndex>) {
         for file in &released.files {
             self.unlinked().remove(file);
         }
-        self.safe.release(released.extents.iter().filter(|extent| extent.node == self.local.rank), have);
+        self.replicator.release(released.extents.iter().filter(|extent| extent.node == self.local.rank), have);
     }
 
     /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.
@@ -351,7 +351,7 @@ impl Owner {
     /// Waits until there may be something to be done on the backing file system, or for a time. Changes soon after are done with
     /// it: otherwise each change would wake who lands it.
     pub async fn wait_for_change(&self, time: Duration) {
-        self.safe.release_safe();
+        self.replicator.release_safe();
         tokio::select! {
             biased;
             () = self.changed.notified() => self.nodes.pause(GATHER).await,

@@ -1,4 +1,4 @@
-//! The tree owner's part in the stream to its second home (`replication`), and which changes are safe there.
+//! The leader's part in the stream to its standby (`replication`), and which changes are safe there.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use forebay_types::{Errno, LogPosition};
 use forebay_wire::journal::EntryRef;
 use forebay_wire::message::encode;
 use forebay_wire::write::WrittenExtent;
-use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
+use forebay_wire::write_message::{Followed, Leadership, Renewal, ReplicatedIndex};
 use forebay_write::timing::PARTS_KEPT;
 use forebay_write::{Backlog, Entries, Lineage, Next, Tree};
 
 use super::calling::On;
-use super::council::Council;
+use super::election::Election;
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
 use crate::write::replication::replicator::Replicator;
@@ -23,57 +23,57 @@ use crate::write::replication::replicator::Replicator;
 const PARTS_FILES_MAX: usize = 4096;
 
 /// See the module.
-pub struct Safe {
+pub struct TreeReplicator {
     local: Arc<Local>,
     nodes: Arc<Nodes>,
-    /// Those who let this node own the tree.
-    council: Arc<Council>,
+    /// Those who let this node lead the tree.
+    election: Arc<Election>,
     /// As which it began.
-    owns: Owns,
+    leadership: Leadership,
     renewals: AtomicU64,
-    /// Room in the log that the second home's tree may still need, and with how many changes it does not.
+    /// Room in the log that the standby's tree may still need, and with how many changes it does not.
     releasing: Mutex<VecDeque<(u64, LogPosition, u64)>>,
-    /// For the tree's second home, if it has one. Changes are noted while the tree is had.
+    /// For the standby, if it has one. Changes are noted while the tree is had.
     history: Replicator<Vec<u8>>,
-    has_second: bool,
-    /// The tree that the second home gets in parts. It shares with the owner's what has not changed since.
+    has_standby: bool,
+    /// The tree that the standby gets in parts. It shares with the leader's what has not changed since.
     sending: Mutex<Option<Sending>>,
 }
 
-/// A tree on its way to the second home.
+/// A tree on its way to the standby.
 struct Sending {
-    have: Have,
+    have: ReplicatedIndex,
     tree: Tree,
     asked_at: Instant,
 }
 
-impl Safe {
-    /// Of an owner whose tree came to be as `history` says, and has a second home or not.
+impl TreeReplicator {
+    /// Of a leader whose tree came to be as `history` says, and has a standby or not.
     pub fn new(
         local: &Arc<Local>,
         nodes: &Arc<Nodes>,
-        council: &Arc<Council>,
+        election: &Arc<Election>,
         (lineage, recent): (Lineage, Entries<Vec<u8>>),
-        has_second: bool,
+        has_standby: bool,
     ) -> Self {
-        let recent = if has_second { recent } else { Entries::default() };
+        let recent = if has_standby { recent } else { Entries::default() };
         Self {
             local: Arc::clone(local),
             nodes: Arc::clone(nodes),
-            council: Arc::clone(council),
-            owns: local.owns(),
+            election: Arc::clone(election),
+            leadership: local.leadership(),
             renewals: AtomicU64::new(0),
             releasing: Mutex::default(),
             history: Replicator::new(Backlog::new(lineage, recent, nodes.now())),
-            has_second,
+            has_standby,
             sending: Mutex::default(),
         }
     }
 
     /// A step was taken. With what history, if anybody follows it. The tree is had.
-    pub fn note(&self, entry: EntryRef<'_>) -> Option<Have> {
+    pub fn note(&self, entry: EntryRef<'_>) -> Option<ReplicatedIndex> {
         let mut history = self.history.backlog();
-        if !self.has_second {
+        if !self.has_standby {
             history.count();
             return None;
         }
@@ -96,15 +96,15 @@ impl Safe {
         self.history.wake();
     }
 
-    /// As much as the second home has.
-    pub fn has(&self) -> Option<Have> {
+    /// As much as the standby has.
+    pub fn has(&self) -> Option<ReplicatedIndex> {
         self.followed()?.safe()
     }
 
-    /// All changes until now survive the loss of power, and of this node where the second home follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the standby follows. May block.
     ///
     /// # Errors
-    /// EIO, also when this node may not own the tree any more.
+    /// EIO, also when this node may not lead the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
         self.nodes.wait_for(self.make_durable_on(On::ThisThread))
     }
@@ -112,20 +112,20 @@ impl Safe {
     /// The same by a task. For another node only once: that asks again.
     ///
     /// # Errors
-    /// EIO; for another node EAGAIN when this node may not own the tree any more.
+    /// EIO; for another node EAGAIN when this node may not lead the tree any more.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
             self.local.make_durable_for_all().await?;
-            self.wait_for_second_home().await?;
+            self.wait_for_standby().await?;
             return self.check_held();
         }
         loop {
-            self.council.hold().await?;
+            self.election.hold().await?;
             match on {
                 On::Task => self.local.make_durable_for_all().await?,
                 _ => self.local.make_durable()?,
             }
-            match self.wait_for_second_home().await.and_then(|()| self.check_held()) {
+            match self.wait_for_standby().await.and_then(|()| self.check_held()) {
                 Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
                 Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),
                 outcome => return outcome,
@@ -136,54 +136,59 @@ impl Safe {
     /// Until it has what has happened until now, or does not follow any more.
     ///
     /// # Errors
-    /// EAGAIN when this node may not own the tree any more.
-    pub async fn wait_for_second_home(&self) -> Result<(), Errno> {
-        if !self.has_second {
+    /// EAGAIN when this node may not lead the tree any more.
+    pub async fn wait_for_standby(&self) -> Result<(), Errno> {
+        if !self.has_standby {
             return Ok(());
         }
         let count = self.history.want();
         let waited = self.history.wait(&self.nodes, |history| {
-            if history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
+            if history.is_safe(self.nodes.now(), count, self.election.may_go_on_alone()) {
                 return Some(Ok(()));
-            } else if !self.council.is_held() {
+            } else if !self.election.is_held() {
                 return Some(Err(Errno::EAGAIN));
             }
-            // Those who let this node own the tree are to know whether it is waited for.
-            self.council.wake();
+            // Those who let this node lead the tree are to know whether it is waited for.
+            self.election.wake();
             None
         });
         waited.await.unwrap_or(Err(Errno::EAGAIN))
     }
 
     fn check_held(&self) -> Result<(), Errno> {
-        if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
+        if self.election.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
-    /// The renewal for the council.
+    /// The renewal for the voters.
     pub fn renewal(&self) -> Renewal {
         let is_followed = self.followed().is_some_and(|mut history| history.is_followed(self.nodes.now()));
         let number = self.renewals.fetch_add(1, Ordering::Relaxed);
-        Renewal { owns: self.owns, line: self.history.backlog().have().line, number, is_followed }
+        Renewal {
+            leadership: self.leadership,
+            incarnation: self.history.backlog().have().incarnation,
+            number,
+            is_followed,
+        }
     }
 
-    /// Changes that the second home does not have; `None` where none follows.
+    /// Changes that the standby does not have; `None` where none follows.
     pub fn second_home_behind(&self) -> Option<u64> {
         let history = self.followed()?;
         history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have.count)
     }
 
-    /// The second home asks, and has this much. Whether the tree has one.
-    pub fn hear(&self, have: Option<Have>) -> bool {
-        if self.has_second {
+    /// The standby asks, and has this much. Whether the tree has one.
+    pub fn hear(&self, have: Option<ReplicatedIndex>) -> bool {
+        if self.has_standby {
             let is_followed = || self.history.backlog().is_followed(self.nodes.now());
             let was_followed = is_followed();
             self.history.hear(&self.nodes, have);
             if is_followed() != was_followed {
-                // Those who let this node own the tree would not let the second home take it over.
-                self.council.wake();
+                // Those who let this node lead the tree would not let the standby take it over.
+                self.election.wake();
             }
         }
-        self.has_second
+        self.has_standby
     }
 
     /// The next answer to it.
@@ -191,16 +196,20 @@ impl Safe {
         self.history.next(&self.nodes).await
     }
 
-    /// The parts of the tree that come next, for a second home that has come to `parts` of one. A tree that changes alone no longer lead on
+    /// The parts of the tree that come next, for a standby that has come to `parts` of one. A tree that changes alone no longer lead on
     /// from is begun anew: `tree` copies it, with what it is made of. May block.
-    pub fn parts(&self, parts: Option<(Have, u32)>, tree: impl FnOnce() -> (Have, Tree)) -> Followed {
+    pub fn parts(
+        &self,
+        parts: Option<(ReplicatedIndex, u32)>,
+        tree: impl FnOnce() -> (ReplicatedIndex, Tree),
+    ) -> Followed {
         // One question at a time: whoever asks again meanwhile has given up the one before.
         let Ok(mut sending) = self.sending.try_lock() else { return Followed::NotNow };
         let is_usable = |sending: &Sending| self.history.backlog().leads_on_from(sending.have);
         let kept = sending.take().filter(is_usable);
         let Sending { have, tree, .. } = kept.unwrap_or_else(|| {
             let (have, tree) = tree();
-            tracing::info!(files = tree.files(), "the tree's second home gets the whole tree");
+            tracing::info!(files = tree.files(), "the standby gets the whole tree");
             Sending { have, tree, asked_at: Instant::now() }
         });
         let first = parts.filter(|(of, _)| *of == have).map_or(0, |(_, next)| next);
@@ -219,7 +228,7 @@ impl Safe {
     }
 
     /// The tree does not need these extents of this node's log any more, since `have`.
-    pub fn release<'a>(&self, extents: impl Iterator<Item = &'a WrittenExtent>, have: Option<Have>) {
+    pub fn release<'a>(&self, extents: impl Iterator<Item = &'a WrittenExtent>, have: Option<ReplicatedIndex>) {
         let count = have.map_or(0, |have| have.count);
         self.releasing().extend(extents.map(|extent| (count, extent.position, extent.len)));
         self.release_safe();
@@ -230,12 +239,12 @@ impl Safe {
         !self.releasing().is_empty()
     }
 
-    /// Gives back the room that neither this tree nor the second home's needs. May block.
+    /// Gives back the room that neither this tree nor the standby's needs. May block.
     pub fn release_safe(&self) {
         self.forget_sending();
         let safe = self.followed().map_or(u64::MAX, |mut history| {
             let count = history.have().count;
-            match history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
+            match history.is_safe(self.nodes.now(), count, self.election.may_go_on_alone()) {
                 true => count,
                 false => history.safe().map_or(0, |safe| safe.count),
             }
@@ -252,9 +261,9 @@ impl Safe {
         }
     }
 
-    /// Where the tree has a second home.
+    /// Where the tree has a standby.
     fn followed(&self) -> Option<MutexGuard<'_, Backlog<Vec<u8>>>> {
-        self.has_second.then(|| self.history.backlog())
+        self.has_standby.then(|| self.history.backlog())
     }
 
     fn releasing(&self) -> MutexGuard<'_, VecDeque<(u64, LogPosition, u64)>> {

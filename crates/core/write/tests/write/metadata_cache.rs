@@ -8,8 +8,8 @@ use forebay_wire::write::{
     Source,
 };
 use forebay_wire::write_message::{Contents, Entries};
-use forebay_write::timing::BELIEVED_HELD;
-use forebay_write::{Asked, Changing, Found, Known, Leases, Refusal, Released, Told, Tree};
+use forebay_write::timing::LEASE_TTL_HELD;
+use forebay_write::{Asked, Changing, Found, Invalidation, Leases, MetadataCache, Refusal, Released, Tree};
 use proptest::prelude::*;
 
 const NODES: u32 = 3;
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 enum UnderWay {
-    /// A question on its way to the owner.
+    /// A question on its way to the leader.
     Asked {
         node: u32,
         asked: Asked,
@@ -71,7 +71,7 @@ enum UnderWay {
         place: Place,
         answer: Answer,
     },
-    /// A change on its way to the owner.
+    /// A change on its way to the leader.
     Begun {
         node: u32,
         changing: Changing,
@@ -86,8 +86,8 @@ enum UnderWay {
         number: usize,
     },
     /// A node is to forget, for the change of this number.
-    Forget {
-        told: Told,
+    Invalidate {
+        told: Invalidation,
         number: usize,
     },
 }
@@ -104,7 +104,7 @@ struct World {
     trees: Vec<Tree>,
     returned: Vec<bool>,
     leases: Leases,
-    known: Vec<Known>,
+    known: Vec<MetadataCache>,
     under_way: Vec<UnderWay>,
     made: u64,
 }
@@ -117,7 +117,7 @@ impl World {
             trees: vec![Tree::new(root, false, 1)],
             returned: vec![true],
             leases: Leases::default(),
-            known: (0..=NODES).map(|_| Known::default()).collect(),
+            known: (0..=NODES).map(|_| MetadataCache::default()).collect(),
             under_way: vec![],
             made: 0,
         }
@@ -158,7 +158,7 @@ impl World {
             }
             Step::Lose { which } => {
                 let at = (which % 3).min(self.under_way.len());
-                if let Some(UnderWay::Forget { told, .. }) = self.under_way.get(at) {
+                if let Some(UnderWay::Invalidate { told, .. }) = self.under_way.get(at) {
                     // The change waits until the lease has ended.
                     self.now = self.now.max(self.leases.ends(told));
                     self.under_way.remove(at);
@@ -212,7 +212,8 @@ impl World {
             }
             UnderWay::Begun { node, changing, operation } => self.carry_out(node, changing, operation),
             UnderWay::Carried { node, changing, operation, done, number } => {
-                let is_told = |other: &UnderWay| matches!(other, UnderWay::Forget { number: of, .. } if *of == number);
+                let is_told =
+                    |other: &UnderWay| matches!(other, UnderWay::Invalidate { number: of, .. } if *of == number);
                 if self.under_way.iter().any(is_told) {
                     self.under_way.push(UnderWay::Carried { node, changing, operation, done, number });
                     return;
@@ -220,8 +221,8 @@ impl World {
                 self.known[node as usize].end(self.now, &changing, &operation, done.as_ref().map_err(|errno| *errno));
                 self.returned[number] = true;
             }
-            UnderWay::Forget { told, .. } => {
-                self.known[told.node.0 as usize].forget(self.now, &told.files);
+            UnderWay::Invalidate { told, .. } => {
+                self.known[told.node.0 as usize].invalidate(self.now, &told.files);
                 self.leases.forgotten(&told);
             }
         }
@@ -266,7 +267,7 @@ impl World {
         if let Ok(done) = &done {
             self.leases.note(self.now, NodeRank(node), &change.operation, done);
             let told = self.leases.to_tell(self.now, NodeRank(node), &touched);
-            self.under_way.extend(told.into_iter().map(|told| UnderWay::Forget { told, number }));
+            self.under_way.extend(told.into_iter().map(|told| UnderWay::Invalidate { told, number }));
         }
         let operation = change.operation;
         self.under_way.push(UnderWay::Carried { node, changing, operation, done, number });
@@ -347,10 +348,10 @@ fn tell(leases: &mut Leases, changer: u32, files: &[FileId]) -> Vec<(u32, usize)
     told.iter().map(|told| (told.node.0, told.files.len())).collect()
 }
 
-/// The owner's next daemon has all nodes forget everything, once.
+/// The leader's next daemon has all nodes forget everything, once.
 #[test]
-fn whoever_was_told_by_a_daemon_before_is_told() {
-    let mut leases = Leases::unknown(Time::default(), [1, 2].map(|node| (NodeRank(node), BELIEVED_HELD)));
+fn nodes_told_by_an_earlier_daemon_are_told() {
+    let mut leases = Leases::unknown(Time::default(), [1, 2].map(|node| (NodeRank(node), LEASE_TTL_HELD)));
     assert_eq!(tell(&mut leases, 0, &[]), []);
     assert_eq!(tell(&mut leases, 1, &[BURST_ROOT]), [(2, 0)]);
     assert_eq!(tell(&mut leases, 0, &[BURST_ROOT]), [(1, 0)]);
@@ -380,19 +381,19 @@ fn where_bytes_are_is_known_until_the_file_changes_or_they_move() {
         backing: None,
     };
     let told = || {
-        let mut known = Known::default();
+        let mut known = MetadataCache::default();
         let asked = known.ask(now, file);
         known.told_contents(now, asked, 0..1000, &contents);
         known
     };
-    let pieces = |known: &Known, range| known.contents(now, file, &range).map(|contents| contents.pieces);
+    let pieces = |known: &MetadataCache, range| known.contents(now, file, &range).map(|contents| contents.pieces);
     assert_eq!(pieces(&told(), 50..120), Some(vec![piece(50, 50), piece(100, 20)]));
     assert_eq!(pieces(&told(), 240..5000), Some(vec![piece(240, 10)]), "there is nothing behind the end");
     assert_eq!(pieces(&told(), 300..5000), Some(vec![]));
     assert_eq!(told().contents(now.after(Duration::from_secs(5)), file, &(0..10)), None, "the lease is over");
 
     let mut known = told();
-    known.forget(now, &[file]);
+    known.invalidate(now, &[file]);
     assert_eq!(pieces(&known, 0..10), None, "another node has changed it");
     let mut known = told();
     let _ = known.begin(now, &Operation::Commit { file, extents: vec![], at: CommitAt::Start });
@@ -401,12 +402,12 @@ fn where_bytes_are_is_known_until_the_file_changes_or_they_move() {
     known.drop_places(file);
     assert_eq!(pieces(&known, 0..10), None, "they have moved");
 
-    let mut known = Known::default();
+    let mut known = MetadataCache::default();
     let asked = known.ask(now, file);
     known.told_contents(now, asked, 0..100, &contents);
     assert_eq!(pieces(&known, 50..150), None, "nothing was told of what follows");
     let asked = known.ask(now, file);
-    known.forget(now, &[file]);
+    known.invalidate(now, &[file]);
     known.told_contents(now, asked, 0..1000, &contents);
     assert_eq!(pieces(&known, 0..10), None, "the answer may be older");
 }

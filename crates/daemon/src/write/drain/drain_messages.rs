@@ -9,7 +9,7 @@ use forebay_types::{Errno, Name, NodeRank};
 use forebay_wire::write::Place;
 use forebay_write::Action;
 
-use crate::write::tree::owner::Owner;
+use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::backing_path;
 
 /// Two reasons, if there are two.
@@ -21,8 +21,8 @@ pub fn both(one: Option<String>, other: Option<String>) -> Option<String> {
 }
 
 /// A call on the backing file system.
-pub fn action(owner: &Owner, action: &Action) -> String {
-    let path = |place: &Place| owner.path_of(place).map_or_else(|_| "?".to_owned(), |path| path.to_string());
+pub fn action(leader: &Leader, action: &Action) -> String {
+    let path = |place: &Place| leader.path_of(place).map_or_else(|_| "?".to_owned(), |path| path.to_string());
     match action {
         Action::Make { place, .. } => format!("making {}", path(place)),
         Action::Publish { places, .. } => format!("publishing {}", places.first().map(path).unwrap_or_default()),
@@ -48,8 +48,8 @@ pub fn uncommitted(node: NodeRank, errno: Errno) -> String {
 }
 
 /// The message about files that have landed under other names than theirs, if any.
-pub fn aside(owner: &Owner) -> Option<String> {
-    let tree = owner.tree();
+pub fn aside(leader: &Leader) -> Option<String> {
+    let tree = leader.tree();
     let aside = tree.set_aside_places();
     let (place, name) = aside.first()?;
     let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
@@ -66,8 +66,8 @@ pub fn aside(owner: &Owner) -> Option<String> {
 }
 
 /// The message about files that cannot land since nodes do not answer, if any.
-pub fn lost(owner: &Owner, dir: &Path) -> Option<String> {
-    let lost = owner.tree().lost_files();
+pub fn lost(leader: &Leader, dir: &Path) -> Option<String> {
+    let lost = leader.tree().lost_files();
     let first = lost.first()?;
     let bytes: u64 = lost.iter().flat_map(|file| &file.ranges).map(|(_, len)| len).sum();
     let nodes: BTreeSet<NodeRank> = lost.iter().flat_map(|file| file.nodes.iter().copied()).collect();

@@ -1,8 +1,8 @@
 //! Files that are there on the backing file system already. A tree is as large as the backing file system would have it, and memory is not: what
-//! is only there, as it was met, can be forgotten and adopted again.
+//! is only there, as it was met, can be forgotten and imported again.
 
-use forebay_types::{Attributes, Backed, FileId, Kind};
-use forebay_wire::journal::AdoptedEntry;
+use forebay_types::{Attributes, BackingId, FileId, Kind};
+use forebay_wire::journal::ImportedEntry;
 use forebay_wire::write::{BURST_ROOT, Place};
 
 use super::nodes::{Contents, Directory, Node, inode_number};
@@ -12,7 +12,12 @@ use crate::limits::LINKS_MAX;
 
 impl Tree {
     /// Takes entries of a directory in. One that has all its entries already keeps them: another node was faster.
-    pub(super) fn adopt(&mut self, directory: FileId, entries: &[AdoptedEntry], is_last: bool) -> Result<(), Refusal> {
+    pub(super) fn import(
+        &mut self,
+        directory: FileId,
+        entries: &[ImportedEntry],
+        is_last: bool,
+    ) -> Result<(), Refusal> {
         match self.directory(directory) {
             Ok(_) => return Ok(()),
             Err(Refusal::Unlisted(_)) => {}
@@ -22,15 +27,15 @@ impl Tree {
         let Contents::Directory(mut known) = std::mem::replace(known, Contents::Special) else {
             return Ok(());
         };
-        // The owner may have done with steps that a follower has not: these decide which files are there.
+        // The leader may have done with steps that a follower has not: these decide which files are there.
         let _ = self.landing.turn();
         let mut directories = 0;
         for entry in entries {
             if known.get(&entry.name).is_some() || self.nodes.contains_key(&entry.file) {
                 continue;
             }
-            let file = self.adopt_link(directory, entry).unwrap_or_else(|| {
-                self.adopt_one(directory, entry);
+            let file = self.import_link(directory, entry).unwrap_or_else(|| {
+                self.import_one(directory, entry);
                 entry.file
             });
             known.insert(&entry.name, file);
@@ -48,7 +53,7 @@ impl Tree {
     /// Files that a directory has only there, as they were met, are forgotten. Directories stay: programs may be in them.
     pub(super) fn unlist(&mut self, directory: FileId) -> Result<(), Refusal> {
         self.directory(directory)?;
-        // The owner may have skipped steps without effect, which a follower has not: both are as far now.
+        // The leader may have skipped steps without effect, which a follower has not: both are as far now.
         let _ = self.landing.turn();
         let forgotten: Vec<(Place, FileId)> = self.forgettable(directory)?.collect();
         if forgotten.is_empty() {
@@ -83,7 +88,7 @@ impl Tree {
     /// Whether a file is at a place as the backing file system had it there, and nobody has it open or locked.
     fn is_as_met(&self, place: &Place, file: FileId) -> bool {
         self.nodes.get(&file).is_some_and(|node| node.is_as_met && !node.is_active())
-            && self.landing.is_as_adopted(file, place)
+            && self.landing.is_as_imported(file, place)
             && !self.locks.has_any(file)
     }
 
@@ -94,29 +99,29 @@ impl Tree {
     }
 
     /// The file of the tree that an entry is another name of.
-    pub(super) fn linked_by(&self, entry: &AdoptedEntry) -> Option<FileId> {
+    pub(super) fn linked_by(&self, entry: &ImportedEntry) -> Option<FileId> {
         let kind = entry.attributes.kind();
         if kind == Kind::Directory || entry.attributes.nlink < 2 {
             return None;
         }
-        let found = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
+        let found = BackingId { generation: entry.attributes.generation(), born: entry.born, kind };
         let file = self.landing.found_as(&found)?;
         let node = self.nodes.get(&file)?;
         (node.attributes.nlink < LINKS_MAX).then_some(file)
     }
 
-    fn adopt_link(&mut self, directory: FileId, entry: &AdoptedEntry) -> Option<FileId> {
+    fn import_link(&mut self, directory: FileId, entry: &ImportedEntry) -> Option<FileId> {
         let file = self.linked_by(entry)?;
         let node = self.nodes.get_mut(&file)?;
         if node.attributes.nlink == 0 {
             node.directory = directory;
         }
         node.attributes.nlink += 1;
-        self.landing.adopt_link(file, entry.attributes.kind(), &Place { directory, name: entry.name.clone() });
+        self.landing.import_link(file, entry.attributes.kind(), &Place { directory, name: entry.name.clone() });
         Some(file)
     }
 
-    fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) {
+    fn import_one(&mut self, directory: FileId, entry: &ImportedEntry) {
         let kind = entry.attributes.kind();
         let contents = match kind {
             Kind::Directory => Contents::Directory(Directory::new(true)),
@@ -128,8 +133,8 @@ impl Tree {
         let nlink = if kind == Kind::Directory { 2 } else { 1 };
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };
-        let backed = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
-        self.landing.adopt(entry.file, kind, &place, backed);
+        let backed = BackingId { generation: entry.attributes.generation(), born: entry.born, kind };
+        self.landing.import(entry.file, kind, &place, backed);
         if kind == Kind::File {
             self.landing.note_names_elsewhere(entry.file, entry.attributes.nlink.saturating_sub(1));
         }
