@@ -82,6 +82,7 @@ impl Space {
     }
 
     fn clear(&mut self) {
+        *self.is_answered.get_mut() = false;
         if let Memory::Kept(intake) = &mut self.memory {
             intake.clear();
         }
@@ -125,6 +126,8 @@ impl Buffer {
         if Arc::get_mut(&mut self.space).is_none() {
             self.space = Space::new(device, &self.space.free)?;
         }
+        // A task may have ended just now.
+        self.clear();
         // It is not shared: `else` is never reached.
         Arc::get_mut(&mut self.space).map(Space::bytes_mut).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }

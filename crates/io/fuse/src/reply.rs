@@ -177,13 +177,18 @@ impl Reply {
 
     fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
         if self.device.leaves(error != 0) {
-            return;
+            return self.leave();
         }
         self.write_to_kernel(error, fixed, parts);
         if let (Some(kept), Some(slot)) = (&self.device.kept, self.slot) {
             kept.release(slot);
         }
         self.space.iter().for_each(|space| space.note_answered());
+    }
+
+    /// The request stays where it is kept, for the next daemon: nobody empties memory that is shared.
+    fn leave(&self) {
+        std::mem::forget(self.space.clone());
     }
 
     fn write_to_kernel(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
@@ -208,7 +213,12 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if self.take_pending() && !self.device.leaves(true) {
+        if !self.take_pending() {
+            return;
+        }
+        if self.device.leaves(true) {
+            self.leave();
+        } else {
             tracing::warn!(unique = self.unique, opcode = self.opcode, "a request was left unanswered: EIO");
             self.write(-Errno::EIO.number(), &[], &[]);
         }

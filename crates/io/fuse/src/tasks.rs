@@ -157,8 +157,8 @@ impl Tasks {
             drop(state);
             one.go_on();
             state = self.state();
-            // A thread that there is goes on with it when it wakes.
-            state.threads == 0 && state.all.contains_key(&number)
+            // A thread that has nothing to do goes on with it when it wakes: wakers begin none.
+            state.idle == 0 && state.all.contains_key(&number)
         } else {
             state.ready.push_back(one);
             state.idle == 0
@@ -219,7 +219,9 @@ impl Tasks {
                 continue;
             }
             let staying = state.all.len().min(STAYING);
-            if is_reader && self.begin_thread(&mut state) || state.threads > staying {
+            // Those that a disk blocks are not there for others.
+            let is_spare = state.threads > staying && (state.idle > 0 || state.all.is_empty());
+            if is_reader && self.begin_thread(&mut state) || is_spare {
                 break;
             }
         }

@@ -247,8 +247,11 @@ impl Locking {
     /// One who has a lock of the file already may be given what others are refused.
     fn place(&self, file: FileId, request: &LockRequest) -> Place<'_> {
         let same = (file, request.start, request.end, number_of(request.kind), request.is_flock);
-        let turn = (!self.is_held(file, request)).then(Arc::<Notify>::default);
-        self.state().queues.entry(same).or_default().extend(turn.iter().map(Arc::clone));
+        // After a daemon before this one, any program may have one.
+        let turn = (!self.may_be_more && !self.is_held(file, request)).then(Arc::<Notify>::default);
+        if let Some(turn) = &turn {
+            self.state().queues.entry(same).or_default().push_back(Arc::clone(turn));
+        }
         Place { locking: self, same, turn }
     }
 
