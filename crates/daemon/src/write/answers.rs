@@ -123,10 +123,13 @@ impl WriteParts {
                 }
                 _ => NOT_THE_LEADER,
             },
-            WriteMessage::Copy { have } => match &self.local.copying {
-                Some(copying) => told(&copying.answer(&self.nodes, have).await),
-                None => AGAIN,
-            },
+            // Another node would be taken for the partner, which then lacked what that one says it has.
+            WriteMessage::Copy { have } if self.nodes.partners_of(self.local.rank).contains(&from) => {
+                match &self.local.copying {
+                    Some(copying) => told(&copying.answer(&self.nodes, have).await),
+                    None => AGAIN,
+                }
+            }
             _ => (Outcome::Failed(Errno::EPERM), vec![]),
         }
     }

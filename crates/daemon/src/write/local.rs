@@ -226,15 +226,15 @@ impl Local {
     pub fn note_leadership(&self, new: Leadership) -> Result<(), forebay_log::LogError> {
         {
             let mut leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
-            if *leadership >= new {
-                return Ok(());
+            if *leadership < new {
+                if (leadership.leader == self.rank) != (new.leader == self.rank) {
+                    self.is_over.store(true, Ordering::SeqCst);
+                }
+                self.log.append_note(&Note::leadership(new))?;
+                *leadership = new;
             }
-            if (leadership.leader == self.rank) != (new.leader == self.rank) {
-                self.is_over.store(true, Ordering::SeqCst);
-            }
-            self.log.append_note(&Note::leadership(new))?;
-            *leadership = new;
         }
+        // Also what another call has appended: that one may not have come so far.
         self.log.commit(self.log.end())
     }
 

@@ -65,7 +65,8 @@ pub trait Calls: Send + Sync {
 
     /// The same for a task that itself calls what may wait (`shared::on_thread`).
     fn carry_out(&self, task: OnThread<'_>);
-    /// A task that somebody else than the daemon's runtime goes on with, and that waits for the network.
+
+    /// A task that another thread than the daemon's runtime goes on with, and that waits for the network.
     fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {
         task
     }

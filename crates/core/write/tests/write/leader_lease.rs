@@ -1,5 +1,5 @@
 //! No two nodes lead the tree at the same time, and none owns it without earlier promises. This holds whatever is lost between the
-//! nodes of a voters, whichever begins anew and however fast clocks go.
+//! voters, whichever begins anew and however fast clocks go.
 use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};

@@ -212,7 +212,7 @@ impl Election {
         self.changed.notify_waiters();
     }
 
-    /// Whether this node leads the tree beyond doubt. A job without a voters has one process.
+    /// Whether this node leads the tree beyond doubt. A job without voters has one process.
     pub fn is_held(&self) -> bool {
         self.nodes.voters().is_empty() || self.leader_lease().is_held(self.nodes.now())
     }

@@ -112,7 +112,7 @@ impl Leader {
             false => LEASE_TTL_HELD,
         };
         let told = nodes.others().into_iter().filter(|_| !life.is_first).map(|node| (node, left(node)));
-        // The voters reaches these calls itself: a strong reference would be a cycle.
+        // The election reaches these calls itself: a strong reference would be a cycle.
         let held = Arc::downgrade(election);
         local.calls.land_only_while(move || held.upgrade().is_some_and(|election| election.is_held()));
         Arc::new_cyclic(|own| Self {

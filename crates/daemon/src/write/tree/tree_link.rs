@@ -14,9 +14,8 @@ use super::leader::Leader;
 use super::remote_tree::RemoteTree;
 use crate::write::remote::UNEXPECTED_REPLY;
 
-/// See the module. Everything may block: until the leader's node has a daemon again, if need be.
-#[derive(Clone)]
 /// See the module. Everything may wait: until the leader's node has a daemon again, if need be.
+#[derive(Clone)]
 pub enum TreeLink {
     Here(Arc<Leader>),
     There(Arc<RemoteTree>),
