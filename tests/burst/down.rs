@@ -58,9 +58,7 @@ fn writes_while_the_job_ends_have_landed_or_were_refused() {
         };
         assert_eq!((0..made).filter(missing).collect::<Vec<_>>(), [0; 0], "{made} were made on node {node}");
         let why = read(&said(node).with_extension(format!("{node}.why")));
-        // One that the machine held up until all was over finds no mount any more.
-        let refusals = ["Read-only file system", "Software caused connection abort", "endpoint is not connected"];
-        assert!(refusals.iter().any(|refusal| why.contains(refusal)), "node {node}: {why}");
+        assert!(why.contains("Read-only file system"), "node {node}: {why}");
     }
     assert!(!base.join("store").exists(), "nothing is kept");
     assert_eq!(told["left"], json!([]));
