@@ -1,4 +1,4 @@
-//! Whatever nodes ask the leader for, the tree stays one, and the same changes make the same one again.
+//! The tree stays one after any requests of nodes to the leader, and the same changes make the same one again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
