@@ -336,7 +336,7 @@ impl Found {
 
     /// Parts of the log that are needed, as far as that is known. Writes to files that are gone are not.
     pub fn live(&mut self) -> Vec<(LogPosition, u64)> {
-        let Self { tree, uncommitted, rank, data, copies, .. } = self;
+        let Self { tree, uncommitted, sent, rank, data, copies, .. } = self;
         let Some(tree) = tree else {
             let first = |segment| LogPosition { segment, offset: 0 };
             return data.iter().map(|(segment, bytes)| (first(*segment), *bytes)).collect();
@@ -347,7 +347,15 @@ impl Found {
         let copied = copies.nodes().into_iter().flat_map(|of| copies.all_of(of)).map(|copy| (copy.to, copy.len.into()));
         let committed =
             tree.written().filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
-        committed.chain(copied).chain(uncommitted.values().map(|(_, extent)| (extent.position, extent.len))).collect()
+        // The node that led before has not carried them out, or has not told this one, which carries them out now.
+        let unanswered = sent.iter().filter(|change| !tree.has_carried_out(change.id));
+        let unanswered = unanswered.flat_map(|change| match &change.operation {
+            Operation::Commit { file, extents, .. } if tree.state(*file).is_ok() => &extents[..],
+            _ => &[],
+        });
+        let pending = uncommitted.values().map(|(_, extent)| extent).chain(unanswered);
+        let pending = pending.filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
+        committed.chain(copied).chain(pending).collect()
     }
 
     /// The files with what is pending: what was sent and perhaps not carried out, then what was not sent. And the names of the
@@ -367,5 +375,63 @@ impl Found {
             files.entry(file).note(extent, local.now(), Some(unknown_writer()));
         }
         (files, sent.into_iter().map(|change| change.id).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::{Attributes, Name, Timestamp};
+    use forebay_wire::write::{BURST_ROOT, Caller, CommitAt, Place};
+    use forebay_wire::write_message::ReplicatedIndex;
+
+    use super::*;
+
+    const OWN: NodeRank = NodeRank(1);
+    const FILE: FileId = FileId { creator: OWN, serial: 1 };
+    const AT: LogPosition = LogPosition { segment: 1, offset: 4096 };
+
+    fn change(serial: u64, operation: Operation) -> Change {
+        let id = OperationId { node: OWN, session: 1, serial };
+        Change { id, oldest: 1, caller: Caller::default(), now: Timestamp::default(), operation }
+    }
+
+    /// The store of a standby that has taken the tree over. Its program had a commit sent to the leader before, which did not answer any more.
+    fn found() -> Found {
+        let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
+        let mut tree = Tree::new(root, false, 7);
+        let create = Operation::Create {
+            place: Place { directory: BURST_ROOT, name: Name::new(b"a").unwrap() },
+            file: FILE,
+            mode: 0o100_644,
+            rdev: 0,
+            target: vec![],
+            is_opened: true,
+            is_exclusive: false,
+        };
+        tree.apply(&JournalEntry::Request(change(1, create)), &mut Released::default()).unwrap();
+        let mirror = Mirror { have: ReplicatedIndex { incarnation: 1, count: 1 }, tree };
+        let checkpoint = Checkpoint { mirror: Some(mirror), ..Checkpoint::default() };
+        let mut found = Found::new(OWN, Tree::new(root, false, 8));
+        found.begin(checkpoint, |_| true).unwrap();
+        let data = RecordData::Written { file: FILE, offset: 0, is_copied: false };
+        found.take(AT, RecoveredRecord::Data { data, bytes: 1024 }).unwrap();
+        found.take(AT, RecoveredRecord::Note(Note::sent(&commit()).into())).unwrap();
+        let taken_over = Note::leadership(Leadership { term: 1, leader: OWN });
+        found.take(AT, RecoveredRecord::Note(taken_over.into())).unwrap();
+        found
+    }
+
+    fn commit() -> Change {
+        let extent = WrittenExtent { offset: 0, len: 1024, node: OWN, position: AT, skip: 0 };
+        change(2, Operation::Commit { file: FILE, extents: vec![extent], at: CommitAt::Start })
+    }
+
+    #[test]
+    fn bytes_of_a_commit_that_was_not_answered_are_kept_at_a_takeover() {
+        let mut found = found();
+        assert_eq!(found.live(), [(AT, 1024)]);
+        let noted = Note::own(1, &commit());
+        found.take(AT, RecoveredRecord::Note(noted.into())).unwrap();
+        assert_eq!(found.live(), [(AT, 1024)], "once it has been carried out, they are counted once");
     }
 }

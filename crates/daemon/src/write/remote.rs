@@ -96,6 +96,8 @@ pub(super) enum To {
     Node(NodeRank),
     /// The node that leads the tree.
     Leader,
+    /// The same, once it knows what one before it has carried out for this node: also where another node comes to lead during the call.
+    LeaderThatKnows,
 }
 
 impl Nodes {
@@ -246,6 +248,17 @@ impl Nodes {
         }
     }
 
+    /// The leader, which knows by now what one before it has carried out.
+    async fn known_to_leader(&self) -> Result<Leadership, Errno> {
+        loop {
+            self.resend_unreplicated().await?;
+            let known = self.known_leader();
+            if known.to_resend.is_empty() {
+                return Ok(known.leadership);
+            }
+        }
+    }
+
     async fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
         let message = WriteMessage::Change(change.clone());
         loop {
@@ -362,8 +375,7 @@ impl Nodes {
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
     pub async fn ask_leader<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        self.resend_unreplicated().await?;
-        let (_, (outcome, body)) = self.call(To::Leader, message, TIMEOUT).await?;
+        let (_, (outcome, body)) = self.call(To::LeaderThatKnows, message, TIMEOUT).await?;
         decoded(&outcome, &body)
     }
 
@@ -456,12 +468,13 @@ impl Nodes {
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
             let left = timeout.saturating_sub(began.elapsed()).max(RETRY_DELAY);
-            let leadership = self.leadership();
-            let is_to_leader = matches!(to, To::Leader);
-            let to = match to {
-                To::Node(node) => node,
-                To::Leader => leadership.leader,
+            let leadership = match to {
+                // Boxed, since a change is sent again by a call.
+                To::LeaderThatKnows => Box::pin(self.known_to_leader()).await?,
+                To::Leader | To::Node(_) => self.leadership(),
             };
+            let is_to_leader = !matches!(to, To::Node(_));
+            let to = if let To::Node(node) = to { node } else { leadership.leader };
             let called = self.calls.call(to, message, left.min(CALL_DEADLINE));
             let called = if is_to_leader { self.or_other_leader(leadership, called).await } else { called.await };
             let (failed, is_final) = match called {

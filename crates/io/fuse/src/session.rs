@@ -311,7 +311,13 @@ impl Shared {
         }
         let is_for_task = taken == Taken::ByLast && handler.may_block(&request);
         let reply = if is_for_task { Some(reply) } else { handler.handle(request, reply) };
-        let Some(reply) = reply else { return self.interrupts.forget(unique) };
+        let Some(reply) = reply else {
+            self.interrupts.forget(unique);
+            if taken == Taken::Again {
+                self.tell_again(unique, handler);
+            }
+            return;
+        };
         let bytes = read.space.map_or(read.bytes.len(), |space| space.taken_by(read.bytes.len()));
         let Some(admitted) = self.admit(code, bytes, taken) else {
             // Of requests that it must answer the kernel tells once.
@@ -321,6 +327,15 @@ impl Shared {
         let is_again = taken == Taken::Again || unique & abi::UNIQUE_RESEND != 0;
         let request = OwnedRequest::new(read.bytes, read.space, (unique, is_again), &self.interrupts, admitted);
         self.tasks.spawn(Arc::clone(handler).task(request, reply), taken != Taken::ByLast);
+    }
+
+    /// Tells the handler that a request which it has from the session before was interrupted: whether it was is not known, and
+    /// the kernel tells of that only once.
+    fn tell_again<H: Handler>(&self, unique: u64, handler: &Arc<H>) {
+        let operation = Operation::Interrupt { unique };
+        let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
+        // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
+        let _ = handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
     }
 
     /// Memory for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
+use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, OperationId, ViewPath};
 use forebay_wire::write::{
     BURST_ROOT, Caller, Change, FileState, HeldLock, LockRequest, Operation, Piece, Place, Source, WrittenExtent,
 };
@@ -86,6 +86,12 @@ impl Tree {
         listed.collect()
     }
 
+    /// Whether a change has been carried out, or never will be.
+    #[must_use]
+    pub fn has_carried_out(&self, id: OperationId) -> bool {
+        self.results.of(id).is_some()
+    }
+
     /// The size that a file gets by a change that sets it and has not been carried out, where it grows.
     #[must_use]
     pub fn size_by(&self, change: &Change) -> Option<u64> {
@@ -94,7 +100,7 @@ impl Tree {
             Operation::SetAttributes { file, changes } => (file, changes.size_bytes?),
             _ => return None,
         };
-        let is_new = self.results.of(change.id).is_none();
+        let is_new = !self.has_carried_out(change.id);
         let grows = self.nodes.get(file).is_some_and(|node| node.attributes.size_bytes < size_bytes);
         (is_new && grows).then_some(size_bytes)
     }

@@ -20,6 +20,9 @@ use crate::write::remote::{Nodes, TIMEOUT};
 /// Why a leader changes nothing.
 const CUT_OFF: &str = "this node is cut off from most of those that decide who leads the burst tree";
 
+/// The pause before a leader that did not answer is told once more of changes that it may lack.
+const RESEND_RETRY_DELAY: Duration = Duration::from_millis(200);
+
 /// The role of a node for the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
@@ -102,8 +105,14 @@ impl Election {
         }
         let voters = Arc::clone(self);
         self.nodes.spawn(async move {
-            let _ = voters.nodes.resend_unreplicated().await;
             let nodes = Arc::clone(&voters.nodes);
+            // Changes that are known here alone would be lost with this daemon.
+            while let Err(errno) = nodes.resend_unreplicated().await
+                && !nodes.is_ending()
+            {
+                tracing::warn!(%errno, "the leader is not told of changes that it may lack: it is told again");
+                nodes.pause(RESEND_RETRY_DELAY).await;
+            }
             let leave = move || {
                 voters.leave(leadership);
                 voters.is_settling.store(false, Ordering::Relaxed);
