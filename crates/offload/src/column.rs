@@ -188,7 +188,9 @@ impl Reread {
             draft,
             timeout_ms: PART_TIMEOUT.as_millis() as u64,
         };
-        decoded(&forebay_control::ask(&self.makers.socket, &request("querycolumn", &asked)?, PART_TIMEOUT)?)
+        // One that is written to a draft is not made twice.
+        let ask = if asked.draft.is_some() { forebay_control::ask_once } else { forebay_control::ask };
+        decoded(&ask(&self.makers.socket, &request("querycolumn", &asked)?, PART_TIMEOUT)?)
     }
 
     fn end_draft(&self, device: &Holder, number: u64, publishes: bool, timeout: Duration) -> anyhow::Result<Vec<u8>> {
@@ -199,7 +201,7 @@ impl Reread {
             "publishes": publishes,
             "timeout_ms": timeout.as_millis() as u64,
         });
-        decoded(&forebay_control::ask(&self.makers.socket, &request, timeout)?)
+        decoded(&forebay_control::ask_once(&self.makers.socket, &request, timeout)?)
     }
 }
 

@@ -8,7 +8,8 @@ use forebay_write::Invalidation;
 
 use super::peers::decoded;
 use super::peers::{Waiting, all};
-use super::remote::{Nodes, RETRY_DELAY, To};
+use super::remote::Nodes;
+use super::remote::asking::{RETRY_DELAY, To};
 
 impl Nodes {
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.

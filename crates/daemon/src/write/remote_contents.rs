@@ -8,7 +8,8 @@ use forebay_wire::Outcome;
 use forebay_wire::write_message::WriteMessage;
 
 use super::peers::copy;
-use super::remote::{Nodes, TIMEOUT, To};
+use super::remote::asking::To;
+use super::remote::{Nodes, TIMEOUT};
 
 /// How long a node is asked where somebody else has what is asked for.
 const COPIED_TIMEOUT: Duration = Duration::from_secs(4);

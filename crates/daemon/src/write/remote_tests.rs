@@ -12,7 +12,8 @@ use forebay_wire::write_message::{Answer, Changed, Leadership, Question, Replica
 use tokio::sync::watch;
 
 use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
-use super::remote::{Nodes, Partners, TIMEOUT, To};
+use super::remote::asking::To;
+use super::remote::{Nodes, Partners, TIMEOUT};
 use crate::environment;
 
 /// Node 0, the leader, is silent and refuses nothing; node 1 knows that node 2 leads the tree by now.
@@ -20,7 +21,7 @@ struct SilentLeader {
     forsaken: watch::Sender<Option<NodeRank>>,
     /// Changes that node 0 still carries out before it is silent.
     carries_out: AtomicUsize,
-    /// What node 2 is asked.
+    /// The kinds of messages to node 2.
     asked: Arc<Mutex<Vec<&'static str>>>,
 }
 

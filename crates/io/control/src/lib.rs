@@ -53,6 +53,14 @@ pub fn ask(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result
     ask_over(&connected(socket)?, socket, question, deadline.saturating_duration_since(Instant::now()))
 }
 
+/// Sends `request` to the daemon behind `socket` once: the same, made twice, would come to something else.
+///
+/// # Errors
+/// Those of `ask`, and that the daemon has ended before it has answered.
+pub fn ask_once(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    ask_over(&connected(socket)?, socket, question, timeout)
+}
+
 /// A connection to the daemon behind `socket`.
 ///
 /// # Errors
@@ -194,6 +202,23 @@ mod tests {
         });
         assert_eq!(ask(&path, &json!({"command": "drain"}), Duration::from_secs(20)).unwrap(), json!(5));
         assert_eq!(daemons.join().unwrap().lines().count(), 2);
+    }
+
+    #[test]
+    fn a_question_that_must_not_be_made_twice_is_put_to_one_daemon() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let first = std::thread::spawn(move || {
+            let (first, _) = listener.accept().unwrap();
+            BufReader::new(first).read_line(&mut String::new()).unwrap();
+            listener
+        });
+        let error = ask_once(&path, &json!({"command": "queryenddraft"}), Duration::from_secs(20)).unwrap_err();
+        assert!(error.to_string().contains("gave no answer"), "{error:#}");
+        let listener = first.join().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "it was asked again");
     }
 
     #[test]

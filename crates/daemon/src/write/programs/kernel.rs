@@ -25,7 +25,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::early_commits::EarlyCommits;
 use crate::write::files::Files;
-use crate::write::kernel_ids::{file_of, handle, may_map, mode_of, node_of, open_flags, place, time, wanted};
+use crate::write::kernel_ids::{O_EXCL, file_of, handle, may_map, mode_of, node_of, open_flags, place, time, wanted};
 use crate::write::page_cache::{PageCache, ToTell};
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
@@ -189,8 +189,9 @@ impl Kernel {
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation).await? else {
             return Err(Errno::EIO);
         };
-        // Another program was faster: its file is opened as it is.
-        if state.file != file {
+        // Another program was faster: its file is opened as it is. Not by an exclusive creation: that was carried out for the daemon before, and its
+        // program may write to the file whatever its mode.
+        if state.file != file && how.1 & O_EXCL == 0 {
             open_found((&self.reader, &self.commits), &caller, &state, how.1).await?;
             return self.state(state.file).await;
         }
