@@ -35,6 +35,10 @@ pub const TASKS_MAX: usize = 3072;
 /// As many more are admitted if no other reader reads. Beyond them requests fail.
 pub const TASKS_RESERVE: usize = 512;
 
+/// Of these, requests that wait for a lock: more processes than this do not wait for locks on one node at once. Such a wait may last as long as
+/// another program likes, and two thirds are left to all other requests. Beyond them a wait for a lock fails at once.
+pub const LOCK_WAITS_MAX: usize = 1024;
+
 /// Bytes of the requests that tasks have: writes of 1 MiB, the largest that the kernel sends, of as many processes as write at the same
 /// time into a full store.
 pub const TASK_BYTES_MAX: usize = 128 << 20;

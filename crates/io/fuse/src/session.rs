@@ -24,6 +24,7 @@ use forebay_types::{Errno, threads};
 
 use crate::abi::{self, opcode, open_flag};
 use crate::buffer::{Buffer, Free, Read, Space};
+use crate::change::Change;
 use crate::counts::MessageCounts;
 use crate::device::{Device, Kernel, ProcessKernel, Received};
 use crate::handler::Handler;
@@ -36,7 +37,7 @@ use crate::options::SessionOptions;
 use crate::owned_request::OwnedRequest;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
-use crate::tasks::{Admission, Admitted, Tasks};
+use crate::tasks::{Admission, Admitted, Needs, Tasks};
 use crate::wake;
 
 /// A running session. Dropping it stops it; it does not unmount.
@@ -309,6 +310,8 @@ impl Shared {
         {
             return reply.none();
         }
+        let waits_for_lock =
+            matches!(&request.operation, Operation::Change(Change::SetLockWaiting(lock)) if !lock.is_unlock());
         let is_for_task = taken == Taken::ByLast && handler.may_block(&request);
         let reply = if is_for_task { Some(reply) } else { handler.handle(request, reply) };
         let Some(reply) = reply else {
@@ -319,7 +322,8 @@ impl Shared {
             return;
         };
         let bytes = read.space.map_or(read.bytes.len(), |space| space.taken_by(read.bytes.len()));
-        let Some(admitted) = self.admit(code, bytes, taken) else {
+        let Some(admitted) = self.admit(code, Needs { bytes, waits_for_lock }, taken) else {
+            self.interrupts.forget(unique);
             // Of requests that it must answer the kernel tells once.
             tracing::error!(code, "too many requests wait at the same time: one more fails");
             return reply.error(if code == opcode::SETLKW { Errno::ENOLCK } else { Errno::ENOMEM });
@@ -338,20 +342,21 @@ impl Shared {
         let _ = handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
     }
 
-    /// Memory for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
-    fn admit(&self, code: u32, bytes: usize, taken: Taken) -> Option<Admitted> {
+    /// Room for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
+    fn admit(&self, code: u32, needs: Needs, taken: Taken) -> Option<Admitted> {
         // The kernel tells of a closed file only once, and those that were found had been admitted before.
         if code == opcode::RELEASE || matches!(taken, Taken::Again | Taken::Directly) {
-            return self.tasks.admit(bytes, Admission::Always);
+            return self.tasks.admit(needs, Admission::Always);
         }
         loop {
-            if let Some(admitted) = self.tasks.admit(bytes, Admission::Usual) {
+            if let Some(admitted) = self.tasks.admit(needs, Admission::Usual) {
                 return Some(admitted);
             }
-            if self.reading.load(Ordering::SeqCst) == 0 || self.stopping.load(Ordering::SeqCst) {
-                return self.tasks.admit(bytes, Admission::Reserve);
+            let is_waited_for = self.reading.load(Ordering::SeqCst) > 0 && !self.stopping.load(Ordering::SeqCst);
+            if !is_waited_for || self.tasks.refuses(needs) {
+                return self.tasks.admit(needs, Admission::Reserve);
             }
-            self.tasks.await_room(bytes);
+            self.tasks.await_room(needs);
         }
     }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_fuse::abi::opcode;
-use forebay_fuse::limits::{TASKS_MAX, TASKS_RESERVE};
+use forebay_fuse::limits::{LOCK_WAITS_MAX, TASKS_MAX, TASKS_RESERVE};
 use forebay_fuse::{Change, Handler, Operation, OwnedRequest, Reply, Request, Session, SessionOptions, Task};
 use forebay_types::Errno;
 use forebay_types::threads::FUSE_TASK_THREADS_MAX;
@@ -208,6 +208,31 @@ fn beyond_all_limits_requests_fail_and_the_last_reader_reads_on() {
     assert_eq!(uniques_of_replies(&kernel, 1, Errno::EINTR), [10_000].into());
     slow.let_all_end();
     assert_eq!(uniques_of_replies(&kernel, asked - 1, Errno::ENOENT).len(), asked - 1);
+    drop(kernel);
+    session.wait();
+}
+
+/// Nor do they hold up what gives a lock free, which comes by the same call.
+#[test]
+fn waits_for_locks_have_a_share_of_what_may_wait() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    let lock = |unique, kind: u32| {
+        let mut arguments = [0; 48];
+        arguments[32..36].copy_from_slice(&kind.to_ne_bytes());
+        kernel.request(opcode::SETLKW, unique, &arguments);
+    };
+    (0..LOCK_WAITS_MAX as u64).for_each(|number| lock(10_000 + 2 * number, 1));
+    eventually("all are tasks", || slow.begun.load(Ordering::SeqCst) == LOCK_WAITS_MAX);
+    lock(2, 1);
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOLCK), [2].into());
+    lock(4, 2);
+    kernel.request(opcode::LOOKUP, 6, b"name\0");
+    eventually("others are tasks", || slow.begun.load(Ordering::SeqCst) == LOCK_WAITS_MAX + 2);
+    slow.let_all_end();
+    assert_eq!(uniques_of_replies(&kernel, LOCK_WAITS_MAX + 2, Errno::ENOENT).len(), LOCK_WAITS_MAX + 2);
+    lock(8, 1);
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOENT), [8].into());
     drop(kernel);
     session.wait();
 }
