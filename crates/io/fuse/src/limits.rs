@@ -22,6 +22,10 @@ pub const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// WRITE with its head. The page more is for the head.
 pub const WRITE_BUFFER_BYTES: usize = WRITE_BYTES_MAX as usize + 4096;
 
+/// How long a reader without memory for the next request waits before it tries again, unless a request is answered meanwhile: what else frees
+/// memory tells nobody.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(100);
+
 /// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
 pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);
 

@@ -6,7 +6,7 @@
 //!
 //! One reader always reads, so that INTERRUPTs and closes of files are read whatever waits: the last one has a task do what may take
 //! as long as a disk takes. Where tasks are too many, others wait with the request that they have read, and the last reader fails it when a
-//! reserve is used up, too.
+//! reserve is used up, too. A reader without memory for the next request waits for some. Only the end of the device, or its error, ends one.
 //!
 //! A session can be resumed on the connection of one that died: what was agreed then holds, and requests that the dead
 //! one had taken come again, from the kernel or from where they were kept.
@@ -32,6 +32,7 @@ use crate::handshake::agree;
 use crate::init::Negotiated;
 use crate::interrupts::Interrupts;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
+use crate::limits;
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::owned_request::OwnedRequest;
@@ -72,6 +73,7 @@ struct Shared {
     tasks: Arc<Tasks>,
     interrupts: Arc<Interrupts>,
     stopping: AtomicBool,
+    has_lacked_memory: AtomicBool,
     running: Mutex<usize>,
     ended: Condvar,
 }
@@ -157,6 +159,7 @@ impl Session {
                 tasks: Arc::default(),
                 interrupts: Arc::default(),
                 stopping: AtomicBool::new(false),
+                has_lacked_memory: AtomicBool::new(false),
                 running: Mutex::new(0),
                 ended: Condvar::new(),
             }),
@@ -270,7 +273,14 @@ impl Shared {
     fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &Arc<H>) {
         let kept = self.device.kept.as_ref();
         while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
-            match buffer.bytes(&self.device).and_then(|bytes| self.device.receive(bytes)) {
+            let bytes = match buffer.bytes(&self.device) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    self.await_memory(&error);
+                    continue;
+                }
+            };
+            match self.device.receive(bytes) {
                 Ok(Received::Request(len)) => {
                     let read = buffer.keep(kept, len);
                     if self.device.leaves(false) {
@@ -291,6 +301,20 @@ impl Shared {
             }
         }
         self.reading.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A reader has no memory for the next request. It waits until there may be some, as one that does not read; its requests wait in the
+    /// kernel.
+    fn await_memory(&self, error: &io::Error) {
+        if !self.has_lacked_memory.swap(true, Ordering::Relaxed) {
+            tracing::error!(%error, "no memory for the kernel's requests: they wait until there is some; told once");
+        }
+        self.reading.fetch_sub(1, Ordering::SeqCst);
+        match &self.device.kept {
+            Some(kept) => kept.await_intake(limits::MEMORY_RETRY),
+            None => thread::sleep(limits::MEMORY_RETRY),
+        }
+        self.reading.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes a request: it is handled here, or a task goes on with it.
