@@ -28,7 +28,7 @@ pub const WAITING_FOR_ROOM_MAX: usize = 96;
 pub const BACKING_CONCURRENCY: usize = 64;
 
 /// How long one of these threads stays that has nothing to do: longer than the wait of landing for other nodes between two calls, and short
-/// enough that a daemon at rest has none.
+/// enough that a daemon at rest has no more than the one that stays.
 pub const BACKING_IDLE_MAX: Duration = Duration::from_millis(300);
 
 /// `blocking`: threads for other calls that may block: requests of other nodes, the kernel's caches, the view's end. They do not read the exports, so

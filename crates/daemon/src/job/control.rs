@@ -210,8 +210,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Drain { wait_ms, is_last } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
             let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
-            let drain = move || if is_last { write.drain_last(wait) } else { write.drain_job(wait) };
-            let drained = job.node.block_long(drain).await;
+            // The last one is made in any case: what has not landed stays behind with the store.
+            let drained = match is_last {
+                true => job.node.block(move || write.drain_last(wait)).await,
+                false => job.node.block_long(move || write.drain_job(wait)).await,
+            };
             drained.unwrap_or_else(|| Err(NO_THREAD.to_owned())).map(|progress| json!(progress))
         }
         Command::Landed { path } => {
