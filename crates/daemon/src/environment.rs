@@ -44,6 +44,11 @@ pub trait Environment: Send + Sync {
     /// Has something done that may block, beside everything else.
     fn block(&self, operation: Operation);
 
+    /// The same for what may last. It is dropped where it would take the last threads from what does not.
+    fn block_long(&self, operation: Operation) {
+        self.block(operation);
+    }
+
     /// Threads that read the exports, for so many operations at once.
     fn backing_threads(&self, limit: usize) -> Arc<dyn BackingThreads>;
 

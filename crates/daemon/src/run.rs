@@ -9,7 +9,6 @@ use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_keeper::{ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, session_options};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
-use forebay_types::threads::BLOCKING_THREADS;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
@@ -33,24 +32,28 @@ const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 /// The fault that kept it from serving: its exports, or the descriptors of its keeper.
 pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
     bind_to_cores(&options.cores)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_keep_alive(Duration::from_secs(2))
-        .build()
-        .context("starting the network runtime")?;
-    let outcome = runtime.block_on(run_in_runtime(options, link));
-    match outcome.as_ref().map_or(Some(SHUTDOWN_DEADLINE), |(_, within)| *within) {
-        Some(within) => runtime.shutdown_timeout(within),
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the network runtime")?;
+    let machine = {
+        let _in = runtime.enter();
+        Machine::here().context("starting threads for calls that may block")?
+    };
+    let outcome = runtime.block_on(run_in_runtime(options, link, &machine));
+    let within = outcome.as_ref().map_or(Some(SHUTDOWN_DEADLINE), |(_, within)| *within);
+    if !within.is_some_and(|within| machine.end(within)) {
         // The process ends. Threads that wait would find the timers gone, and panic.
-        None => std::mem::forget(runtime),
+        std::mem::forget(runtime);
     }
     outcome.map(|(reason, _)| reason)
 }
 
 /// Why the daemon ends, and how long work that blocks may go on then: `None` where nothing is ended before the process is.
-async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(ExitReason, Option<Duration>)> {
-    let driver = Driver::new(options, Machine::here())?;
+async fn run_in_runtime(
+    options: DaemonOptions,
+    link: &Link,
+    machine: &Arc<Machine>,
+) -> anyhow::Result<(ExitReason, Option<Duration>)> {
+    let driver = Driver::new(options, Arc::clone(machine) as _)?;
     let (node, read) = (Arc::clone(&driver.node), Arc::clone(&driver.read));
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
@@ -97,7 +100,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     read.prefill.end(reason == ExitReason::End).await;
     drop((job, driver));
-    let within = end_all(reason, burst, (mount, session), &endpoint).await;
+    let within = end_all(reason, &node, burst, (mount, session), &endpoint).await;
     if reason != ExitReason::HandOver {
         link.leaves();
     }
@@ -107,6 +110,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<(
 /// Ends the mounts and the connections. How long work that blocks may go on then, as `run_in_runtime` has it.
 async fn end_all(
     reason: ExitReason,
+    node: &Node,
     burst: Option<BurstSession>,
     (mount, session): (Mount, Arc<Session>),
     endpoint: &Endpoint,
@@ -116,16 +120,16 @@ async fn end_all(
             burst.leave(&session);
             return None;
         }
-        burst.end(reason).await;
+        burst.end(reason, node).await;
     }
     match reason {
         ExitReason::HandOver => {
-            hand_over(session, endpoint).await;
+            hand_over(session, node, endpoint).await;
             // Work for the kernel that a hung file system holds up must not keep the next daemon from starting.
             Some(HAND_OVER_DRAIN)
         }
         ExitReason::End | ExitReason::Orphaned => {
-            end(mount, session, endpoint).await;
+            end(mount, session, node, endpoint).await;
             Some(SHUTDOWN_DEADLINE)
         }
     }
@@ -171,9 +175,9 @@ impl BurstSession {
     }
 
     /// Ends it, so that another daemon can go on or nothing is left.
-    async fn end(self, reason: ExitReason) {
+    async fn end(self, reason: ExitReason, node: &Node) {
         let Self { mount, session, write, landing } = self;
-        let ended = tokio::task::spawn_blocking(move || match reason {
+        let ended = node.block(move || match reason {
             ExitReason::HandOver => {
                 session.hand_over(HAND_OVER_DRAIN);
                 write.end(landing, false);
@@ -207,9 +211,9 @@ async fn say_alive(link: Link, read: Arc<ReadParts>) {
 }
 
 /// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.
-async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
-    let drained = tokio::task::spawn_blocking(move || session.hand_over(HAND_OVER_DRAIN));
-    if drained.await.is_err() {
+async fn hand_over(session: Arc<Session>, node: &Node, endpoint: &Endpoint) {
+    let drained = node.block(move || session.hand_over(HAND_OVER_DRAIN));
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, drained).await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end");
     }
     if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
@@ -218,8 +222,8 @@ async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
 }
 
 /// Takes the view away first, so that no program can ask any more, then the connections.
-async fn end(mount: Mount, session: Arc<Session>, endpoint: &Endpoint) {
-    let unmounted = tokio::task::spawn_blocking(move || {
+async fn end(mount: Mount, session: Arc<Session>, node: &Node, endpoint: &Endpoint) {
+    let unmounted = node.block(move || {
         if let Err(error) = mount.unmount() {
             tracing::warn!(%error, "unmounting the view");
         }

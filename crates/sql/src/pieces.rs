@@ -68,6 +68,7 @@ pub async fn of(
         async move {
             let (bytes, modified) = (file.object_meta.size, SystemTime::from(file.object_meta.last_modified));
             let place = Path::new("/").join(file.object_meta.location.as_ref());
+            #[expect(clippy::disallowed_methods, reason = "a command may end where it has no thread")]
             let found = tokio::task::spawn_blocking(move || {
                 let place = daemon.place(&place);
                 let holders = place.to_str().map_or(Ok(vec![]), |place| daemon.holders(place, bytes, modified));

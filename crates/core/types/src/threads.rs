@@ -28,12 +28,19 @@ pub const WAITING_FOR_ROOM_MAX: usize = 96;
 pub const BACKING_CONCURRENCY: usize = 64;
 
 /// How long one of these threads stays that has nothing to do: longer than the wait of landing for other nodes between two calls, and short
-/// enough that a daemon at rest has none.
+/// enough that a daemon at rest has no more than the one that stays.
 pub const BACKING_IDLE_MAX: Duration = Duration::from_millis(300);
 
-/// Threads for other calls that may block: requests of other nodes, the kernel's caches, the view's end. They do not read the exports, so
+/// `blocking`: threads for other calls that may block: requests of other nodes, the kernel's caches, the view's end. They do not read the exports, so
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
 pub const BLOCKING_THREADS: usize = 48;
+
+/// How long one of these threads stays that has nothing to do: longer than the pauses between requests of one node.
+pub const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// Of these, threads that are made at the start and stay: at its limit of processes a machine gives no other. One keeps what the tree
+/// depends on going while the kernel holds up the other.
+pub const BLOCKING_THREADS_STAYING: usize = 2;
 
 /// Of these, threads of the leader's requests that wait for the backing file system at the same time: one that hangs leaves the rest to
 /// requests that need the node's own disk alone.

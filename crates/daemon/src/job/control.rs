@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::requests::Job;
 use crate::query::collected;
-use crate::shared::node::Node;
+use crate::shared::node::{NO_THREAD, Node};
 
 /// Longest command line, bytes: a fragment's plan and its files' paths, most of them shorter than they may be.
 const LINE_BYTES_MAX: u64 = 192 << 10;
@@ -210,14 +210,17 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Drain { wait_ms, is_last } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
             let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
-            let drain = move || if is_last { write.drain_last(wait) } else { write.drain_job(wait) };
-            let drained = job.node.block(drain).await;
-            drained.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|progress| json!(progress))
+            // The last one is made in any case: what has not landed stays behind with the store.
+            let drained = match is_last {
+                true => job.node.block(move || write.drain_last(wait)).await,
+                false => job.node.block_long(move || write.drain_job(wait)).await,
+            };
+            drained.unwrap_or_else(|| Err(NO_THREAD.to_owned())).map(|progress| json!(progress))
         }
         Command::Landed { path } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
-            let landed = job.node.block(move || write.landed_in_job(Path::new(&path))).await;
-            landed.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|landed| json!(landed))
+            let landed = job.node.block_long(move || write.landed_in_job(Path::new(&path))).await;
+            landed.unwrap_or_else(|| Err(NO_THREAD.to_owned())).map(|landed| json!(landed))
         }
         Command::Staging => Ok(Value::Null),
         Command::Record => job.read.prefill.record_now().await,

@@ -24,8 +24,8 @@ pub async fn write_regularly(node: Arc<Node>, read: Arc<ReadParts>, write: Optio
         let mut line = serde_json::to_string(&NodeStatus::of(&node, &read, write.as_deref())).unwrap_or_default();
         line.push('\n');
         let to = path.clone();
-        let written = tokio::task::spawn_blocking(move || append(&to, &line)).await;
-        if let Ok(Err(error)) = written {
+        let written = node.block(move || append(&to, &line)).await;
+        if let Some(Err(error)) = written {
             tracing::warn!(path = %path.display(), %error, "writing metrics failed; no more are written");
             return;
         }

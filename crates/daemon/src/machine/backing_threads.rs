@@ -2,7 +2,8 @@
 //! with them.
 //!
 //! They are as many as are needed, up to the scheduler's limit: a backing file system that hangs holds them and nothing
-//! else of the daemon. A call that waits for one is an entry in a queue.
+//! else of the daemon. A call that waits for one is an entry in a queue. One is made at the start and stays, so that calls go on where the
+//! machine gives no more.
 //!
 //! Where the machine gives no more threads, a caller gets its call back: the threads that there are may hang, and it must not wait for them.
 
@@ -24,6 +25,9 @@ use crate::environment::{BackingThreads, CallNumber, Operation, Turn};
 /// How often who waits for a turn looks whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Threads that stay.
+const STAYING: usize = 1;
+
 /// Numbers of calls and turns that wait: above those of attempts.
 const CALLS_FIRST: u64 = 1 << 63;
 
@@ -44,6 +48,7 @@ struct State {
     /// Threads that wait, also those that have been woken and do not run yet.
     idle: usize,
     calls: u64,
+    is_over: bool,
 }
 
 impl State {
@@ -60,9 +65,11 @@ impl Threads {
     }
 
     fn begun_by(limit: usize, begin: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, calls: 0 };
+        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, calls: 0, is_over: false };
         let (state, submitted, begin) = (Mutex::new(state), Condvar::new(), Box::new(begin));
-        Self(Arc::new(Shared { state, submitted, look_again: Notify::new(), begin }))
+        let threads = Self(Arc::new(Shared { state, submitted, look_again: Notify::new(), begin }));
+        threads.0.begin_thread(&mut threads.0.lock());
+        threads
     }
 
     /// Those of a machine that gives so many threads.
@@ -148,6 +155,13 @@ impl BackingThreads for Threads {
     }
 }
 
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.submitted.notify_all();
+    }
+}
+
 /// A turn that was free.
 struct OwnTurn {
     threads: Arc<Shared>,
@@ -171,6 +185,10 @@ impl Shared {
         if state.scheduler.ready_count() <= state.idle || state.threads >= state.scheduler.limit() {
             return true;
         }
+        self.begin_thread(state)
+    }
+
+    fn begin_thread(self: &Arc<Self>, state: &mut State) -> bool {
         let threads = Arc::clone(self);
         match (self.begin)(Box::new(move || threads.work())) {
             Ok(()) => {
@@ -189,7 +207,14 @@ impl Shared {
     /// The life of a thread.
     fn work(self: &Arc<Self>) {
         let mut state = self.lock();
-        while let Some((operation, class)) = state.scheduler.begin() {
+        loop {
+            let Some((operation, class)) = state.scheduler.begin() else {
+                state = self.stay(state);
+                if state.scheduler.ready_count() == 0 && (state.is_over || state.threads > STAYING) {
+                    break;
+                }
+                continue;
+            };
             // The end of one operation may have made room for several.
             if state.scheduler.ready_count() > 0 {
                 self.call_a_thread(&mut state);
@@ -198,16 +223,16 @@ impl Shared {
             operation();
             state = self.lock();
             state.scheduler.end(class);
-            state = self.stay(state);
         }
         state.threads -= 1;
     }
 
-    /// Waits until something may begin, for a while.
+    /// Waits until something may begin, for a while; who stays wakes for nothing else.
     fn stay<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.idle += 1;
-        let nothing = |state: &mut State| state.scheduler.ready_count() == 0;
-        let waited = self.submitted.wait_timeout_while(state, BACKING_IDLE_MAX, nothing);
+        let idle_max = if state.threads > STAYING { BACKING_IDLE_MAX } else { Duration::MAX };
+        let nothing = |state: &mut State| state.scheduler.ready_count() == 0 && !state.is_over;
+        let waited = self.submitted.wait_timeout_while(state, idle_max, nothing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.idle -= 1;
         state
@@ -282,6 +307,19 @@ mod tests {
         assert_eq!(slow.next(), 1);
         slow.threads.promote(AttemptId(2));
         assert_eq!(slow.next(), 2);
+    }
+
+    #[test]
+    fn without_further_threads_the_one_that_stays_makes_all_calls() {
+        let threads = Threads::at_most(STAYING, 8);
+        let (begin, begun) = channel();
+        for attempt in 0..2 {
+            let begin = begin.clone();
+            threads.submit(AttemptId(attempt), Priority::Demand, Box::new(move || begin.send(attempt).unwrap()));
+            assert_eq!(begun.recv_timeout(PATIENCE), Ok(attempt));
+            // Longer than others stay.
+            std::thread::sleep(2 * BACKING_IDLE_MAX);
+        }
     }
 
     #[test]

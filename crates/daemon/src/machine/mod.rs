@@ -1,6 +1,7 @@
 //! The machine that a daemon runs on.
 
 mod backing_threads;
+mod blocking_threads;
 mod memory;
 mod signals;
 mod walker;
@@ -12,11 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_body::Body;
 use forebay_store::{Counters, Store, StoreOptions};
+use forebay_types::threads::BLOCKING_THREADS;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use tokio::runtime::Handle;
 
 pub use self::backing_threads::Threads;
+use self::blocking_threads::BlockingThreads;
 use self::memory::Limits;
 pub use self::memory::memory_bytes;
 use self::walker::WalkerProcess;
@@ -24,20 +27,33 @@ use crate::environment::{BackingThreads, Environment, Exports, NamesToSettle, Op
 
 /// This machine.
 pub struct Machine {
-    runtime: Handle,
+    blocking: BlockingThreads,
     limits: Limits,
 }
 
 impl Machine {
-    /// As this process sees it, with the threads of the runtime that it is in.
-    pub fn here() -> Arc<Self> {
-        Arc::new(Self { runtime: Handle::current(), limits: Limits::of_this_process() })
+    /// As this process sees it. Calls that may block are made in the context of the present runtime.
+    ///
+    /// # Errors
+    /// When threads for such calls cannot be made.
+    pub fn here() -> std::io::Result<Arc<Self>> {
+        let blocking = BlockingThreads::start(BLOCKING_THREADS, Handle::current())?;
+        Ok(Arc::new(Self { blocking, limits: Limits::of_this_process() }))
+    }
+
+    /// Begins no call that may block from now on, and waits for those that are under way. False: not in time.
+    pub fn end(&self, within: Duration) -> bool {
+        self.blocking.end(within)
     }
 }
 
 impl Environment for Machine {
     fn block(&self, operation: Operation) {
-        self.runtime.spawn_blocking(operation);
+        self.blocking.submit(operation, false);
+    }
+
+    fn block_long(&self, operation: Operation) {
+        self.blocking.submit(operation, true);
     }
 
     fn backing_threads(&self, limit: usize) -> Arc<dyn BackingThreads> {

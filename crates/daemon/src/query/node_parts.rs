@@ -136,7 +136,7 @@ impl QueryParts {
         let turn = tokio::time::timeout(remaining, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(Errno::ETIMEDOUT) };
         let (this, given_up) = (Arc::clone(self), Arc::clone(&is_given_up));
-        let made = self.node.block(move || {
+        let made = self.node.block_long(move || {
             let made = make(&this, given_up);
             // Not before: a read that hangs has its thread as long as it hangs.
             drop(turn);
@@ -198,7 +198,7 @@ impl QueryParts {
             drop(turn);
             found
         };
-        self.node.block(look).await
+        self.node.block_long(look).await
     }
 
     /// Where a program on this node finds a file that the node holds in this version. May block.

@@ -311,7 +311,7 @@ mod tests {
             data: None,
             kept: Default::default(),
         };
-        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here())).unwrap()
+        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here().unwrap())).unwrap()
     }
 
     /// The kernel's side of a connection, and the daemon's.

@@ -49,6 +49,9 @@ impl Future for InContext {
     }
 }
 
+/// The reason why a call that may last has no result.
+pub const NO_THREAD: &str = "the daemon ends, or its node gives it no further thread (limit of processes, ulimit -u)";
+
 /// The parts that every part of a daemon may need.
 pub struct Node {
     pub options: DaemonOptions,
@@ -115,6 +118,13 @@ impl Node {
         let (sender, done) = oneshot::channel();
         // The receiver may be gone.
         self.environment.block(Box::new(move || drop(sender.send(operation()))));
+        Blocking(done)
+    }
+
+    /// The same for what may last, as a read of a file system that hangs. It has no result either where there is no thread for it (`NO_THREAD`).
+    pub fn block_long<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+        let (sender, done) = oneshot::channel();
+        self.environment.block_long(Box::new(move || drop(sender.send(operation()))));
         Blocking(done)
     }
 

@@ -103,7 +103,7 @@ impl Salvage {
         let stores: BTreeMap<_, _> = found.iter().map(|(path, leader)| (leader.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
         let timers = Timers::start().context("no threads")?;
-        let environment = timers.machine();
+        let environment = timers.machine()?;
         let threads = environment.backing_threads(BACKING_CONCURRENCY);
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
@@ -241,7 +241,7 @@ fn leave_out_other_runs(
     others.iter().map(|node| stores[node].clone()).collect()
 }
 
-/// A runtime of which nothing is used but its timers and its threads for what may block. A thread carries it out until no node is left.
+/// A runtime of which nothing is used but its timers. A thread carries it out until no node is left.
 struct Timers {
     handle: Handle,
     _until: oneshot::Sender<()>,
@@ -261,9 +261,9 @@ impl Timers {
     }
 
     /// This machine.
-    fn machine(&self) -> Arc<dyn Environment> {
+    fn machine(&self) -> std::io::Result<Arc<dyn Environment>> {
         let _in = self.handle.enter();
-        Machine::here()
+        Ok(Machine::here()?)
     }
 }
 

@@ -171,6 +171,7 @@ impl Node {
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         drop(driver);
         let mount = Arc::clone(&self.mount);
+        #[expect(clippy::disallowed_methods, reason = "a simulated machine always has threads")]
         let over = tokio::task::spawn_blocking(move || {
             mount.detach();
             session.hand_over(HAND_OVER);

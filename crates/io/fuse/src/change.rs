@@ -155,6 +155,9 @@ pub enum NewTime {
     To(i64, u32),
 }
 
+/// `F_UNLCK` of `fcntl(2)`.
+const F_UNLCK: u32 = 2;
+
 /// A lock on a range of a file, or on all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
@@ -172,6 +175,14 @@ pub struct Lock {
     pub pid: u32,
     /// Of `flock(2)`.
     pub is_flock: bool,
+}
+
+impl Lock {
+    /// Whether it gives the range free, which waits for nobody, whichever call does it.
+    #[must_use]
+    pub fn is_unlock(&self) -> bool {
+        self.kind == F_UNLCK
+    }
 }
 
 impl<'a> Change<'a> {

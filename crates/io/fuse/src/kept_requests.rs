@@ -15,9 +15,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_types::threads;
 
+use crate::free_intakes::FreeIntakes;
 use crate::limits;
 use crate::options::Access;
 use crate::request;
@@ -57,8 +59,7 @@ pub struct KeptRequests {
     intake_bytes: usize,
     slots: Mutex<Slots>,
     freed: Condvar,
-    /// Intakes that hold nothing and that nobody has.
-    free_intakes: Arc<Mutex<Vec<usize>>>,
+    free_intakes: Arc<FreeIntakes>,
     /// Those that held a large request at the start.
     large: Vec<usize>,
 }
@@ -77,7 +78,7 @@ struct Slots {
 pub(crate) struct Intake {
     index: usize,
     memory: SharedMemory,
-    free: Arc<Mutex<Vec<usize>>>,
+    free: Arc<FreeIntakes>,
 }
 
 impl KeptRequests {
@@ -175,8 +176,8 @@ impl KeptRequests {
 
     /// A free intake. It belongs to the caller until it is dropped, and then until its request is answered.
     pub(crate) fn intake(&self) -> io::Result<Intake> {
-        let free = {
-            let mut free = lock(&self.free_intakes);
+        let index = {
+            let mut free = self.free_intakes.lock();
             match free.pop() {
                 Some(index) => index,
                 None => {
@@ -189,7 +190,7 @@ impl KeptRequests {
                 }
             }
         };
-        let mut intake = self.intake_at(free)?;
+        let mut intake = self.intake_at(index).inspect_err(|_| self.free_intakes.give_back(index))?;
         // See `Space::new`. The word that makes a request of it stays.
         intake.buffer()[8..].fill(0);
         Ok(intake)
@@ -224,10 +225,16 @@ impl KeptRequests {
         self.lock().store(slot, request);
     }
 
-    /// Lets no reader wait for a slot from now on.
+    /// Waits until an intake may be had where none could, for `time` at most.
+    pub(crate) fn await_intake(&self, time: Duration) {
+        self.free_intakes.wait(time);
+    }
+
+    /// Lets no reader wait for a slot or an intake from now on.
     pub(crate) fn end_waits(&self) {
         self.lock().is_ending = true;
         self.freed.notify_all();
+        self.free_intakes.end_waits();
     }
 
     /// The request has been answered.
@@ -240,7 +247,7 @@ impl KeptRequests {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slots> {
-        lock(&self.slots)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -298,13 +305,9 @@ impl Drop for Intake {
     fn drop(&mut self) {
         // A request that is not answered is the next daemon's.
         if self.found().is_empty() {
-            lock(&self.free).push(self.index);
+            self.free.push(self.index);
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The length that a request's head states.

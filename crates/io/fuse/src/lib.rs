@@ -28,6 +28,7 @@ mod counts;
 mod device;
 mod directory;
 mod entry;
+mod free_intakes;
 mod fusermount;
 mod handler;
 mod handshake;

@@ -22,6 +22,10 @@ pub const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// WRITE with its head. The page more is for the head.
 pub const WRITE_BUFFER_BYTES: usize = WRITE_BYTES_MAX as usize + 4096;
 
+/// How long a reader without memory for the next request waits before it tries again, unless a request is answered meanwhile: what else frees
+/// memory tells nobody.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(100);
+
 /// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
 pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);
 
@@ -34,6 +38,10 @@ pub const TASKS_MAX: usize = 3072;
 
 /// As many more are admitted if no other reader reads. Beyond them requests fail.
 pub const TASKS_RESERVE: usize = 512;
+
+/// Of these, requests that wait for a lock: more processes than this do not wait for locks on one node at once. Such a wait may last as long as
+/// another program likes, and two thirds are left to all other requests. Beyond them a wait for a lock fails at once.
+pub const LOCK_WAITS_MAX: usize = 1024;
 
 /// Bytes of the requests that tasks have: writes of 1 MiB, the largest that the kernel sends, of as many processes as write at the same
 /// time into a full store.

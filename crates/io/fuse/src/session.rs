@@ -6,7 +6,7 @@
 //!
 //! One reader always reads, so that INTERRUPTs and closes of files are read whatever waits: the last one has a task do what may take
 //! as long as a disk takes. Where tasks are too many, others wait with the request that they have read, and the last reader fails it when a
-//! reserve is used up, too.
+//! reserve is used up, too. A reader without memory for the next request waits for some. Only the end of the device, or its error, ends one.
 //!
 //! A session can be resumed on the connection of one that died: what was agreed then holds, and requests that the dead
 //! one had taken come again, from the kernel or from where they were kept.
@@ -24,6 +24,7 @@ use forebay_types::{Errno, threads};
 
 use crate::abi::{self, opcode, open_flag};
 use crate::buffer::{Buffer, Free, Read, Space};
+use crate::change::Change;
 use crate::counts::MessageCounts;
 use crate::device::{Device, Kernel, ProcessKernel, Received};
 use crate::handler::Handler;
@@ -31,12 +32,13 @@ use crate::handshake::agree;
 use crate::init::Negotiated;
 use crate::interrupts::Interrupts;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
+use crate::limits;
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::owned_request::OwnedRequest;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
-use crate::tasks::{Admission, Admitted, Tasks};
+use crate::tasks::{Admission, Admitted, Needs, Tasks};
 use crate::wake;
 
 /// A running session. Dropping it stops it; it does not unmount.
@@ -71,6 +73,7 @@ struct Shared {
     tasks: Arc<Tasks>,
     interrupts: Arc<Interrupts>,
     stopping: AtomicBool,
+    has_lacked_memory: AtomicBool,
     running: Mutex<usize>,
     ended: Condvar,
 }
@@ -156,6 +159,7 @@ impl Session {
                 tasks: Arc::default(),
                 interrupts: Arc::default(),
                 stopping: AtomicBool::new(false),
+                has_lacked_memory: AtomicBool::new(false),
                 running: Mutex::new(0),
                 ended: Condvar::new(),
             }),
@@ -269,7 +273,14 @@ impl Shared {
     fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &Arc<H>) {
         let kept = self.device.kept.as_ref();
         while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
-            match buffer.bytes(&self.device).and_then(|bytes| self.device.receive(bytes)) {
+            let bytes = match buffer.bytes(&self.device) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    self.await_memory(&error);
+                    continue;
+                }
+            };
+            match self.device.receive(bytes) {
                 Ok(Received::Request(len)) => {
                     let read = buffer.keep(kept, len);
                     if self.device.leaves(false) {
@@ -292,6 +303,20 @@ impl Shared {
         self.reading.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// A reader has no memory for the next request. It waits until there may be some, as one that does not read; its requests wait in the
+    /// kernel.
+    fn await_memory(&self, error: &io::Error) {
+        if !self.has_lacked_memory.swap(true, Ordering::Relaxed) {
+            tracing::error!(%error, "no memory for the kernel's requests: they wait until there is some; told once");
+        }
+        self.reading.fetch_sub(1, Ordering::SeqCst);
+        match &self.device.kept {
+            Some(kept) => kept.await_intake(limits::MEMORY_RETRY),
+            None => thread::sleep(limits::MEMORY_RETRY),
+        }
+        self.reading.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Takes a request: it is handled here, or a task goes on with it.
     fn take<H: Handler>(self: &Arc<Self>, read: &Read<'_>, handler: &Arc<H>, taken: Taken) {
         let code = read.bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
@@ -309,6 +334,8 @@ impl Shared {
         {
             return reply.none();
         }
+        let waits_for_lock =
+            matches!(&request.operation, Operation::Change(Change::SetLockWaiting(lock)) if !lock.is_unlock());
         let is_for_task = taken == Taken::ByLast && handler.may_block(&request);
         let reply = if is_for_task { Some(reply) } else { handler.handle(request, reply) };
         let Some(reply) = reply else {
@@ -319,7 +346,8 @@ impl Shared {
             return;
         };
         let bytes = read.space.map_or(read.bytes.len(), |space| space.taken_by(read.bytes.len()));
-        let Some(admitted) = self.admit(code, bytes, taken) else {
+        let Some(admitted) = self.admit(code, Needs { bytes, waits_for_lock }, taken) else {
+            self.interrupts.forget(unique);
             // Of requests that it must answer the kernel tells once.
             tracing::error!(code, "too many requests wait at the same time: one more fails");
             return reply.error(if code == opcode::SETLKW { Errno::ENOLCK } else { Errno::ENOMEM });
@@ -338,20 +366,21 @@ impl Shared {
         let _ = handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
     }
 
-    /// Memory for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
-    fn admit(&self, code: u32, bytes: usize, taken: Taken) -> Option<Admitted> {
+    /// Room for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
+    fn admit(&self, code: u32, needs: Needs, taken: Taken) -> Option<Admitted> {
         // The kernel tells of a closed file only once, and those that were found had been admitted before.
         if code == opcode::RELEASE || matches!(taken, Taken::Again | Taken::Directly) {
-            return self.tasks.admit(bytes, Admission::Always);
+            return self.tasks.admit(needs, Admission::Always);
         }
         loop {
-            if let Some(admitted) = self.tasks.admit(bytes, Admission::Usual) {
+            if let Some(admitted) = self.tasks.admit(needs, Admission::Usual) {
                 return Some(admitted);
             }
-            if self.reading.load(Ordering::SeqCst) == 0 || self.stopping.load(Ordering::SeqCst) {
-                return self.tasks.admit(bytes, Admission::Reserve);
+            let is_waited_for = self.reading.load(Ordering::SeqCst) > 0 && !self.stopping.load(Ordering::SeqCst);
+            if !is_waited_for || self.tasks.refuses(needs) {
+                return self.tasks.admit(needs, Admission::Reserve);
             }
-            self.tasks.await_room(bytes);
+            self.tasks.await_room(needs);
         }
     }
 

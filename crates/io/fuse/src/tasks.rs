@@ -52,6 +52,8 @@ struct State {
     /// Requests that tasks have, and their bytes.
     admitted: usize,
     bytes: usize,
+    /// Of these requests, waits for locks.
+    lock_waits: usize,
     /// Readers that wait until these are fewer.
     waits_for_room: usize,
     threads: usize,
@@ -78,6 +80,13 @@ enum Progress {
     Over,
 }
 
+/// The part of the limits that a request takes as a task.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs {
+    pub(crate) bytes: usize,
+    pub(crate) waits_for_lock: bool,
+}
+
 /// How many tasks there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
@@ -91,14 +100,15 @@ pub(crate) enum Admission {
 /// A request with its bytes that a task has, until this is dropped.
 pub(crate) struct Admitted {
     tasks: Arc<Tasks>,
-    bytes: usize,
+    needs: Needs,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
         let mut state = self.tasks.state();
         state.admitted -= 1;
-        state.bytes -= self.bytes;
+        state.bytes -= self.needs.bytes;
+        state.lock_waits -= usize::from(self.needs.waits_for_lock);
         let is_waited_for = state.waits_for_room > 0;
         drop(state);
         if is_waited_for {
@@ -122,19 +132,26 @@ impl Tasks {
     }
 
     /// Memory for the request of one more task; `None` where there is too much.
-    pub(crate) fn admit(self: &Arc<Self>, bytes: usize, admission: Admission) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Arc<Self>, needs: Needs, admission: Admission) -> Option<Admitted> {
         let mut state = self.state();
-        if !state.admits(bytes, admission) {
+        if !state.admits(needs, admission) {
             return None;
         }
         state.admitted += 1;
-        state.bytes += bytes;
-        Some(Admitted { tasks: Arc::clone(self), bytes })
+        state.bytes += needs.bytes;
+        state.lock_waits += usize::from(needs.waits_for_lock);
+        Some(Admitted { tasks: Arc::clone(self), needs })
     }
 
-    /// Waits until that is so, or may not be waited for any more.
-    pub(crate) fn await_room(&self, bytes: usize) {
-        let is_full = |state: &mut State| !state.admits(bytes, Admission::Usual) && !state.is_closed;
+    /// Whether that is so because too many wait for locks, whose end is not waited for.
+    pub(crate) fn refuses(&self, needs: Needs) -> bool {
+        self.state().refuses(needs)
+    }
+
+    /// Waits until there is memory for it, or may not be waited for any more.
+    pub(crate) fn await_room(&self, needs: Needs) {
+        let is_full =
+            |state: &mut State| !state.admits(needs, Admission::Usual) && !state.refuses(needs) && !state.is_closed;
         let mut state = self.state();
         state.waits_for_room += 1;
         state = self.ended.wait_while(state, is_full).unwrap_or_else(PoisonError::into_inner);
@@ -267,7 +284,11 @@ impl Tasks {
 }
 
 impl State {
-    fn admits(&self, bytes: usize, admission: Admission) -> bool {
+    fn refuses(&self, needs: Needs) -> bool {
+        needs.waits_for_lock && self.lock_waits >= limits::LOCK_WAITS_MAX
+    }
+
+    fn admits(&self, needs: Needs, admission: Admission) -> bool {
         let (count_max, bytes_max) = match admission {
             Admission::Usual => (limits::TASKS_MAX, limits::TASK_BYTES_MAX),
             Admission::Reserve => {
@@ -275,7 +296,7 @@ impl State {
             }
             Admission::Always => return true,
         };
-        self.admitted < count_max && self.bytes + bytes <= bytes_max
+        self.admitted < count_max && self.bytes + needs.bytes <= bytes_max && !self.refuses(needs)
     }
 }
 
@@ -521,16 +542,16 @@ mod tests {
 
     #[test]
     fn bytes_beyond_the_limit_wait_for_others_and_a_few_more_do_not() {
-        let tasks = Arc::<Tasks>::default();
-        let admitted = tasks.admit(limits::TASK_BYTES_MAX, Admission::Usual).unwrap();
-        assert!(tasks.admit(1, Admission::Usual).is_none());
-        let reserve = tasks.admit(limits::TASK_BYTES_RESERVE, Admission::Reserve).unwrap();
-        assert!(tasks.admit(1, Admission::Reserve).is_none());
-        assert!(tasks.admit(1, Admission::Always).is_some());
+        let (tasks, of_bytes) = (Arc::<Tasks>::default(), |bytes| Needs { bytes, waits_for_lock: false });
+        let admitted = tasks.admit(of_bytes(limits::TASK_BYTES_MAX), Admission::Usual).unwrap();
+        assert!(tasks.admit(of_bytes(1), Admission::Usual).is_none());
+        let reserve = tasks.admit(of_bytes(limits::TASK_BYTES_RESERVE), Admission::Reserve).unwrap();
+        assert!(tasks.admit(of_bytes(1), Admission::Reserve).is_none());
+        assert!(tasks.admit(of_bytes(1), Admission::Always).is_some());
         drop(reserve);
         let waiting = thread::spawn({
             let tasks = Arc::clone(&tasks);
-            move || tasks.await_room(1)
+            move || tasks.await_room(of_bytes(1))
         });
         drop(admitted);
         waiting.join().unwrap();

@@ -3,16 +3,20 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::thread;
 
 use forebay_types::NodeRank;
-use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::memory::Network;
 use crate::options::{Address, Peers};
 use crate::stream::{NO_PLACE, Stream};
 use crate::subnet::{Subnet, within};
+
+/// Names that are looked up at the same time, each by a thread: as many as keep a start quick, and few enough where a name service hangs.
+static LOOKUPS: Semaphore = Semaphore::const_new(8);
 
 /// Opens connections to peers.
 pub(crate) enum Connector {
@@ -36,9 +40,7 @@ impl Connector {
     pub(crate) async fn places(&self, peers: &Peers, to: NodeRank, port: u16) -> io::Result<Vec<SocketAddr>> {
         match (self, peers.address(to)) {
             (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
-            (Self::Tcp(subnets), Some(Address::Tcp { host, .. })) => {
-                Ok(within(subnets, lookup_host((host.as_str(), port)).await?.collect()))
-            }
+            (Self::Tcp(subnets), Some(Address::Tcp { host, .. })) => Ok(within(subnets, addresses(host, port).await?)),
             (Self::Memory(..), Some(_)) => Ok(vec![NO_PLACE]),
             (Self::Tcp(_), Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -51,6 +53,22 @@ impl Connector {
             Self::Memory(network, from) => network.connect(*from, to).await,
         }
     }
+}
+
+/// The addresses of a host; names by a thread of their own. The runtime's own way panics where no thread can be made.
+async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let (place, (done, found)) = ((host.to_owned(), port), oneshot::channel());
+    let turn = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+    let look_up = move || {
+        // The caller may be gone.
+        let _ = done.send(place.to_socket_addrs().map(Iterator::collect));
+        drop(turn);
+    };
+    thread::Builder::new().name("addresses".to_owned()).spawn(look_up)?;
+    found.await.unwrap_or_else(|_| Err(io::Error::other("the look-up of a host has ended in a panic")))
 }
 
 /// Where peers' connections come in.

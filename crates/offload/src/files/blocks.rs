@@ -88,7 +88,9 @@ pub fn each_block<W, T>(
     };
     let threads = options.threads.clamp(1, blocks.max(1) as usize);
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(whole_thread)).collect();
+        // Where there are no more threads, fewer read.
+        let begin = |_| thread::Builder::new().spawn_scoped(scope, whole_thread).ok();
+        let others: Vec<_> = (1..threads).map_while(begin).collect();
         let own = whole_thread();
         let ended = others
             .into_iter()

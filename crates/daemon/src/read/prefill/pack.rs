@@ -8,6 +8,7 @@ use forebay_profile::{BlockOpener, FormatError, PackIndex, PackReader, Piece, Pr
 use tokio::sync::Mutex;
 
 use super::pack_blocks::PackBlocks;
+use crate::shared::node::Node;
 
 pub struct Pack {
     reader: Arc<PackReader>,
@@ -40,7 +41,7 @@ impl Pack {
     }
 
     /// The chunk at a place of a block; `None` if it is not to be had soon.
-    pub async fn chunk(&self, (block, place): (usize, usize)) -> Option<Bytes> {
+    pub async fn chunk(&self, node: &Node, (block, place): (usize, usize)) -> Option<Bytes> {
         if let Some(bytes) = self.opened.lock().await.chunk(block, place) {
             return Some(bytes);
         }
@@ -57,7 +58,7 @@ impl Pack {
             opened.chunk(block, place)
         };
         // Fails only when the daemon ends.
-        tokio::task::spawn_blocking(open).await.ok().flatten()
+        node.block(open).await.flatten()
     }
 }
 

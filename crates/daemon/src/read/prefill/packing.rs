@@ -20,6 +20,7 @@ use super::build::contents;
 use super::pack::{places, wanted};
 use crate::options::ProfileOptions;
 use crate::read::peers::Peers;
+use crate::shared::node::{NO_THREAD, Node};
 
 /// A block is made anew when more than one in so many of its bytes are out of date: they are sent to all nodes.
 const WORN: u64 = 16;
@@ -47,22 +48,28 @@ struct Wanted {
 
 impl Packer {
     /// Adds to the pack what it lacks, or as much as can be read in so long.
-    pub async fn pack(&self, options: ProfileOptions, peers: &Arc<Peers>, time: Duration) -> Result<(), ProfileError> {
+    pub async fn pack(
+        &self,
+        options: ProfileOptions,
+        (node, peers): (&Node, &Arc<Peers>),
+        time: Duration,
+    ) -> Result<(), String> {
         if !options.pack {
             return Ok(());
         }
         let alone = Arc::clone(&self.writing).lock_owned().await;
-        let wanted = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
+        let wanted = node.block(move || wanted_pack(&options)).await;
         // Fails only when the daemon ends.
-        let Some(mut wanted) = wanted.unwrap_or(Ok(None))? else { return Ok(()) };
+        let wanted = wanted.unwrap_or(Ok(None)).map_err(|error| error.to_string())?;
+        let Some(mut wanted) = wanted else { return Ok(()) };
         let (queue, pieces) = channel(limits::PARCELS_AHEAD as usize);
         let chunks = std::mem::take(&mut wanted.chunks);
-        let writer = tokio::task::spawn_blocking(move || {
+        let writer = node.block_long(move || {
             let _alone = alone;
             write_pack(wanted, pieces)
         });
         let _ = tokio::time::timeout(time, read(peers, chunks, queue)).await;
-        writer.await.unwrap_or(Ok(()))
+        writer.await.ok_or(NO_THREAD)?.map_err(|error| error.to_string())
     }
 }
 

@@ -99,7 +99,7 @@ impl Recorder {
     }
 
     async fn pack(&self, options: ProfileOptions, time: Duration) {
-        if let Err(error) = self.packer.pack(options, &self.peers, time).await {
+        if let Err(error) = self.packer.pack(options, (&self.node, &self.peers), time).await {
             tracing::warn!(%error, "no pack was written");
         }
     }
@@ -115,7 +115,7 @@ impl Recorder {
         self.remote.look_before_end().await;
         let learned = self.write().await.map_err(|error| error.to_string())?;
         let path = options.files().map_err(|error| error.to_string())?.profile_path();
-        self.packer.pack(options, &self.peers, Duration::MAX).await.map_err(|error| error.to_string())?;
+        self.packer.pack(options, (&self.node, &self.peers), Duration::MAX).await?;
         let Learned { added, changed, dropped } = learned.unwrap_or_default();
         Ok(json!({"path": path.to_string_lossy(), "added": added, "changed": changed, "dropped": dropped}))
     }

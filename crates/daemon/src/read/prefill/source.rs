@@ -45,6 +45,7 @@ pub struct Source {
 
 /// A chunk that the pack holds.
 pub struct PackedChunk {
+    node: Arc<Node>,
     source: Arc<Source>,
     place: (usize, usize),
 }
@@ -52,7 +53,7 @@ pub struct PackedChunk {
 impl PackedChunk {
     /// Its bytes; `None` if they are not to be had soon.
     pub async fn read(self) -> Option<Bytes> {
-        self.source.pack.as_ref()?.chunk(self.place).await
+        self.source.pack.as_ref()?.chunk(&self.node, self.place).await
     }
 }
 
@@ -99,7 +100,11 @@ impl Sources {
         let pack = self.pack()?;
         let chunk = PlannedChunk { file: file.clone(), generation: *generation, index: *index };
         let place = pack.places.get(&chunk)?;
-        (!pack.blocks.is_left_alone()).then(|| PackedChunk { source: Arc::clone(source), place })
+        (!pack.blocks.is_left_alone()).then(|| PackedChunk {
+            node: Arc::clone(&self.node),
+            source: Arc::clone(source),
+            place,
+        })
     }
 
     /// Lets go of what was read of the pack for parcels that nobody will ask for.

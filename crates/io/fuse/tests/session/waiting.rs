@@ -9,10 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_fuse::abi::opcode;
-use forebay_fuse::limits::{TASKS_MAX, TASKS_RESERVE};
-use forebay_fuse::{Change, Handler, Operation, OwnedRequest, Reply, Request, Session, SessionOptions, Task};
+use forebay_fuse::limits::{KERNEL_REQUESTS_KEPT, LOCK_WAITS_MAX, TASKS_MAX, TASKS_RESERVE};
+use forebay_fuse::{
+    Access, Change, Handler, KeptRequests, Negotiated, Operation, OwnedRequest, Reply, Request, Session,
+    SessionOptions, Task,
+};
 use forebay_types::Errno;
-use forebay_types::threads::FUSE_TASK_THREADS_MAX;
+use forebay_types::threads::{FUSE_TASK_THREADS_MAX, KERNEL_READERS_MAX};
 
 use crate::fixture::{alone, eventually};
 use crate::protocol::Kernel;
@@ -208,6 +211,59 @@ fn beyond_all_limits_requests_fail_and_the_last_reader_reads_on() {
     assert_eq!(uniques_of_replies(&kernel, 1, Errno::EINTR), [10_000].into());
     slow.let_all_end();
     assert_eq!(uniques_of_replies(&kernel, asked - 1, Errno::ENOENT).len(), asked - 1);
+    drop(kernel);
+    session.wait();
+}
+
+/// The memory is sealed, so that none comes to what is there at first.
+#[test]
+fn readers_without_memory_wait_for_some_and_read_on() {
+    let _alone = alone();
+    let memory = KeptRequests::create(KERNEL_REQUESTS_KEPT, Access::ReadOnly).unwrap();
+    rustix::fs::fcntl_add_seals(&memory, rustix::fs::SealFlags::GROW).unwrap();
+    let (kernel, descriptor) = Kernel::pair();
+    let negotiated = Negotiated { minor: 31, flags: 0, offered: 0, max_background: 64, request_bytes_max: 1 << 20 };
+    let options = SessionOptions { readers: READERS, ..Default::default() };
+    let (slow, kept) = (Arc::new(Slow::default()), KeptRequests::open(memory).unwrap());
+    let session = Session::resume(descriptor, negotiated, &options, Some(kept), Arc::clone(&slow)).unwrap();
+    // Too large for a slot: each stays where it was read.
+    let name = [&[b'n'; 1000][..], b"\0"].concat();
+    let asked = 2 * KERNEL_READERS_MAX;
+    (0..asked as u64).for_each(|number| kernel.request(opcode::LOOKUP, 10_000 + 2 * number, &name));
+    eventually("all memory is taken", || slow.begun.load(Ordering::SeqCst) == asked);
+    kernel.request(opcode::STATFS, 2, &[]);
+    kernel.has_no_reply();
+    slow.let_all_end();
+    eventually("a reader reads on", || session.message_counts().of("statfs") == 1);
+    let mut replies: BTreeSet<u64> = (0..=asked).map(|_| kernel.reply().0.unique).collect();
+    assert!(replies.remove(&2));
+    assert_eq!(replies.len(), asked);
+    others_are_answered(&kernel, 100);
+    drop(kernel);
+    session.wait();
+}
+
+/// Nor do they hold up what gives a lock free, which comes by the same call.
+#[test]
+fn waits_for_locks_have_a_share_of_what_may_wait() {
+    let _alone = alone();
+    let (session, kernel, slow) = started();
+    let lock = |unique, kind: u32| {
+        let mut arguments = [0; 48];
+        arguments[32..36].copy_from_slice(&kind.to_ne_bytes());
+        kernel.request(opcode::SETLKW, unique, &arguments);
+    };
+    (0..LOCK_WAITS_MAX as u64).for_each(|number| lock(10_000 + 2 * number, 1));
+    eventually("all are tasks", || slow.begun.load(Ordering::SeqCst) == LOCK_WAITS_MAX);
+    lock(2, 1);
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOLCK), [2].into());
+    lock(4, 2);
+    kernel.request(opcode::LOOKUP, 6, b"name\0");
+    eventually("others are tasks", || slow.begun.load(Ordering::SeqCst) == LOCK_WAITS_MAX + 2);
+    slow.let_all_end();
+    assert_eq!(uniques_of_replies(&kernel, LOCK_WAITS_MAX + 2, Errno::ENOENT).len(), LOCK_WAITS_MAX + 2);
+    lock(8, 1);
+    assert_eq!(uniques_of_replies(&kernel, 1, Errno::ENOENT), [8].into());
     drop(kernel);
     session.wait();
 }
