@@ -208,7 +208,7 @@ impl Publisher {
             drafts.iter().for_each(|whole| discard(&whole.draft, may_land));
             Ok(())
         });
-        drop(remove.await);
+        let _ = remove.await;
     }
 }
 
