@@ -49,7 +49,7 @@ struct OpenDraft {
     rows: u64,
 }
 
-/// Nobody else removes it. Its number is random, so that its name is never another draft's.
+/// No other daemon removes it. Its number is random, so that its name is never another draft's.
 impl Drop for OpenDraft {
     fn drop(&mut self) {
         if let Err(errno) = self.draft.remove() {

@@ -13,7 +13,7 @@
 //! before each call (`MayLand`), so that only the call itself can come too late.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use forebay_read::AttemptId;
@@ -297,6 +297,7 @@ impl<T> Drop for Served<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
@@ -401,7 +402,7 @@ mod tests {
 
     /// A helper's call waits for its turn behind a read, and the leader is replaced meanwhile.
     #[tokio::test]
-    async fn a_helper_that_waited_for_its_turn_writes_for_no_leader_that_has_been_replaced() {
+    async fn a_stripe_that_waited_for_its_turn_is_not_written_for_a_replaced_leader() {
         let threads = Arc::new(Threads::new(1));
         let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
         let is_held = Arc::new(AtomicBool::new(true));

@@ -84,7 +84,7 @@ mod tests {
 
     const FIRST: Leadership = Leadership { term: 0, leader: NodeRank(0) };
 
-    /// What the test changes.
+    /// The state that the test changes.
     #[derive(Default)]
     struct Network {
         now_ms: AtomicU64,
@@ -93,9 +93,9 @@ mod tests {
     }
 
     /// Node 0 leads the tree.
-    struct FromHelper(Arc<Network>);
+    struct FromWriter(Arc<Network>);
 
-    impl Calls for FromHelper {
+    impl Calls for FromWriter {
         fn own(&self) -> NodeRank {
             NodeRank(1)
         }
@@ -144,9 +144,9 @@ mod tests {
         }
     }
 
-    fn helper() -> (Arc<Network>, Arc<Nodes>, Arc<StripeLease>) {
+    fn lease_of_writer() -> (Arc<Network>, Arc<Nodes>, Arc<StripeLease>) {
         let network = Arc::<Network>::default();
-        let nodes = Nodes::new(FromHelper(Arc::clone(&network)), FIRST, vec![NodeRank(0)], Partners::None);
+        let nodes = Nodes::new(FromWriter(Arc::clone(&network)), FIRST, vec![NodeRank(0)], Partners::None);
         let lease = StripeLease::new(&nodes, FIRST);
         (network, nodes, lease)
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stripe_that_waits_is_not_written_for_a_leader_that_has_been_replaced() {
-        let (_, nodes, lease) = helper();
+        let (_, nodes, lease) = lease_of_writer();
         let may_land = lease.may_land();
         assert_eq!(write(&may_land), Err(Errno::EAGAIN), "the leader has not been asked");
         lease.renew().await;
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_hears_of_no_leader_writes_no_stripe_for_longer_than_its_lease() {
-        let (network, _, lease) = helper();
+        let (network, _, lease) = lease_of_writer();
         let may_land = lease.may_land();
         lease.renew().await;
         network.is_cut.store(true, Ordering::Relaxed);
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_leader_that_leads_again_has_no_stripe_written_that_it_wanted_before() {
-        let (network, _, lease) = helper();
+        let (network, _, lease) = lease_of_writer();
         network.term.store(2, Ordering::Relaxed);
         lease.renew().await;
         assert_eq!(write(&lease.may_land()), Err(Errno::EAGAIN));
@@ -195,7 +195,7 @@ mod tests {
     /// The calls go on for as long as the leader leads the tree, however long they take.
     #[tokio::test(start_paused = true)]
     async fn the_lease_is_kept_while_the_leader_leads() {
-        let (network, _, lease) = helper();
+        let (network, _, lease) = lease_of_writer();
         lease.renew().await;
         let calls = async {
             for _ in 0..100 {

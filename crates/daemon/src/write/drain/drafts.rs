@@ -142,7 +142,7 @@ pub fn discard(draft: &Draft, may_land: &MayLand) {
 /// The draft into which contents were `written`; otherwise it goes.
 ///
 /// # Errors
-/// That of writing them.
+/// The error of writing them.
 pub async fn or_discard(leader: &Leader, draft: Draft, written: Result<(), Errno>) -> Result<Draft, Errno> {
     let Err(errno) = written else { return Ok(draft) };
     let discarded = leader.local.land_together(1, move |_, may_land| {
