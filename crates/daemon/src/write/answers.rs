@@ -229,7 +229,7 @@ impl WriteParts {
         let _under_way = self.local.stripes_under_way.begin(&stripe.draft, &stripe.extents)?;
         let lease = StripeLease::new(&self.nodes, stripe.leadership);
         let may_land = lease.may_land();
-        lease.renew().await;
+        lease.begin().await;
         tokio::select! {
             written = self.write_while(&may_land, stripe) => written,
             never = lease.keep() => match never {},

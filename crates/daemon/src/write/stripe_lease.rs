@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_types::{Errno, Time};
 use forebay_wire::write::{BURST_ROOT, Caller};
 use forebay_wire::write_message::{Answer, Leadership, Question, WriteMessage};
-use forebay_write::timing::{RENEW_EVERY, RENEWED_WITHIN, STRIPE_LEASE};
+use forebay_write::timing::{RENEW_EVERY, RENEW_RETRY_DELAY, RENEWED_WITHIN, STRIPE_LEASE};
 
 use super::calls::MayLand;
 use super::remote::Nodes;
@@ -41,8 +41,20 @@ impl StripeLease {
         self.nodes.leadership() == self.leadership && asked_at.is_some_and(|asked| now.since(asked) < STRIPE_LEASE)
     }
 
+    /// Asks until the leader says that it leads the tree, for no longer than a lease lasts.
+    pub async fn begin(&self) {
+        let began = self.nodes.now();
+        while !self.nodes.is_ending() && self.nodes.now().since(began) < STRIPE_LEASE {
+            self.renew().await;
+            if self.is_held() {
+                break;
+            }
+            self.nodes.pause(RENEW_RETRY_DELAY).await;
+        }
+    }
+
     /// Asks the leader whether it leads the tree.
-    pub async fn renew(&self) {
+    async fn renew(&self) {
         let (asked, leader) = (self.nodes.now(), self.leadership.leader);
         let (caller, question) = (Caller::default(), Question::State { file: BURST_ROOT });
         // Only a leader that holds its leader lease answers it.
