@@ -73,6 +73,9 @@ pub const BELIEVED_BY_LEADER_BEFORE: Duration = Duration::from_millis(500);
 /// begun while it had a leader lease are over then, unless they hang.
 pub const LANDS_AFTER: Duration = Duration::from_secs(6);
 
+/// How long a node that writes a stripe for the leader may begin calls for it, from when it asked the leader and that led the tree.
+pub const STRIPE_LEASE: Duration = Duration::from_millis(2700);
+
 const _: () = {
     // No member votes while the leader may count on its leader lease, also where its clock is slower by a tenth.
     assert!(LEADER_LEASE_HELD.as_millis() * 10 <= LEADER_LEASE.as_millis() * 9);
@@ -88,6 +91,10 @@ const _: () = {
     assert!(FOLLOWER_SILENT.as_millis() < PARTS_KEPT.as_millis());
     // A standby is not given up while it would rather take the tree over.
     assert!(LEADER_LEASE.as_millis() + FOLLOWED_WITHIN.as_millis() < FOLLOWER_SILENT.as_millis());
+    // A question that a node asks beside a stripe may be lost, and the next one is in time.
+    assert!(RENEW_EVERY.as_millis() + RENEWED_WITHIN.as_millis() < STRIPE_LEASE.as_millis());
+    // Its last call has as long to end as it had to begin, before the next leader lands anything.
+    assert!(STRIPE_LEASE.as_millis() * 2 < LANDS_AFTER.as_millis());
     // A node forgets before the leader goes on without telling it, also where the leader's clock is faster by a tenth.
     assert!(LEASE_TTL.as_millis() * 11 <= LEASE_TTL_HELD.as_millis() * 10);
 };

@@ -49,6 +49,15 @@ struct OpenDraft {
     rows: u64,
 }
 
+/// No other daemon removes it. Its number is random, so that its name is never another draft's.
+impl Drop for OpenDraft {
+    fn drop(&mut self) {
+        if let Err(errno) = self.draft.remove() {
+            tracing::warn!(output = %self.output, %errno, "a draft stays beside what it was to be");
+        }
+    }
+}
+
 /// The name under which a device writes what is to be `output`.
 pub fn draft_path(output: &Path, number: u64) -> Option<PathBuf> {
     let name = Draft::path(&ViewPath::root(), NUMBERS_FROM + u128::from(number)).ok()?;
@@ -91,22 +100,23 @@ impl Drafts {
             return Err(Errno::EBUSY);
         }
         let draft = LandingPlace::open(directory)?.draft(&output, NUMBERS_FROM + u128::from(asked.number))?;
-        let made = draft.file().set_permissions(Permissions::from_mode(column_mode(mode)));
-        made.and_then(|()| draft.file().write_all(&asked.head)).map_err(|error| Errno::of(&error))?;
-        Ok(OpenDraft { draft, output, generation, next: 0, rows: 0 })
+        let open = OpenDraft { draft, output, generation, next: 0, rows: 0 };
+        let made = open.draft.file().set_permissions(Permissions::from_mode(column_mode(mode)));
+        made.and_then(|()| open.draft.file().write_all(&asked.head)).map_err(|error| Errno::of(&error))?;
+        Ok(open)
     }
 
     /// Ends a draft, which takes its place if it `publishes`; the rows that it has.
     pub fn end(&self, directory: &Path, number: u64, publishes: bool) -> Result<u64, Errno> {
-        let OpenDraft { draft, output, generation, next, rows } = self.take(number).ok_or(Errno::ESTALE)?;
+        let open = self.take(number).ok_or(Errno::ESTALE)?;
         if publishes {
-            if next != generation.size_bytes.div_ceil(BLOCK_BYTES) {
+            if open.next != open.generation.size_bytes.div_ceil(BLOCK_BYTES) {
                 return Err(Errno::EINVAL);
             }
-            draft.make_durable()?;
-            LandingPlace::open(directory)?.publish(vec![(draft, &output, true)])?;
+            open.draft.make_durable()?;
+            LandingPlace::open(directory)?.publish(&[(&open.draft, &open.output, true)], || Ok(()))?;
         }
-        Ok(rows)
+        Ok(open.rows)
     }
 
     /// How far a draft is.

@@ -16,10 +16,11 @@ use forebay_wire::write_message::{
 use forebay_write::standby;
 use serde::Serialize;
 
-use super::calls::{By, Cost};
+use super::calls::{By, Cost, MayLand};
 use super::drain::uploading::{is_from_leader, write_stripe};
 use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
+use super::stripe_lease::StripeLease;
 use super::tree::calling::On;
 use super::tree::knowing::Needs;
 use super::tree::leader::{Applied, Leader};
@@ -226,15 +227,25 @@ impl WriteParts {
             return Err(Errno::EPERM);
         }
         let _under_way = self.local.stripes_under_way.begin(&stripe.draft, &stripe.extents)?;
+        let lease = StripeLease::new(&self.nodes, stripe.leadership);
+        let may_land = lease.may_land();
+        lease.begin().await;
+        tokio::select! {
+            written = self.write_while(&may_land, stripe) => written,
+            never = lease.keep() => match never {},
+        }
+    }
+
+    async fn write_while(&self, may_land: &MayLand, stripe: &Stripe) -> Result<(), Errno> {
         let (place, path, draft) = (Arc::clone(&self.local.place), stripe.path.clone(), stripe.draft);
-        let open = self.local.calls.write(By::Helper, Cost::calls(2), move |may_land| {
+        let open = self.local.calls.write(By::Helper(may_land), Cost::calls(2), move |may_land| {
             let held = may_land.call(|| place.hold(&path))?;
             if !held.backed().is_same_file(&draft) {
                 return Err(Errno::ESTALE);
             }
             may_land.call(|| held.open_to_write())
         });
-        write_stripe(&self.reader, By::Helper, &Arc::new(open.await?), &stripe.extents).await
+        write_stripe(&self.reader, By::Helper(may_land), &Arc::new(open.await?), &stripe.extents).await
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

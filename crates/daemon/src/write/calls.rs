@@ -13,16 +13,16 @@
 //! before each call (`MayLand`), so that only the call itself can come too late.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use forebay_read::AttemptId;
 use forebay_schedule::Class;
 use forebay_types::{Errno, Priority};
 use forebay_upload::Turns as Uploading;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
+use super::pace::{End, Pace};
 use crate::environment::{BackingThreads, Operation};
 
 /// Numbers of calls in the pool: above those of the view's attempts, and below those of turns that wait (`machine::Threads`).
@@ -65,21 +65,33 @@ impl Cost {
 }
 
 /// The maker of calls of landing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+#[derive(Clone, Copy)]
+pub enum By<'a> {
     /// The leader, which waits for the rate before each.
     Leader,
     /// The same for a stripe, for all of which it has waited.
     StripeOfLeader,
-    /// A task of a node that writes a stripe for the leader, which has waited. Its thread must not block.
-    Helper,
+    /// A task of a node that writes a stripe for the leader, which has waited, while it may. Its thread must not block.
+    Helper(&'a MayLand),
 }
 
-/// Whether this node may land, where it leads the tree. Other nodes land for whichever node owns it.
+/// Whether this node may land: where it leads the tree, or for the node that does (`stripe_lease`).
 #[derive(Clone, Default)]
 pub struct MayLand(Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>);
 
 impl MayLand {
+    /// Only while that is so.
+    pub fn while_it_holds(may_land: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let only_while: Self = Self::default();
+        only_while.set(may_land);
+        only_while
+    }
+
+    fn set(&self, may_land: impl Fn() -> bool + Send + Sync + 'static) {
+        // A daemon owns one tree at most.
+        let _ = self.0.set(Box::new(may_land));
+    }
+
     /// Makes a call unless the tree is not this node's any more.
     ///
     /// # Errors
@@ -132,8 +144,7 @@ impl BackingCalls {
 
     /// From now on nothing lands unless that is so when the turn has come.
     pub fn land_only_while(&self, may_land: impl Fn() -> bool + Send + Sync + 'static) {
-        // A daemon owns one tree at most.
-        let _ = self.may_land.0.set(Box::new(may_land));
+        self.may_land.set(may_land);
     }
 
     /// Ends all waits; no more is sent.
@@ -200,7 +211,7 @@ impl BackingCalls {
     {
         // After the end there are few more, which leave things in order.
         let _ = self.wait_for(Cost::calls(calls)).await;
-        self.in_turn(make, true).await
+        self.in_turn(make, self.may_land.clone(), true).await
     }
 
     /// Calls of landing in one turn that write.
@@ -209,14 +220,17 @@ impl BackingCalls {
     /// EINTR after `end`, EAGAIN where the tree is not this node's any more, or for a helper there are no threads, else what the calls say.
     pub async fn write<T: Send + 'static>(
         &self,
-        by: By,
+        by: By<'_>,
         cost: Cost,
         make: impl FnOnce(&MayLand) -> Result<T, Errno> + Send + 'static,
     ) -> Result<T, Errno> {
-        if by == By::Leader {
+        if matches!(by, By::Leader) {
             self.wait_for(cost).await?;
         }
-        self.in_turn(make, by != By::Helper).await
+        match by {
+            By::Leader | By::StripeOfLeader => self.in_turn(make, self.may_land.clone(), true).await,
+            By::Helper(may_land) => self.in_turn(make, may_land.clone(), false).await,
+        }
     }
 
     /// Waits until so much may be written, in so many calls.
@@ -233,6 +247,7 @@ impl BackingCalls {
     async fn in_turn<T, E>(
         &self,
         make: impl FnOnce(&MayLand) -> Result<T, E> + Send + 'static,
+        may_land: MayLand,
         may_block: bool,
     ) -> Result<T, E>
     where
@@ -240,7 +255,6 @@ impl BackingCalls {
         E: TooLate + Send + 'static,
     {
         let (done, mut outcome) = oneshot::channel();
-        let may_land = self.may_land.clone();
         // The task that waits may have gone.
         let make: Operation = Box::new(move || drop(done.send(make(&may_land))));
         // A word from now on is heard.
@@ -267,31 +281,6 @@ impl BackingCalls {
     }
 }
 
-/// Whether all is over.
-#[derive(Default)]
-struct End {
-    has_come: AtomicBool,
-    comes: Notify,
-}
-
-impl End {
-    fn come(&self) {
-        self.has_come.store(true, Ordering::SeqCst);
-        self.comes.notify_waiters();
-    }
-
-    fn has_come(&self) -> bool {
-        self.has_come.load(Ordering::SeqCst)
-    }
-
-    async fn until(&self) {
-        let comes = self.comes.notified();
-        if !self.has_come() {
-            comes.await;
-        }
-    }
-}
-
 /// A call in the pool that a task waits for.
 struct Served<'a, T> {
     threads: &'a dyn BackingThreads,
@@ -305,55 +294,12 @@ impl<T> Drop for Served<'_, T> {
     }
 }
 
-/// So much a second at most.
-struct Pace {
-    per_s: Option<u64>,
-    turns: Mutex<Turns>,
-}
-
-/// When the next ones may go.
-#[derive(Default)]
-struct Turns {
-    began: Option<Instant>,
-    next: Duration,
-}
-
-impl Pace {
-    fn new(per_s: Option<u64>) -> Self {
-        Self { per_s, turns: Mutex::default() }
-    }
-
-    async fn wait_for(&self, count: u64, end: &End) -> Result<(), Errno> {
-        let until = self.per_s.filter(|_| count > 0).map(|rate| {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            let began = *turns.began.get_or_insert_with(Instant::now);
-            began + turns.next(began.elapsed(), count, rate)
-        });
-        if end.has_come() {
-            return Err(Errno::EINTR);
-        }
-        let Some(until) = until.filter(|until| *until > Instant::now()) else { return Ok(()) };
-        tokio::select! {
-            // First: when all is over there are no timers any more.
-            biased;
-            () = end.until() => Err(Errno::EINTR),
-            () = tokio::time::sleep_until(until.into()) => Ok(()),
-        }
-    }
-}
-
-impl Turns {
-    /// When so many may go which somebody asks for `now`: when those before them have had their time.
-    fn next(&mut self, now: Duration, count: u64, rate: u64) -> Duration {
-        let turn = self.next.max(now);
-        self.next = turn + Duration::from_secs_f64(count as f64 / rate.max(1) as f64);
-        turn
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
 
     use forebay_read::AttemptId;
     use forebay_types::Priority;
@@ -361,19 +307,7 @@ mod tests {
     use super::*;
     use crate::machine::Threads;
 
-    const S: Duration = Duration::from_secs(1);
-
     const TIMEOUT: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn each_waits_for_those_before_and_an_idle_time_is_not_saved_up() {
-        let mut turns = Turns::default();
-        assert_eq!(turns.next(Duration::ZERO, 200, 100), Duration::ZERO);
-        assert_eq!(turns.next(Duration::ZERO, 100, 100), S * 2);
-        assert_eq!(turns.next(S, 100, 100), S * 3);
-        assert_eq!(turns.next(S * 60, 100, 100), S * 60);
-        assert_eq!(turns.next(S * 60, 100, 100), S * 61);
-    }
 
     fn with(threads: &Arc<Threads>) -> Arc<dyn BackingThreads> {
         Arc::clone(threads) as _
@@ -466,6 +400,32 @@ mod tests {
         assert_eq!(calls.serve(|| 1), 1);
     }
 
+    /// A helper's call waits for its turn behind a read, and the leader is replaced meanwhile.
+    #[tokio::test]
+    async fn a_stripe_that_waited_for_its_turn_is_not_written_for_a_replaced_leader() {
+        let threads = Arc::new(Threads::new(1));
+        let calls = BackingCalls::new(&with(&threads), DrainLimits::default());
+        let is_held = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&is_held);
+        let may_land = MayLand::while_it_holds(move || asked.load(Ordering::Relaxed));
+        let write = || calls.write(By::Helper(&may_land), bytes(1), |may_land| may_land.call(|| Ok(1)));
+        assert_eq!(write().await, Ok(1));
+        let (go_on, hold) = channel::<()>();
+        let (began, begun) = channel();
+        let read = move || {
+            began.send(()).unwrap();
+            let _ = hold.recv_timeout(TIMEOUT);
+        };
+        threads.submit(AttemptId(1), Priority::Demand, Box::new(read));
+        until(|| begun.try_recv().is_ok()).await;
+        let replaced = async {
+            until(|| threads.waits() >= 1).await;
+            is_held.store(false, Ordering::Relaxed);
+            drop(go_on);
+        };
+        assert_eq!(tokio::join!(write(), replaced).0, Err(Errno::EAGAIN));
+    }
+
     /// The machine gives no threads: the leader's calls are made by the thread that waits for them, a helper's are refused.
     #[tokio::test]
     async fn without_threads_calls_are_made_where_they_are_waited_for() {
@@ -474,7 +434,8 @@ mod tests {
         let by = calls.land(|| Ok::<_, Errno>(std::thread::current().id())).await;
         assert_eq!(by, Ok(own));
         assert_eq!(calls.write(By::StripeOfLeader, bytes(1), |_| Ok(1)).await, Ok(1));
-        assert_eq!(calls.write(By::Helper, bytes(1), |_| Ok(1)).await, Err(Errno::EAGAIN));
+        let may_land = MayLand::default();
+        assert_eq!(calls.write(By::Helper(&may_land), bytes(1), |_| Ok(1)).await, Err(Errno::EAGAIN));
     }
 
     /// The only thread hangs with a read, and the machine gives no more: landing does not wait for it.

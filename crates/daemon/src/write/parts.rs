@@ -366,6 +366,7 @@ impl WriteParts {
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }
+        why = why.or(self.hear_again(leader, &mut lost));
         // Until they answer.
         lost.iter().for_each(|node| leader.unverified.note(*node));
         if !leader.tree().lost_nodes().iter().eq(&lost)
@@ -379,6 +380,21 @@ impl WriteParts {
                 why = why.or(Some(format!("file {file} cannot be published: {errno}")));
             }
         }
+        why
+    }
+
+    /// Takes back what nodes that answer again have copied. A node of which that is not known stays `lost`.
+    fn hear_again(&self, leader: &Leader, lost: &mut Vec<NodeRank>) -> Option<String> {
+        let answering: Vec<_> =
+            leader.tree().lost_nodes().iter().copied().filter(|node| !lost.contains(node)).collect();
+        let mut why = None;
+        for node in answering {
+            if let Err(errno) = self.nodes.wait_for(leader.take_gone_from(node)) {
+                why = Some(format!("node {node} does not say what it has copied: {errno}"));
+                lost.push(node);
+            }
+        }
+        lost.sort_unstable();
         why
     }
 

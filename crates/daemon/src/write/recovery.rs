@@ -426,6 +426,16 @@ mod tests {
         change(2, Operation::Commit { file: FILE, extents: vec![extent], at: CommitAt::Start })
     }
 
+    /// A standby counts on from where the leader before was, and that may have gone on differently: a follower of that one gets the whole tree.
+    #[test]
+    fn changes_of_a_takeover_are_none_of_the_incarnation_before() {
+        let mut found = found();
+        found.take(AT, RecoveredRecord::Note(Note::incarnation(2).into())).unwrap();
+        found.take(AT, RecoveredRecord::Note(Note::own(1, &commit()).into())).unwrap();
+        assert_eq!(found.lineage.have(), ReplicatedIndex { incarnation: 2, count: 1 });
+        assert!((0..3).all(|count| !found.lineage.covers(ReplicatedIndex { incarnation: 1, count })));
+    }
+
     #[test]
     fn bytes_of_a_commit_that_was_not_answered_are_kept_at_a_takeover() {
         let mut found = found();

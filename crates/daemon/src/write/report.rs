@@ -1,16 +1,18 @@
 //! Reports of the write path: how much is where, and how far a file is on its way.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_types::{FileId, Kind, Name};
+use forebay_types::{FileId, Kind, Name, NodeRank};
 use forebay_wire::write::{BURST_ROOT, Caller, Place};
 use forebay_wire::write_message::WriteMessage;
 use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
+use super::drain::drain_messages;
 use super::drain::progress::Progress;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
@@ -189,7 +191,7 @@ impl WriteParts {
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = match state {
             "landed" => second.map(|second| aside_in_words(&second.to_string(), of_others)),
-            "lost" => Some(lost_in_words(&lost)),
+            "lost" => Some(lost_in_words(&lost, &leader.partners_away(&lost.nodes))),
             _ => self.progress().why,
         };
         let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
@@ -218,16 +220,21 @@ fn aside_in_words(second: &str, of_others: u64) -> String {
     }
 }
 
-fn lost_in_words(lost: &LostFile) -> String {
-    let nodes: Vec<String> = lost.nodes.iter().map(ToString::to_string).collect();
+fn lost_in_words(lost: &LostFile, away: &BTreeSet<NodeRank>) -> String {
     let bytes: u64 = lost.ranges.iter().map(|(_, len)| len).sum();
-    if nodes.is_empty() {
+    if lost.nodes.is_empty() {
         return format!(
             "{bytes} bytes were only in its file on the backing file system, which others have removed or replaced, \
              or cut short"
         );
     }
-    let nodes = nodes.join(", ");
+    let nodes = drain_messages::list(&lost.nodes);
+    if lost.is_gone && !away.is_empty() {
+        let away = drain_messages::list(away);
+        return format!(
+            "{bytes} bytes are not in the stores of their nodes any more ({nodes}), and nodes that may have copies do not answer ({away})"
+        );
+    }
     if lost.is_gone {
         return format!("{bytes} bytes are gone: they were not synced when the power of nodes went ({nodes})");
     }

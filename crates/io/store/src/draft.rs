@@ -1,7 +1,7 @@
 //! A file of the backing file system that nobody sees yet.
 //!
 //! It lies in the directory that it is for, under a name that no other store gives, until it is whole and takes the place of
-//! whatever has its name. Dropped before, it goes.
+//! whatever has its name. Dropped before, it stays: only its owner knows whether the name is still for it to remove (`Draft::remove`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -29,8 +29,7 @@ pub struct Draft {
     directory: OwnedFd,
     name: String,
     file: File,
-    /// Whether it is not removed when it is dropped.
-    stays: bool,
+    is_kept: bool,
 }
 
 impl Draft {
@@ -56,15 +55,15 @@ impl Draft {
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR).map_err(errno)?.into();
-        Ok(Self { directory, name, file, stays: false })
+        Ok(Self { directory, name, file, is_kept: false })
     }
 
-    /// The draft of this `number` that was left in `directory`; it stays there.
+    /// The draft of this `number` that was kept in `directory`.
     pub(crate) fn reopen(directory: OwnedFd, number: u128) -> Result<Self, Errno> {
         let name = name_of(number);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&directory, &name, flags, Mode::empty()).map_err(errno)?.into();
-        Ok(Self { directory, name, file, stays: true })
+        Ok(Self { directory, name, file, is_kept: true })
     }
 
     /// The path of the draft of this `number` in `directory`.
@@ -75,23 +74,37 @@ impl Draft {
         directory.join_deep(name_of(number).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
     }
 
-    /// Lets it stay, durably, though it is not whole.
+    /// Keeps it, durably, though it is not whole.
     ///
     /// # Errors
-    /// As the backing file system gave it; it goes then.
-    pub fn keep(mut self) -> Result<(), Errno> {
-        self.stay()
-    }
-
-    /// The same for one that is written to from now on, by others too.
-    ///
-    /// # Errors
-    /// As `keep`.
-    pub fn stay(&mut self) -> Result<(), Errno> {
+    /// As the backing file system gave it.
+    pub fn keep(&mut self) -> Result<(), Errno> {
         fs::fsync(&self.file).map_err(errno)?;
         sync_directory(self.directory.as_fd())?;
-        self.stays = true;
+        self.is_kept = true;
         Ok(())
+    }
+
+    /// Whether it is of use though it is not whole.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Removes it, if its name is still its own: another file of that name may be a later leader's draft.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; it stays then.
+    pub fn remove(&self) -> Result<(), Errno> {
+        let own = fs::fstat(&self.file).map_err(errno)?;
+        let removed = match fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) => return Ok(()),
+            found => found.and_then(|_| fs::unlinkat(&self.directory, &self.name, AtFlags::empty())),
+        };
+        match removed.map_err(errno) {
+            Err(Errno::ENOENT) => Ok(()),
+            removed => removed,
+        }
     }
 
     /// The file, to be written and read.
@@ -130,7 +143,7 @@ impl Draft {
     }
 
     /// Gives it its name in a directory. The directories that have changed, which are not durable yet.
-    pub(crate) fn publish(mut self, to: OwnedFd, name: &[u8], replaces: bool) -> Result<[OwnedFd; 2], Errno> {
+    pub(crate) fn publish(&self, to: OwnedFd, name: &[u8], replaces: bool) -> Result<[OwnedFd; 2], Errno> {
         let rename = || fs::renameat(&self.directory, &self.name, &to, name).map_err(errno);
         let alone = || fs::renameat_with(&self.directory, &self.name, &to, name, RenameFlags::NOREPLACE).map_err(errno);
         match if replaces { rename() } else { alone() } {
@@ -138,7 +151,6 @@ impl Draft {
             Err(Errno::EINVAL | Errno::ENOSYS) if !replaces => rename()?,
             renamed => renamed?,
         }
-        self.stays = true;
         let from = self.directory.try_clone().map_err(|error| Errno::of(&error))?;
         Ok([from, to])
     }
@@ -171,14 +183,6 @@ fn sync_directory(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     match fs::fsync(directory).map_err(errno) {
         Err(Errno::EINVAL) => Ok(()),
         synced => synced,
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.stays && fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).is_err() {
-            tracing::debug!(name = self.name, "a draft stays on the backing file system");
-        }
     }
 }
 

@@ -305,7 +305,7 @@ impl LandingPlace {
         Draft::create(self.calls.listable(base.as_fd())?, number)
     }
 
-    /// The draft of a `number` that was left in the directory of `path`.
+    /// The draft of a `number` that was kept in the directory of `path`.
     ///
     /// # Errors
     /// See `attributes`.
@@ -323,16 +323,22 @@ impl LandingPlace {
     }
 
     /// Lets drafts that are durable take the places of what is at paths, or of nothing where they do not replace anything: each at
-    /// once, one after the other; then all durably.
+    /// once, one after the other; then all durably. `may_rename` is asked immediately before each.
     ///
     /// # Errors
-    /// See `attributes`; EEXIST where something is that is not to be replaced. The draft that it is about and those after it are gone
-    /// then.
-    pub fn publish(&self, drafts: Vec<(Draft, &ViewPath, bool)>) -> Result<(), Errno> {
+    /// See `attributes`; EEXIST where something is that is not to be replaced; that of `may_rename`. The draft that it is about and those
+    /// after it are drafts still.
+    pub fn publish(
+        &self,
+        drafts: &[(&Draft, &ViewPath, bool)],
+        may_rename: impl Fn() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let mut changed = vec![];
-        let published = drafts.into_iter().try_for_each(|(draft, path, replaces)| {
+        let published = drafts.iter().try_for_each(|(draft, path, replaces)| {
             let (base, name) = self.split(path)?;
-            changed.extend(draft.publish(self.calls.listable(base.as_fd())?, name, replaces)?);
+            let to = self.calls.listable(base.as_fd())?;
+            may_rename()?;
+            changed.extend(draft.publish(to, name, *replaces)?);
             Ok(())
         });
         sync_directories(changed)?;

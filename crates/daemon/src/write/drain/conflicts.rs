@@ -4,6 +4,7 @@
 //! tree is about to change, the tree's file lands beside it; where they have taken away what the tree had landed, what was to be done
 //! to it is over. Directories that they have taken away are made again for what lands in them.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::Place;
 use forebay_write::{Action, Identified};
 
-use super::drafts::note_draft;
+use super::drafts::{keep, note_draft, or_discard};
 use super::rights;
 use crate::write::calls::{By, Cost};
 use crate::write::contents::read_exactly;
@@ -352,24 +353,31 @@ impl Conflicts<'_> {
         let begin = local.land_together(2, move |place, may_land| {
             Ok((may_land.call(|| theirs.open_to_read())?, may_land.call(|| place.draft(&to, number))?))
         });
-        let (mut from, mut draft) = begin.await?;
-        for (offset, len) in base {
+        let (from, draft) = begin.await?;
+        let copied = match draft.file().try_clone() {
+            Ok(to) => self.copy(from, to, base).await,
+            Err(error) => Err(Errno::of(&error)),
+        };
+        let draft = or_discard(self.leader, draft, copied).await?;
+        keep(self.leader, draft).await
+    }
+
+    /// Copies ranges of a file, each an offset and a length.
+    async fn copy(&self, mut from: File, mut to: File, ranges: &[(u64, u64)]) -> Result<(), Errno> {
+        for (offset, len) in ranges {
             for start in (*offset..offset + len).step_by(COPY_BYTES as usize) {
                 let bytes = (offset + len - start).min(COPY_BYTES);
-                let copy = local.calls.write(By::Leader, Cost { bytes, calls: 2 }, move |may_land| {
+                let cost = Cost { bytes, calls: 2 };
+                let copy = self.leader.local.calls.write(By::Leader, cost, move |may_land| {
                     let mut part = vec![0; bytes as usize];
                     may_land.call(|| read_exactly(&from, start, &mut part))?;
-                    may_land.call(|| draft.file().write_all_at(&part, start).map_err(|error| Errno::of(&error)))?;
-                    Ok((from, draft))
+                    may_land.call(|| to.write_all_at(&part, start).map_err(|error| Errno::of(&error)))?;
+                    Ok((from, to))
                 });
-                (from, draft) = copy.await?;
+                (from, to) = copy.await?;
             }
         }
-        let keep = local.land_together(2, move |place, may_land| {
-            let backed = may_land.call(|| place.backed_draft(&draft))?;
-            may_land.call(|| draft.keep()).map(|()| backed)
-        });
-        keep.await
+        Ok(())
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.

@@ -6,6 +6,7 @@ use forebay_wire::journal::LeaderEntry;
 use forebay_wire::write::Place;
 use forebay_write::{Action, Identified};
 
+use crate::write::calls::MayLand;
 use crate::write::tree::leader::Leader;
 use crate::write::tree::paths::draft_path;
 
@@ -119,13 +120,49 @@ pub async fn begin_anew<T>(leader: &Leader, file: FileId, errno: Errno) -> Resul
 ///
 /// # Errors
 /// The error that kept that from being recorded.
-pub async fn give_up(leader: &Leader, file: FileId, path: &ViewPath) -> Result<(), Errno> {
+pub async fn give_up(leader: &Leader, file: FileId, draft: Draft) -> Result<(), Errno> {
     let directory = leader.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
         leader.note_landing(LeaderEntry::Drafting { file, directory }).await?;
     }
-    let path = path.clone();
-    leader.local.land(move |place| place.remove(&path, false)).await
+    leader.local.land(move |_| draft.remove()).await
+}
+
+/// A draft that did not become whole goes, unless it is kept: it would take room until the next attempt. If this node does not lead the tree
+/// any more, the draft is left to the leader that does, which finds it by its note. May block.
+pub fn discard(draft: &Draft, may_land: &MayLand) {
+    if draft.is_kept() {
+        return;
+    }
+    if let Err(errno) = may_land.call(|| draft.remove()) {
+        tracing::debug!(%errno, "a draft stays until the next attempt");
+    }
+}
+
+/// The draft into which contents were `written`; otherwise it goes.
+///
+/// # Errors
+/// The error of writing them.
+pub async fn or_discard(leader: &Leader, draft: Draft, written: Result<(), Errno>) -> Result<Draft, Errno> {
+    let Err(errno) = written else { return Ok(draft) };
+    let discarded = leader.local.land_together(1, move |_, may_land| {
+        discard(&draft, may_land);
+        Ok(())
+    });
+    discarded.await.and(Err(errno))
+}
+
+/// Keeps a draft that has a part of its file.
+///
+/// # Errors
+/// The backing file system's error.
+pub async fn keep(leader: &Leader, mut draft: Draft) -> Result<BackingId, Errno> {
+    let keep = leader.local.land_together(2, move |place, may_land| {
+        let backed = may_land.call(|| place.backed_draft(&draft));
+        let kept = backed.and_then(|backed| may_land.call(|| draft.keep()).map(|()| backed));
+        kept.inspect_err(|_| discard(&draft, may_land))
+    });
+    keep.await
 }
 
 /// Checks that a found file is the one that the tree knows.

@@ -71,31 +71,44 @@ pub fn lost(leader: &Leader, dir: &Path) -> Option<String> {
     let first = lost.first()?;
     let bytes: u64 = lost.iter().flat_map(|file| &file.ranges).map(|(_, len)| len).sum();
     let nodes: BTreeSet<NodeRank> = lost.iter().flat_map(|file| file.nodes.iter().copied()).collect();
-    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let away = list(&leader.partners_away(&nodes));
+    let has_any = !nodes.is_empty();
+    let nodes = list(&nodes);
     let others = match lost.len() - 1 {
         0 => String::new(),
         others => format!(" and {others} other files"),
     };
     let path = dir.join(OsStr::from_bytes(&first.path));
-    if nodes.is_empty() {
+    if !has_any {
         return Some(format!(
             "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which others \
              have removed or replaced, or cut short; it lands when a program writes it whole again",
             path.display()
         ));
     }
-    if lost.iter().all(|file| file.is_gone) {
+    let are_gone = lost.iter().all(|file| file.is_gone);
+    if are_gone && !away.is_empty() {
         return Some(format!(
-            "{}{others} cannot land: {bytes} bytes are gone: they were not synced when the power of nodes went ({}); \
+            "{}{others} cannot land: {bytes} bytes are not in the stores of their nodes any more ({nodes}), and nodes that may have \
+             copies do not answer ({away}); it lands when these answer, or when a program writes these bytes again, or removes it",
+            path.display()
+        ));
+    }
+    if are_gone {
+        return Some(format!(
+            "{}{others} cannot land: {bytes} bytes are gone: they were not synced when the power of nodes went ({nodes}); \
              it lands when a program writes these again, or removes it",
-            path.display(),
-            nodes.join(", ")
+            path.display()
         ));
     }
     Some(format!(
-        "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
+        "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({nodes}); \
          `forebay salvage` lands them when these stores are available again",
-        path.display(),
-        nodes.join(", ")
+        path.display()
     ))
+}
+
+/// Nodes, one after the other.
+pub fn list(nodes: &BTreeSet<NodeRank>) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -9,7 +9,7 @@ use forebay_wire::write::Source;
 use forebay_write::{AgeWatermarks, Ahead, Drain};
 
 use super::conflicts::Conflicts;
-use super::drafts::{begin_anew, check_same, note_draft, note_unmodified};
+use super::drafts::{begin_anew, check_same, discard, keep, note_draft, note_unmodified, or_discard};
 use super::meter::Meter;
 use super::rights;
 use super::snapshot::Snapshot;
@@ -169,17 +169,15 @@ impl EarlyWriter {
         let failed = |error: std::io::Error| Errno::of(&error);
         let begin = self.leader.local.land_together(2, move |place, may_land| {
             let draft = may_land.call(|| place.draft(&at, number))?;
-            may_land.call(|| draft.file().set_len(size_bytes).map_err(failed))?;
-            let open = draft.file().try_clone().map_err(failed)?;
+            let sized = may_land.call(|| draft.file().set_len(size_bytes).map_err(failed));
+            let open = sized.and_then(|()| draft.file().try_clone().map_err(failed));
+            let open = open.inspect_err(|_| discard(&draft, may_land))?;
             Ok((draft, Arc::new(open)))
         });
         let (draft, open) = begin.await?;
-        snapshot.write(&self.reader, &self.meter, &open).await?;
-        let keep = self.leader.local.land_together(2, move |place, may_land| {
-            let backed = may_land.call(|| place.backed_draft(&draft))?;
-            may_land.call(|| draft.keep()).map(|()| backed)
-        });
-        keep.await
+        let written = snapshot.write(&self.reader, &self.meter, &open).await;
+        let draft = or_discard(&self.leader, draft, written).await?;
+        keep(&self.leader, draft).await
     }
 
     async fn write_in_place(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {

@@ -13,6 +13,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_write::{Action, OwnExtended};
 
 use super::conflicts::{Conflicts, Occupant};
+use super::drafts::{discard, or_discard};
 use super::meter::Meter;
 use super::several::several;
 use super::snapshot::Snapshot;
@@ -65,17 +66,16 @@ impl Publisher {
     pub async fn publish(&self, actions: &[(&Action, Option<BackingId>)]) -> Result<Publication, Errno> {
         let mut failed = None;
         let drafting: Vec<_> = actions.iter().map(|(action, found)| self.draft(action, *found)).collect();
-        let mut drafted = vec![];
-        for draft in several(WRITERS, drafting).await {
-            match draft {
-                Ok(Some(draft)) => drafted.push(draft),
-                Ok(None) => break,
-                Err(errno) => {
-                    failed = Some(errno);
-                    break;
-                }
-            }
-        }
+        let mut drafts = several(WRITERS, drafting).await.into_iter();
+        let of_whole = |draft: Result<Option<WholeDraft>, Errno>| {
+            draft.unwrap_or_else(|errno| {
+                failed = Some(errno);
+                None
+            })
+        };
+        let drafted: Vec<_> = drafts.by_ref().map_while(of_whole).collect();
+        let left_out: Vec<_> = drafts.filter_map(|draft| draft.ok().flatten()).collect();
+        self.discard(left_out).await;
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
             self.leader.note_landing(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
@@ -138,8 +138,11 @@ impl Publisher {
             self.draft_at_once(part, (path, number), given).await?
         } else {
             let draft = self.begin((path, number), given.attributes.size_bytes).await?;
-            let file = draft.file().try_clone().map_err(|error| Errno::of(&error))?;
-            snapshot.write(&self.reader, &self.meter, &Arc::new(file)).await?;
+            let written = match draft.file().try_clone() {
+                Ok(file) => snapshot.write(&self.reader, &self.meter, &Arc::new(file)).await,
+                Err(error) => Err(Errno::of(&error)),
+            };
+            let draft = or_discard(&self.leader, draft, written).await?;
             self.end(draft, given).await?
         };
         Ok(Some(WholeDraft { file: *file, backed, version: snapshot.version, draft, paths, replaces }))
@@ -159,13 +162,17 @@ impl Publisher {
         self.meter.begin(bytes);
         let make = move |may_land: &MayLand| {
             let draft = may_land.call(|| local.place.draft(&path, number))?;
-            resize(&draft, given.attributes.size_bytes, may_land)?;
-            let mut upload = Upload::default();
-            let memory = part.write(&local, (draft.file(), may_land), &mut upload)?;
-            if upload.bytes() > 0 {
-                verify(&upload, (draft.file(), may_land), memory)?;
-            }
-            given.end(&local.place, &draft, may_land).map(|backed| (draft, backed))
+            let fill = || {
+                resize(&draft, given.attributes.size_bytes, may_land)?;
+                let mut upload = Upload::default();
+                let memory = part.write(&local, (draft.file(), may_land), &mut upload)?;
+                if upload.bytes() > 0 {
+                    verify(&upload, (draft.file(), may_land), memory)?;
+                }
+                given.end(&local.place, &draft, may_land)
+            };
+            let backed = fill().inspect_err(|_| discard(&draft, may_land))?;
+            Ok((draft, backed))
         };
         let made = calls.write(By::Leader, cost, make).await;
         match made {
@@ -178,16 +185,30 @@ impl Publisher {
     async fn begin(&self, (path, number): (ViewPath, u128), size_bytes: u64) -> Result<Draft, Errno> {
         let begin = self.leader.local.land_together(2, move |place, may_land| {
             let draft = may_land.call(|| place.draft(&path, number))?;
-            resize(&draft, size_bytes, may_land).map(|()| draft)
+            let sized = resize(&draft, size_bytes, may_land).inspect_err(|_| discard(&draft, may_land));
+            sized.map(|()| draft)
         });
         begin.await
     }
 
     async fn end(&self, draft: Draft, given: Given) -> Result<(Draft, BackingId), Errno> {
         let end = self.leader.local.land_together(Given::CALLS, move |place, may_land| {
-            given.end(place, &draft, may_land).map(|backed| (draft, backed))
+            let backed = given.end(place, &draft, may_land).inspect_err(|_| discard(&draft, may_land))?;
+            Ok((draft, backed))
         });
         end.await
+    }
+
+    /// Removes drafts that do not get their names now. The next attempt makes them anew.
+    async fn discard(&self, drafts: Vec<WholeDraft>) {
+        if drafts.is_empty() {
+            return;
+        }
+        let remove = self.leader.local.land_together(drafts.len() as u64, move |_, may_land| {
+            drafts.iter().for_each(|whole| discard(&whole.draft, may_land));
+            Ok(())
+        });
+        let _ = remove.await;
     }
 }
 
@@ -222,15 +243,13 @@ fn name(
     may_land: &MayLand,
     (drafted, numbers): (Vec<WholeDraft>, Vec<u128>),
 ) -> Result<(Vec<LandedContents>, Option<Errno>), Errno> {
-    let (drafts, published): (Vec<_>, Vec<_>) = drafted
-        .into_iter()
-        .map(|WholeDraft { backed, version, draft, paths, replaces, .. }| ((draft, replaces), (backed, version, paths)))
-        .unzip();
-    let named = drafts.into_iter().zip(&published).map(|((draft, replaces), (.., paths))| (draft, &paths[0], replaces));
-    let named = named.collect();
-    may_land.call(|| place.publish(named))?;
+    let named: Vec<_> = drafted.iter().map(|whole| (&whole.draft, &whole.paths[0], whole.replaces)).collect();
+    // A batch takes longer than a look at the leader lease is good for.
+    let published = place.publish(&named, || may_land.call(|| Ok(())));
+    // Those that have their names are no drafts any more.
+    published.inspect_err(|_| drafted.iter().for_each(|whole| discard(&whole.draft, may_land)))?;
     let mut landed = vec![];
-    for ((draft, version, paths), number) in published.iter().zip(numbers) {
+    for (WholeDraft { backed: draft, version, paths, .. }, number) in drafted.iter().zip(numbers) {
         let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
         let (mut backed, mut blocks) = may_land.call(|| place.landed(first))?;
         // Users who may change the directory can put a file of their own at the draft's name. That is not what has landed.
@@ -244,4 +263,38 @@ fn name(
         landed.push(LandedContents { version: *version, backed, blocks });
     }
     Ok((landed, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use forebay_types::NodeRank;
+
+    use super::*;
+    use crate::write::calls::{BackingCalls, DrainLimits};
+
+    fn whole(place: &LandingPlace, number: u128) -> WholeDraft {
+        let path = ViewPath::new(format!("file{number}").as_bytes()).unwrap();
+        let draft = place.draft(&path, number).unwrap();
+        let backed = place.backed_draft(&draft).unwrap();
+        let file = FileId { creator: NodeRank(0), serial: number as u64 };
+        WholeDraft { file, backed, version: 1, draft, paths: vec![path], replaces: false }
+    }
+
+    /// The names that are left belong to the next leader: as drafts that it knows, or as files of its own.
+    #[tokio::test]
+    async fn a_leader_that_is_replaced_within_a_batch_renames_and_removes_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = LandingPlace::open(dir.path()).unwrap();
+        let calls = BackingCalls::new(&(Arc::new(crate::machine::Threads::new(1)) as _), DrainLimits::default());
+        let looks = AtomicUsize::new(0);
+        calls.land_only_while(move || looks.fetch_add(1, Ordering::Relaxed) < 3);
+        let drafted: Vec<_> = (0..8).map(|number| whole(&place, number)).collect();
+        let batch = move |may_land: &MayLand| name(&place, may_land, (drafted, (0..8).collect()));
+        assert_eq!(calls.land_together(17, batch).await.unwrap_err(), Errno::EAGAIN);
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let (drafts, files): (Vec<_>, Vec<_>) = names.partition(|name| Draft::is_draft(name.as_encoded_bytes()));
+        assert_eq!((drafts.len(), files.len()), (5, 3));
+    }
 }

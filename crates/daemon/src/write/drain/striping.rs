@@ -20,7 +20,7 @@ use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
 use tokio::sync::Notify;
 
-use super::drafts::give_up;
+use super::drafts::{discard, give_up};
 use super::meter::Meter;
 use super::several::several;
 use super::snapshot::Snapshot;
@@ -103,8 +103,7 @@ impl Striping<'_> {
                 self.write_draft(file, snapshot, path, number, &left_out).await?;
             let does_not_fit = matches!(failed, Some(Errno::ENOSPC | Errno::EDQUOT));
             if does_not_fit || !late.is_empty() {
-                drop(draft);
-                give_up(self.leader, file, path).await?;
+                give_up(self.leader, file, draft).await?;
             } else if failed.is_none() {
                 return Ok(draft);
             }
@@ -180,8 +179,9 @@ impl Striping<'_> {
         let (at, size_bytes) = (path.clone(), snapshot.attributes.size_bytes);
         let begin = self.leader.local.land_together(5, move |place, may_land| {
             let mut draft = may_land.call(|| place.draft(&at, number))?;
-            may_land.call(|| draft.file().set_len(size_bytes).map_err(|error| Errno::of(&error)))?;
-            may_land.call(|| draft.stay())?;
+            let sized = may_land.call(|| draft.file().set_len(size_bytes).map_err(|error| Errno::of(&error)));
+            let kept = sized.and_then(|()| may_land.call(|| draft.keep()));
+            kept.inspect_err(|_| discard(&draft, may_land))?;
             let backed = may_land.call(|| place.backed_draft(&draft))?;
             Ok((draft, backed, may_land.call(|| place.attributes(&at))?.blksize))
         });

@@ -127,7 +127,7 @@ impl Extents {
     /// The backing file system's error, or that of a log; EIO when it has other bytes than were written.
     pub async fn write(
         self,
-        (reader, by): (&Reader, By),
+        (reader, by): (&Reader, By<'_>),
         file: &Arc<File>,
         mut verified: impl FnMut(u64),
     ) -> Result<(), Errno> {
@@ -167,7 +167,12 @@ impl Extents {
 ///
 /// # Errors
 /// As `Extents::write`.
-pub async fn write_stripe(reader: &Reader, by: By, into: &Arc<File>, extents: &[WrittenExtent]) -> Result<(), Errno> {
+pub async fn write_stripe(
+    reader: &Reader,
+    by: By<'_>,
+    into: &Arc<File>,
+    extents: &[WrittenExtent],
+) -> Result<(), Errno> {
     Extents::new(extents).write((reader, by), into, |_| ()).await?;
     reader.local.stripes_written.fetch_add(1, Ordering::Relaxed);
     Ok(())

@@ -27,30 +27,39 @@ impl Leader {
         let mut any = false;
         for partner in self.nodes.partners_of(node) {
             let records = self.call(on, move |leader| leader.tree().records_of(node)).await?;
-            any |= !records.is_empty() && self.move_to(on, node, partner, &records).await?;
+            // A partner that does not answer is asked again.
+            let copies = self.copies_at(partner, node, &records).await.unwrap_or_default();
+            self.move_to(on, node, partner, &copies).await?;
+            any |= !copies.is_empty();
         }
         Ok(any)
     }
 
-    /// Gives records of a node the places of their copies at its partner. Whether any have them now.
+    /// The copies that a partner has of some of a node's records.
     ///
     /// # Errors
-    /// The error that kept it from being recorded.
-    pub async fn move_to(
+    /// EIO where it does not answer.
+    pub async fn copies_at(
         &self,
-        on: On,
-        node: NodeRank,
         partner: NodeRank,
+        node: NodeRank,
         records: &BTreeSet<LogPosition>,
-    ) -> Result<bool, Errno> {
-        let mut copies: Vec<Copy> = vec![];
-        let mut after = None;
-        while let Ok(page) = self.copies_of(node, partner, after).await
-            && let Some(last) = page.last()
-        {
+    ) -> Result<Vec<Copy>, Errno> {
+        let (mut copies, mut after) = (vec![], None);
+        while !records.is_empty() {
+            let page = self.page_of_copies(node, partner, after).await?;
+            let Some(last) = page.last() else { break };
             after = Some(last.from);
             copies.extend(page.into_iter().filter(|copy| records.contains(&copy.from)));
         }
+        Ok(copies)
+    }
+
+    /// Gives records of a node the places of their copies at its partner.
+    ///
+    /// # Errors
+    /// The error that kept it from being recorded.
+    pub async fn move_to(&self, on: On, node: NodeRank, partner: NodeRank, copies: &[Copy]) -> Result<(), Errno> {
         if partner == self.local.rank {
             // They are the tree's from now on.
             let moved: BTreeSet<LogPosition> = copies.iter().map(|copy| copy.to).collect();
@@ -62,10 +71,10 @@ impl Leader {
         if !copies.is_empty() {
             tracing::info!(%node, %partner, records = copies.len(), "records that a node does not have are where they were copied");
         }
-        Ok(!copies.is_empty())
+        Ok(())
     }
 
-    pub async fn copies_of(
+    async fn page_of_copies(
         &self,
         node: NodeRank,
         partner: NodeRank,

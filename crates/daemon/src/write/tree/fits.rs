@@ -110,7 +110,12 @@ impl Trial<'_> {
             Err(Errno::EACCES | Errno::EPERM | Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
             draft => {
                 let draft = draft?;
-                self.local.calls.serve_in_time(|| attempt(&draft))
+                let tried = self.local.calls.serve_in_time(|| attempt(&draft));
+                // No tree knows of it, and no other node gives its name: it goes, whoever leads the tree by now.
+                if let Err(errno) = self.local.calls.serve(|| draft.remove()) {
+                    tracing::warn!(%path, %errno, "a file that was made for a trial stays");
+                }
+                tried
             }
         }
     }

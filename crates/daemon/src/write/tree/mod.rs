@@ -18,3 +18,5 @@ pub mod stores;
 pub mod tree_link;
 pub mod unverified;
 pub mod verifying;
+#[cfg(test)]
+mod verifying_tests;

@@ -6,7 +6,7 @@ use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::Caller;
 use forebay_wire::write_message::{Answer, Entries, Followed, Question, ReplicatedIndex};
 use forebay_write::limits::LISTED_MAX;
-use forebay_write::{Next, Refusal, Tree};
+use forebay_write::{Next, Refusal, Tree, gone_from};
 
 use super::calling::On;
 use super::knowing::{Needs, io_for_again};
@@ -120,7 +120,16 @@ impl Leader {
 
     /// How much of a node's log the tree needs, which a crash must not make more.
     async fn needed(&self, on: On, asker: Asker, of: Option<NodeRank>, is_filling: bool) -> Result<Answer, Errno> {
-        let needed = self.call(on, move |leader| leader.tree().needed_of(of.unwrap_or(asker.node))).await?;
+        let needed = move |leader: &Self| {
+            let tree = leader.tree();
+            let mut needed = tree.needed_of(of.unwrap_or(asker.node));
+            // Of what the node does not have any more, its partner may have the only copies.
+            for (segment, bytes) in of.into_iter().flat_map(|of| tree.needed_of(gone_from(of))) {
+                *needed.entry(segment).or_default() += bytes;
+            }
+            needed
+        };
+        let needed = self.call(on, needed).await?;
         if of.is_none() {
             self.stores.note(asker.node, is_filling);
         }

@@ -3,7 +3,8 @@
 //! The tree may know of bytes that were written and committed, and not synced, when the power of their node went: the log of that
 //! node ends before them. So the leader looks, when a node begins anew, whether its log has what the tree says. Missing bytes
 //! are where the node's partner has copied them, or gone: their file is held back and named, as one with bytes that only
-//! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
+//! lost nodes have (`forebay_write::LostFile`). A partner that does not answer is looked at when it does: until then the bytes are gone,
+//! so that nothing waits for them, and its copies of them stay. A log's records never change their places, so nothing else is found there. Until that is
 //! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
 //! came from another node, which may have known more of it.
 //!
@@ -91,7 +92,7 @@ impl Leader {
     }
 
     /// Looks whether a node that did not answer does. Its partner's copies are used meanwhile.
-    async fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
+    pub(super) async fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
         let asked = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, VERIFIED_WITHIN);
         let answers = asked.await.is_some();
         // One after the other changes which nodes are lost.
@@ -101,12 +102,14 @@ impl Leader {
         }
         if !answers {
             let records = self.call(On::Pool, move |leader| leader.tree().records_of(node)).await?;
-            for partner in self.nodes.partners_of(node).into_iter().filter(|_| !records.is_empty()) {
-                self.move_to(On::Pool, node, partner, &records).await?;
+            for partner in self.nodes.partners_of(node) {
+                let copies = self.copies_at(partner, node, &records).await.unwrap_or_default();
+                self.move_to(On::Pool, node, partner, &copies).await?;
             }
             return Err(Errno::EIO);
         }
         self.verify_log(node).await?;
+        self.take_gone_from(node).await?;
         let others = move |leader: &Self| -> Vec<NodeRank> {
             leader.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect()
         };
@@ -115,7 +118,7 @@ impl Leader {
         self.note_by_task(On::Pool, LeaderEntry::Lost { nodes }).await
     }
 
-    async fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
+    pub(super) async fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
         let mut missing = BTreeSet::new();
         let ends = self.call(On::Pool, move |leader| leader.ends_of(node)).await?;
         for ends in ends.chunks(CONTENTS_PARTS_MAX) {
@@ -128,14 +131,18 @@ impl Leader {
                 }
             }
         }
+        let mut away = vec![];
+        for partner in self.nodes.partners_of(node) {
+            if self.call(On::Pool, move |leader| leader.is_lost(partner)).await? {
+                away.push(partner);
+                continue;
+            }
+            let copies = self.copies_at(partner, node, &missing).await?;
+            self.move_to(On::Pool, node, partner, &copies).await?;
+            self.take_gone(node, partner).await?;
+        }
         if missing.is_empty() {
             return Ok(());
-        }
-        for partner in self.nodes.partners_of(node) {
-            if !self.call(On::Pool, move |leader| leader.is_lost(partner)).await? {
-                let _ = self.copies_of(node, partner, None).await?;
-                self.move_to(On::Pool, node, partner, &missing).await?;
-            }
         }
         let left = self.call(On::Pool, move |leader| leader.tree().records_of(node)).await?;
         let gone: Vec<Copy> =
@@ -145,9 +152,36 @@ impl Leader {
             self.note_by_task(On::Pool, moved).await?;
         }
         if !gone.is_empty() {
-            tracing::error!(%node, records = gone.len(), "the loss of its power has taken what a node wrote and did not sync");
+            let records = gone.len();
+            tracing::error!(%node, records, ?away, "the loss of its power has taken what a node wrote and did not sync; nodes that are away may \
+                                                   have copies");
         }
         Ok(())
+    }
+
+    /// A partner answers: it may have what is gone from other nodes' logs.
+    ///
+    /// # Errors
+    /// EIO where it does not answer any more, else the error that kept its copies from being recorded.
+    pub async fn take_gone_from(&self, partner: NodeRank) -> Result<(), Errno> {
+        let nodes = self.nodes.others().into_iter().chain([self.local.rank]);
+        for node in nodes.filter(|node| self.nodes.partners_of(*node).contains(&partner)) {
+            self.take_gone(node, partner).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_gone(&self, node: NodeRank, partner: NodeRank) -> Result<(), Errno> {
+        let gone = gone_from(node);
+        let records = self.call(On::Pool, move |leader| leader.tree().records_of(gone)).await?;
+        let copies = self.copies_at(partner, node, &records).await?;
+        self.move_to(On::Pool, gone, partner, &copies).await
+    }
+
+    /// Nodes that do not answer, and that may have copies of what is gone from the logs of `nodes`.
+    pub fn partners_away(&self, nodes: &BTreeSet<NodeRank>) -> BTreeSet<NodeRank> {
+        let partners = nodes.iter().flat_map(|node| self.nodes.partners_of(*node));
+        partners.filter(|partner| self.is_lost(*partner)).collect()
     }
 
     /// The last byte that the tree needs of each record of a node.

@@ -1,5 +1,6 @@
 //! Where a burst tree lands: what can be done there, and that it stays within.
 
+use std::cell::Cell;
 use std::fs;
 use std::fs::Permissions;
 use std::os::unix::fs::FileExt;
@@ -36,11 +37,12 @@ fn a_draft_is_seen_when_it_is_whole_and_never_before() {
         |place: &LandingPlace| place.list(&path("")).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
     assert_eq!(names(&place).len(), 1, "drafts are not listed");
     draft.make_durable().unwrap();
-    place.publish(vec![(draft, &path("file"), true)]).unwrap();
+    place.publish(&[(&draft, &path("file"), true)], || Ok(())).unwrap();
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"new contents");
     let metadata = fs::metadata(dir.path().join("file")).unwrap();
     assert_eq!((metadata.permissions().mode(), metadata.mtime(), metadata.mtime_nsec()), (0o100_640, 1_000_000_000, 5));
-    drop(place.draft(&path("file"), 8).unwrap());
+    place.draft(&path("file"), 8).unwrap().remove().unwrap();
+    draft.remove().unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "one that is given up leaves nothing");
 }
 
@@ -55,7 +57,7 @@ fn a_draft_is_itself_whatever_has_its_name() {
     fs::write(dir.path().join("theirs"), "theirs").unwrap();
     fs::rename(dir.path().join("theirs"), dir.path().join(name.to_string().trim_start_matches('/'))).unwrap();
     assert!(place.backed_draft(&draft).unwrap().is_same_file(&own));
-    place.publish(vec![(draft, &path("file"), false)]).unwrap();
+    place.publish(&[(&draft, &path("file"), false)], || Ok(())).unwrap();
     assert!(!place.backed(&path("file")).unwrap().is_same_file(&own), "what is there now is told apart");
 }
 
@@ -155,7 +157,8 @@ fn drafts_of_two_stores_are_two() {
     for (index, draft) in drafts.iter().enumerate() {
         draft.file().write_all_at(&[b'0' + index as u8], 0).unwrap();
     }
-    place.publish(drafts.into_iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect()).unwrap();
+    let named: Vec<_> = drafts.iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect();
+    place.publish(&named, || Ok(())).unwrap();
     assert_eq!(fs::read(dir.path().join("file0")).unwrap(), b"0");
     assert_eq!(fs::read(dir.path().join("file1")).unwrap(), b"1");
 }
@@ -166,10 +169,39 @@ fn a_draft_replaces_nothing_that_it_is_not_to_replace() {
     fs::write(dir.path().join("file"), "theirs").unwrap();
     let drafts = [7, 8].map(|number| place.draft(&path("file"), number).unwrap());
     let paths = ["new", "file"].map(path);
-    let published = place.publish(drafts.into_iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect());
-    assert_eq!(published, Err(Errno::EEXIST));
+    let named: Vec<_> = drafts.iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect();
+    assert_eq!(place.publish(&named, || Ok(())), Err(Errno::EEXIST));
+    drafts.iter().for_each(|draft| draft.remove().unwrap());
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"theirs");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the first is there, and no draft");
+}
+
+/// A leader that has lost its lease gives no more names, and takes no draft from the leader after it.
+#[test]
+fn a_replaced_leader_renames_no_further_and_removes_no_draft_of_the_next_leader() {
+    let (dir, place) = place();
+    let drafts = [7, 8].map(|number| place.draft(&path("file"), number).unwrap());
+    let paths = ["first", "second"].map(path);
+    let named: Vec<_> = drafts.iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect();
+    let is_held = Cell::new(true);
+    let may_rename = || if is_held.replace(false) { Ok(()) } else { Err(Errno::EAGAIN) };
+    assert_eq!(place.publish(&named, may_rename), Err(Errno::EAGAIN));
+    assert!(dir.path().join("first").exists() && !dir.path().join("second").exists());
+    let next = place.draft(&path("file"), 8).unwrap();
+    let own = place.backed_draft(&next).unwrap();
+    drafts.iter().for_each(|draft| draft.remove().unwrap());
+    drop(drafts);
+    assert!(place.backed(&Draft::path(&path(""), 8).unwrap()).unwrap().is_same_file(&own));
+    next.remove().unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// The leader may be another one by now, which goes on with the draft.
+#[test]
+fn a_dropped_draft_stays() {
+    let (dir, place) = place();
+    drop(place.draft(&path("file"), 7).unwrap());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
