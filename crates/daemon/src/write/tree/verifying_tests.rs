@@ -113,7 +113,7 @@ fn leader(dir: &Path, is_away: &Arc<AtomicBool>) -> Arc<Leader> {
     let (landing, store) = (dir.join("backing"), dir.join("store"));
     std::fs::create_dir(&landing).unwrap();
     let owner = StoreOwner { job: "test".to_owned(), node: NodeRank(0), nodes: 3, landing, boot: [7; 16] };
-    let environment: Arc<dyn Environment> = Machine::here();
+    let environment: Arc<dyn Environment> = Machine::here().unwrap();
     let calls = BackingCalls::new(&environment.backing_threads(1), DrainLimits::default());
     let capacity = Capacity::Bytes(1 << 30);
     let copied = (Copied::Nothing, Duration::ZERO);
