@@ -48,6 +48,8 @@ struct State {
     /// Threads that wait, also those that have been woken and do not run yet.
     idle: usize,
     calls: u64,
+    /// No further thread could be made, which is told once until one can be.
+    is_short: bool,
     is_over: bool,
 }
 
@@ -65,7 +67,14 @@ impl Threads {
     }
 
     fn begun_by(limit: usize, begin: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, calls: 0, is_over: false };
+        let state = State {
+            scheduler: IoScheduler::new(limit),
+            threads: 0,
+            idle: 0,
+            calls: 0,
+            is_short: false,
+            is_over: false,
+        };
         let (state, submitted, begin) = (Mutex::new(state), Condvar::new(), Box::new(begin));
         let threads = Self(Arc::new(Shared { state, submitted, look_again: Notify::new(), begin }));
         threads.0.begin_thread(&mut threads.0.lock());
@@ -193,11 +202,14 @@ impl Shared {
         match (self.begin)(Box::new(move || threads.work())) {
             Ok(()) => {
                 state.threads += 1;
+                state.is_short = false;
                 true
             }
             // Reads wait for a thread that is there, or for the next submission, or until their deadline.
             Err(error) => {
-                tracing::error!(%error, threads = state.threads, "no thread for calls on the backing file system");
+                if !std::mem::replace(&mut state.is_short, true) {
+                    tracing::error!(%error, threads = state.threads, "no thread for calls on the backing file system");
+                }
                 self.look_again.notify_waiters();
                 false
             }

@@ -39,6 +39,8 @@ struct State {
     idle: usize,
     /// Operations that last, in the queue or under way.
     lasting: usize,
+    /// No further thread could be made, which is told once until one can be.
+    is_short: bool,
     is_over: bool,
 }
 
@@ -78,7 +80,9 @@ impl BlockingThreads {
         }
         let needs_thread = state.idle <= state.queue.len() || lasts && !state.has_spare();
         let begun = if needs_thread && state.threads < self.0.limit { self.0.begin_thread(&mut state) } else { Ok(()) };
-        if let Err(error) = begun {
+        if let Err(error) = begun
+            && !std::mem::replace(&mut state.is_short, true)
+        {
             tracing::warn!(%error, threads = state.threads, lasts, "no further thread for calls that may block");
         }
         if lasts && !state.has_spare() {
@@ -113,6 +117,7 @@ impl Shared {
         let threads = Arc::clone(self);
         (self.begin)(Box::new(move || threads.work()))?;
         state.threads += 1;
+        state.is_short = false;
         Ok(())
     }
 
