@@ -235,6 +235,8 @@ pub enum Question {
     },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
+    /// Which record of the asking node's log its last commit was about. Told: `LastCommitted`.
+    LastCommitted,
     /// Which tree the leader has; the asking node's log is about this one, if any. Told: `Tree`.
     Tree(Option<u64>),
     /// All that has happened until now is to survive the loss of power and of the leader. Told: `Nothing`.
@@ -286,6 +288,7 @@ pub enum Answer {
     Needed(BTreeMap<u64, u64>),
     /// Above all that are known.
     NextSerial(u64),
+    LastCommitted(Option<LogPosition>),
     /// Its number.
     Tree(u64),
     Copied(bool),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_fuse::Request;
-use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
+use forebay_types::{Attributes, Errno, FileId, LogPosition, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Caller, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::{Extents, blocks_of};
 
@@ -233,6 +233,16 @@ impl Files {
         look(pending, sent)
     }
 
+    /// Whether a record is pending.
+    pub fn has_pending(&self, position: LogPosition) -> bool {
+        self.all().iter().any(|open| open.state().written.iter().any(|extent| extent.position == position))
+    }
+
+    /// Drops what no commit has named. How many extents.
+    pub fn drop_uncommitted(&self) -> usize {
+        self.all().iter().map(|open| open.state().drop_uncommitted()).sum()
+    }
+
     /// The result of `look`, with the bytes of each segment that are pending then.
     pub fn with_pending_bytes<T>(&self, look: impl FnOnce() -> T) -> (T, BTreeMap<u64, u64>) {
         let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
@@ -409,6 +419,22 @@ impl State {
     /// The first `count` written extents are the tree's now.
     fn drop_committed(&mut self, count: usize) {
         self.written.drain(..count.min(self.written.len()));
+        self.count_pending();
+    }
+
+    /// Written extents that no commit has named are no more. How many.
+    fn drop_uncommitted(&mut self) -> usize {
+        let of_commit = |change: &Change| match &change.operation {
+            Operation::Commit { extents, .. } => extents.len(),
+            _ => 0,
+        };
+        let (before, named) = (self.written.len(), self.unanswered.iter().map(of_commit).sum());
+        self.written.truncate(named);
+        self.count_pending();
+        before - self.written.len()
+    }
+
+    fn count_pending(&mut self) {
         self.pending = Extents::default();
         for extent in &self.written {
             self.pending.insert(*extent, &mut vec![]);
@@ -447,30 +473,5 @@ impl Pending {
         }
         over.extend(committed.iter().filter_map(|under| under.part(at..range.end)));
         over
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_types::NodeRank;
-
-    use super::*;
-
-    const FILE: FileId = FileId { creator: NodeRank(1), serial: 7 };
-
-    /// A thread of the daemon has the file meanwhile, so that it is not forgotten when it is closed.
-    #[test]
-    fn a_file_that_is_opened_anew_is_asked_about_its_partner_anew() {
-        let files = Files::default();
-        files.open(FILE, 0o644, false);
-        let held = files.entry(FILE);
-        assert!(!held.note_copied(false));
-        files.open(FILE, 0o644, false);
-        assert!(!held.note_copied(true), "it is open");
-        files.close(FILE, true);
-        files.close(FILE, true);
-        files.forget_if_over(FILE);
-        files.open(FILE, 0o644, false);
-        assert!(held.note_copied(true));
     }
 }

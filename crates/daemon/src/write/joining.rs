@@ -116,8 +116,22 @@ impl WriteParts {
     }
 
     /// On a new mount nothing is open. Uncommitted writes of an earlier job's programs are committed for them.
+    ///
+    /// Not where a loss of power has taken the end of the log, and with it that they were committed: they would come over what was written since.
+    /// None of them was synced, since that would have kept the log's end.
     fn begin_anew(&self) -> Result<(), Errno> {
         let begin = async {
+            let is_after_end = |record| self.local.last_record.is_some_and(|last| record > last);
+            let is_lost = |committed| is_after_end(committed) || self.files.has_pending(committed);
+            if self.reader.tree.last_committed().await?.is_some_and(is_lost) {
+                let extents = self.files.drop_uncommitted();
+                if extents > 0 {
+                    tracing::warn!(
+                        extents,
+                        "the loss of its power has taken the end of this node's log: writes that may be committed are not committed again"
+                    );
+                }
+            }
             self.commits.commit_all().await?;
             self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await
         };

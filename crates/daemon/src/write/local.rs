@@ -43,6 +43,8 @@ pub struct Local {
     pub calls: BackingCalls,
     environment: Arc<dyn Environment>,
     next_serial: AtomicU64,
+    /// The last record that this daemon has found in the log.
+    pub last_record: Option<LogPosition>,
     /// Programs that wait for room in the log.
     pub waiting: AtomicUsize,
     /// Stripes that this node has written to the backing file system since its daemon began.
@@ -55,13 +57,13 @@ pub struct Local {
 const FILLING_PERCENT: u64 = 70;
 
 impl Local {
-    /// A node that has given serials below `next_serial`.
+    /// A node that has given serials below `next_serial`, with the last record of its log.
     pub fn new(
         (rank, job, leadership, tree): (NodeRank, String, Leadership, Option<StoreTree>),
         (log, copying, copies): (Log, Option<Copying>, Copies),
         (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
-        next_serial: u64,
+        (next_serial, last_record): (u64, Option<LogPosition>),
     ) -> Self {
         Self {
             rank,
@@ -77,6 +79,7 @@ impl Local {
             calls,
             environment,
             next_serial: AtomicU64::new(next_serial),
+            last_record,
             waiting: AtomicUsize::new(0),
             stripes_written: AtomicU64::new(0),
             stripes_under_way: UnderWay::default(),

@@ -34,6 +34,8 @@ mod early_commits;
 mod ending;
 pub mod exercise;
 mod files;
+#[cfg(test)]
+mod files_tests;
 mod group_commit;
 mod invalidations;
 mod joining;

@@ -102,7 +102,7 @@ pub fn open_store(
         (log, copying, std::mem::take(&mut found.copies)),
         (place, calls),
         Arc::clone(environment),
-        found.next_serial,
+        (found.next_serial, found.last_record),
     ));
     let (files, unanswered) = found.files(&local);
     let Found { leadership, tree, leader_before, lineage, recent, mirror, .. } = found;
@@ -138,6 +138,8 @@ pub struct Found {
     sent: Vec<Change>,
     /// Above all that this node has given.
     next_serial: u64,
+    /// The last of the log's records.
+    last_record: Option<LogPosition>,
 }
 
 impl Found {
@@ -159,6 +161,7 @@ impl Found {
             uncommitted: BTreeMap::new(),
             sent: vec![],
             next_serial: 1,
+            last_record: None,
         }
     }
 
@@ -190,6 +193,7 @@ impl Found {
     /// # Errors
     /// When the store cannot be recovered.
     pub fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
+        self.last_record = Some(position);
         match record {
             RecoveredRecord::Data { data, bytes } => self.take_data(position, data, bytes),
             RecoveredRecord::Note(bytes) => {

@@ -75,10 +75,14 @@ impl Tree {
             node.attributes.size_bytes = node.attributes.size_bytes.max(extent.offset + extent.len);
         }
         node.recount(before);
+        let own = written.iter().rfind(|extent| at == CommitAt::Start && extent.node == change.id.node);
         // It was written then; the node itself may have been changed since.
         let changed_at = node.attributes.ctime;
         node.contents_changed(change.now);
         node.attributes.ctime = changed_at.max(change.now);
+        if let Some(own) = own {
+            self.last_committed.insert(own.node, own.position);
+        }
         self.end_lent_rights(&change.caller, file)?;
         self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))

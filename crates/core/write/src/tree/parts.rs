@@ -18,8 +18,9 @@ impl Tree {
         let next = (end < PARTS).then_some(end);
         if first > 0 {
             let (nodes, landing) = (self.nodes.only(first..end), self.landing.parts(first..end));
-            let (results, locks, removed, lost) = Default::default();
-            return (Self { nodes, landing, results, locks, removed, lost, number: self.number }, next);
+            let (results, locks, removed, lost, last_committed) = Default::default();
+            let number = self.number;
+            return (Self { nodes, landing, results, locks, removed, lost, last_committed, number }, next);
         }
         let mut parts = self.clone();
         (parts.nodes, parts.landing) = (self.nodes.only(0..end), self.landing.parts(0..end));

@@ -178,6 +178,12 @@ impl Tree {
         serials.max().map_or(1, |serial| serial + 1)
     }
 
+    /// The record of a node's log that its last commit was about, appends aside.
+    #[must_use]
+    pub fn last_committed_of(&self, node: NodeRank) -> Option<LogPosition> {
+        self.last_committed.get(&node).copied()
+    }
+
     /// How much of a node's log the tree needs: bytes, by segment.
     #[must_use]
     pub fn needed_of(&self, node: NodeRank) -> BTreeMap<u64, u64> {

@@ -1,8 +1,8 @@
 //! The state that operations change, and the steps that they share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{Attributes, Errno, FileId, Kind, NodeRank};
+use forebay_types::{Attributes, Errno, FileId, Kind, LogPosition, NodeRank};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub struct Tree {
     pub(super) removed: Removed,
     /// Nodes that do not answer.
     pub(super) lost: BTreeSet<NodeRank>,
+    /// The record of each node's log that its last commit was about, appends aside.
+    pub(super) last_committed: BTreeMap<NodeRank, LogPosition>,
     /// Tells it from other trees.
     pub(super) number: u64,
 }
@@ -71,6 +73,7 @@ impl Tree {
             locks: Locks::default(),
             removed: Removed::default(),
             lost: BTreeSet::new(),
+            last_committed: BTreeMap::new(),
             number,
         }
     }

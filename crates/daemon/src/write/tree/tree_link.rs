@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_types::{Errno, FileId, FileSystem, NodeRank};
+use forebay_types::{Errno, FileId, FileSystem, LogPosition, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Answer, Contents, Entries, Question, Seek};
 
@@ -182,6 +182,14 @@ impl TreeLink {
     pub async fn next_serial(&self) -> Result<u64, Errno> {
         match self.ask_own(Question::NextSerial).await? {
             Answer::NextSerial(next) => Ok(next),
+            _ => Err(UNEXPECTED_REPLY),
+        }
+    }
+
+    /// The record of this node's log that its last commit was about, as far as the tree knows of one.
+    pub async fn last_committed(&self) -> Result<Option<LogPosition>, Errno> {
+        match self.ask_own(Question::LastCommitted).await? {
+            Answer::LastCommitted(position) => Ok(position),
             _ => Err(UNEXPECTED_REPLY),
         }
     }

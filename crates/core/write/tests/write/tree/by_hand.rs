@@ -236,6 +236,27 @@ fn appended_commits_follow_each_other_whoever_makes_them() {
     assert_eq!(asked.tree.state(id(1)).unwrap().attributes.size_bytes, 30);
 }
 
+/// A node that has lost the end of its log learns by this that it has.
+#[test]
+fn the_last_record_of_which_a_node_has_committed_something_is_known() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
+    assert_eq!(asked.tree.last_committed_of(NodeRank(1)), None);
+    let (first, last) = (extent(1, 0, 10, 1), extent(1, 5, 10, 2));
+    for (extents, at) in [(vec![first, last], CommitAt::Start), (vec![extent(1, 0, 10, 3)], CommitAt::End)] {
+        asked.ask_of(NodeRank(1), &ROOT, Operation::Commit { file: id(1), extents, at }).unwrap();
+        assert_eq!(asked.tree.last_committed_of(NodeRank(1)), Some(last.position), "appends are not pending");
+    }
+    assert_eq!(asked.tree.last_committed_of(NodeRank(2)), None);
+    let (mut first, mut next) = asked.tree.parts(0, 1);
+    while let Some(from) = next {
+        let (more, after) = asked.tree.parts(from, 1);
+        first.absorb(more);
+        next = after;
+    }
+    assert_eq!(first, asked.tree, "it travels with the tree");
+}
+
 fn node_of(source: Source) -> u32 {
     match source {
         Source::Log(extent) => extent.node.0,
