@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
-use forebay_launch::{JobDirectory, NodeAddress, ViewLayout, job_end};
+use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
 
 use crate::jobs::variable;
@@ -24,9 +24,6 @@ const STORE_SHARE: f64 = 0.9;
 
 /// No job is longer.
 const LIMIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-
-/// The mark of a directory that was made for the nodes of a host.
-const SHARED_MARK: &str = ".made-by-forebay";
 
 /// A burst mount that can be made.
 pub struct BurstMount {
@@ -177,7 +174,7 @@ pub fn remove_above(path: &Path) {
 
 /// Removes a directory that was made for several nodes, unless one still has something in it. Whether it is gone.
 fn remove_shared(path: &Path) -> bool {
-    let mark = path.join(SHARED_MARK);
+    let mark = path.join(MARK);
     let Ok(mut entries) = std::fs::read_dir(path) else { return false };
     let is_last = mark.exists() && entries.all(|entry| entry.is_ok_and(|entry| entry.path() == mark));
     is_last && std::fs::remove_file(mark).is_ok() && std::fs::remove_dir(path).is_ok()
@@ -192,7 +189,7 @@ fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>>
         let is_shared = path != base && base.starts_with(made);
         match DirBuilder::new().mode(mode).create(made) {
             // One that cannot be marked stays.
-            Ok(()) if is_shared => drop(std::fs::write(made.join(SHARED_MARK), "")),
+            Ok(()) if is_shared => drop(std::fs::write(made.join(MARK), "")),
             Ok(()) => created.insert(0, made.to_owned()),
             // Another node of this host was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && made.is_dir() => {}

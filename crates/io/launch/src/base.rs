@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// No job has such a name.
-const MARK: &str = ".made-by-forebay";
+/// The file that marks a directory which Forebay has made for several users of it. No job has such a name.
+pub const MARK: &str = ".made-by-forebay";
 
 /// Makes it, for this user alone, and marks it. One that cannot be marked stays.
 ///

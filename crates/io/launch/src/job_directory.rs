@@ -336,8 +336,7 @@ impl JobDirectory {
             let removed = if path == self.view() || path == self.images() {
                 remove_mount_points(&path)
             } else if path == self.burst() {
-                // Nodes have removed what was in it, unless a mount is left, which is never walked.
-                fs::remove_dir(&path)
+                remove_burst(&path)
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 fs::remove_dir_all(&path)
             } else {
@@ -360,6 +359,23 @@ fn remove_mount_points(holder: &Path) -> io::Result<()> {
         gone(fs::remove_dir(entry?.path()))?;
     }
     fs::remove_dir(holder)
+}
+
+/// The directory of burst mounts. Nodes have removed what they made in it. A mount that is left (EBUSY) is never walked.
+fn remove_burst(burst: &Path) -> io::Result<()> {
+    match fs::remove_dir(burst) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+        removed => return removed,
+    }
+    let mark = burst.join(base::MARK);
+    let strange =
+        fs::read_dir(burst)?.find_map(|entry| entry.ok().map(|entry| entry.path()).filter(|path| *path != mark));
+    if let Some(strange) = strange {
+        let why = format!("{} is in it and not of this job: move it away, then try again", strange.display());
+        return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why));
+    }
+    gone(fs::remove_file(mark))?;
+    fs::remove_dir(burst)
 }
 
 /// A removal by another process is as good as ours.

@@ -31,6 +31,7 @@ mod start;
 mod topology;
 
 pub use address::{NodeAddress, ViewLayout};
+pub use base::MARK;
 pub use error::{LaunchError, MungeProblem};
 pub use gathered::{Gathered, Slowest, Trouble};
 pub(crate) use hostfile::check_host;
