@@ -150,7 +150,15 @@ fn with_partners_the_job_goes_on_with_everything() {
     let _ = bed.shell_on(2, "echo two > d/two; sync d/two").good();
     let listing = Bed::listing(&bed.mount_of(1));
     wait_for_standby(&bed);
-    lose_the_leader(&bed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| lose_the_leader(&bed));
+        wait_until("the leader's daemon ends", PATIENCE, || bed.job.daemon(0).is_none());
+        // They wait for the new leader, which has not looked yet for the copies when it is asked.
+        for node in [1, 2] {
+            let bed = &bed;
+            scope.spawn(move || drop(bed.shell_on(node, "cat d/zero > /dev/null").good()));
+        }
+    });
     assert_eq!(Bed::listing(&bed.mount_of(2)), listing);
     let _ = bed.command(&["drain", "--wait", "--timeout", "60s"]);
     assert_eq!(Bed::listing(&bed.backing()), listing);

@@ -218,7 +218,7 @@ impl TreeLink {
     /// The leader is to go on without a node that does not answer. Whether it can.
     pub async fn failover(&self, node: NodeRank) -> Result<bool, Errno> {
         match self {
-            Self::Here(leader) => leader.failover(On::Task, node).await,
+            Self::Here(leader) => leader.find_elsewhere(On::Task, node).await,
             Self::There(remote) => remote.failover(node).await,
         }
     }
