@@ -8,8 +8,8 @@ use std::process::Command;
 const SEEDS: &str = "0..40";
 
 /// More with small stores and two with large ones: segments of a store, and the seed.
-const OTHERS: [[&str; 2]; 6] =
-    [["8", "110"], ["8", "159"], ["8", "548"], ["8", "674"], ["32", "85"], ["32", "301"]];
+const OTHERS: [[&str; 2]; 7] =
+    [["8", "110"], ["8", "159"], ["8", "400"], ["8", "548"], ["8", "674"], ["32", "85"], ["32", "301"]];
 
 fn run(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_forebay-burst-sim")).args(arguments).output().unwrap();
