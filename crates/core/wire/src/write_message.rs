@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_types::{BackingId, Errno, FileId, FileSystem, LogPosition, Name, NodeRank, ViewPath, limits};
+use forebay_types::{BackingId, Errno, FileId, FileSystem, LogPosition, Name, NodeRank, OperationId, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
 pub use crate::leadership::{
@@ -260,6 +260,11 @@ pub enum Question {
         /// Which one's value; `None`: the names of all.
         name: Option<Vec<u8>>,
     },
+    /// Whether the tree has a change, or never gets it. Told: `CarriedOut`.
+    CarriedOut {
+        /// Its name.
+        id: OperationId,
+    },
 }
 
 /// Data or a hole that is looked for in a file (`SEEK_DATA`, `SEEK_HOLE`).
@@ -294,6 +299,7 @@ pub enum Answer {
     Copied(bool),
     /// A value, or all names with a NUL after each.
     Extended(Vec<u8>),
+    CarriedOut(bool),
 }
 
 /// A directory.

@@ -77,6 +77,11 @@ impl<E: Entry> Entries<E> {
         }
     }
 
+    /// All that are kept, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &E> {
+        self.entries.iter()
+    }
+
     fn drop_oldest(&mut self) {
         self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.bytes());
     }

@@ -52,9 +52,8 @@ impl WriteParts {
                 self.begin_question(Asker { node: from, is_leased }, (caller, question))
             }
             WriteMessage::Invalidate { files } => Ok(Box::pin(async move { self.invalidate(&files).await })),
-            WriteMessage::Failover { node } => {
-                self.begin_by_leader(from, move |leader| async move { told(&leader.failover(On::Pool, node).await) })
-            }
+            WriteMessage::Failover { node } => self
+                .begin_by_leader(from, move |leader| async move { told(&leader.find_elsewhere(On::Pool, node).await) }),
             WriteMessage::Unlinked { file, offset, len } => self.begin_by_leader(from, move |leader| async move {
                 contents(leader.read_unlinked(On::Pool, file, offset, len).await)
             }),

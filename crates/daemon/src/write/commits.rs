@@ -76,11 +76,32 @@ impl Commits {
     /// # Errors
     /// The first that the leader did not answer; the others are settled.
     pub async fn resolve_unanswered(&self) -> Result<(), Errno> {
-        let mut outcome = Ok(());
+        let mut outcome = self.find_lost().await;
         for open in self.files.all() {
             let _turn = open.turn_to_commit().await;
             outcome = outcome.and(self.send_unanswered(&open).await);
         }
+        outcome
+    }
+
+    /// Finds out which changes of a daemon that led the tree the leader of today lacks: the last of them. To be asked before this daemon has any
+    /// change carried out, of which the leader would conclude that those before are over.
+    async fn find_lost(&self) -> Result<(), Errno> {
+        let unheard = self.tree.nodes().lost.take_unheard();
+        let (mut has, mut lacks, mut outcome) = (0, unheard.len(), Ok(()));
+        while has < lacks {
+            let middle = has.midpoint(lacks);
+            match self.tree.has_carried_out(unheard[middle].0).await {
+                Ok(true) => has = middle + 1,
+                Ok(false) => lacks = middle,
+                Err(errno) => {
+                    // Not known to be there.
+                    outcome = Err(errno);
+                    break;
+                }
+            }
+        }
+        self.tree.nodes().lost.note_all(&unheard[has..]);
         outcome
     }
 

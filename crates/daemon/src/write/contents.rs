@@ -140,7 +140,8 @@ impl Reader {
     /// Parts of another node's log, one after the other, as they came.
     async fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
         if is_gone(node) {
-            return Err(Errno::EIO);
+            let is_elsewhere = self.nodes.has_partners() && self.tree.failover(node).await?;
+            return Err(if is_elsewhere { Errno::ESTALE } else { Errno::EIO });
         }
         let len = parts.iter().map(|part| part.len as usize).sum();
         let asked = WriteMessage::Contents { parts };

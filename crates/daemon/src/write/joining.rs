@@ -3,6 +3,7 @@
 //! First it makes sure that its store is about the leader's tree. The identities of files, and what was written and not committed, mean
 //! something in one tree only: in another they would be parts of other files. A store that has nothing of that kind goes on with any tree.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::Errno;
@@ -10,6 +11,7 @@ use forebay_wire::write::{Caller, Operation};
 
 use super::notes::StoreTree;
 use super::parts::WriteParts;
+use super::tree::checkpoint::{self, Parts};
 
 /// Identities that the daemon before may have given, and that have not come to the leader yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
@@ -130,6 +132,10 @@ impl WriteParts {
                         extents,
                         "the loss of its power has taken the end of this node's log: writes that may be committed are not committed again"
                     );
+                    // The next daemon would find them in the log, as writes of programs of its own mount.
+                    let (leader, second) = (self.leader().map(Arc::as_ref), self.second.as_deref());
+                    checkpoint::write(&self.local, Parts { leader, second }, &self.files)
+                        .map_err(|error| error.errno())?;
                 }
             }
             self.commits.commit_all().await?;

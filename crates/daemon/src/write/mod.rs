@@ -14,7 +14,8 @@
 //! ahead (`draining`), and who writes waits (`room`). When the job ends, nothing is changed after its last drain (`ending`, `freeze`).
 //!
 //! All of the tree is written down on a second node too (`standby`, `safe`), which `fsync` and landing wait for. When the leader is lost, that
-//! node leads the tree, if most of those that decide agree (`voters`).
+//! node leads the tree, if most of those that decide agree (`voters`). Changes that the new leader does not have are sent again, or lost
+//! (`lost_changes`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the leader goes on when a node is gone (`failover`). Both go by one
 //! kind of stream (`replication`), and all that keeps them safe is tasks (`starting`). When nodes
 //! begin anew, it finds out which bytes a loss of power has taken from their logs (`unverified`, `verifying`).
@@ -42,6 +43,7 @@ mod joining;
 mod kernel_ids;
 mod kernel_leases;
 mod local;
+mod lost_changes;
 mod network;
 mod notes;
 mod opening;

@@ -133,6 +133,7 @@ impl WriteParts {
     ) -> Self {
         let Beginning { drain, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
         let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
+        nodes.lost.begin(opened.unheard);
         let cache = PageCache::new(daemon == 0, kernel_leases);
         let (is_first, has_standby, budget_bytes) = (daemon == 0, standby.is_some(), beginning.budget_bytes);
         let life = Life { is_first, leader_before, history, has_standby, cache: Arc::clone(&cache), budget_bytes };

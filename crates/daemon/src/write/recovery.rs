@@ -25,6 +25,7 @@ use super::copying::Copying;
 use super::files::Files;
 use super::kernel_ids::unknown_writer;
 use super::local::{Local, landing_place};
+use super::lost_changes::{Unheard, unheard};
 use super::notes::{Note, StoreTree};
 use super::tree::checkpoint::Checkpoint;
 use super::tree::standby::Mirror;
@@ -50,6 +51,8 @@ pub struct OpenedStore {
     pub files: Files,
     /// Operations that were sent, and may not have been carried out.
     pub unanswered: Vec<OperationId>,
+    /// Those of its programs that it carried out as the leader, before another node was that, which may not have heard of them.
+    pub unheard: Vec<Unheard>,
 }
 
 impl OpenedStore {
@@ -105,10 +108,22 @@ pub fn open_store(
         (found.next_serial, found.last_record),
     ));
     let (files, unanswered) = found.files(&local);
-    let Found { leadership, tree, leader_before, lineage, recent, mirror, .. } = found;
+    let Found { leadership, tree, leader_before, lineage, recent, mirror, unheard, .. } = found;
     let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
     let history = (lineage, recent);
-    Ok(OpenedStore { local, leadership, tree, leader_before, history, mirror, has_mirrored, files, unanswered })
+    let opened = OpenedStore {
+        local,
+        leadership,
+        tree,
+        leader_before,
+        history,
+        mirror,
+        has_mirrored,
+        files,
+        unanswered,
+        unheard,
+    };
+    Ok(opened)
 }
 
 /// The findings so far.
@@ -136,6 +151,8 @@ pub struct Found {
     uncommitted: BTreeMap<LogPosition, (FileId, WrittenExtent)>,
     /// Commits that were sent to another node, in their order.
     sent: Vec<Change>,
+    /// Changes that the leader after this node may not have heard of, oldest first.
+    unheard: Vec<Unheard>,
     /// Above all that this node has given.
     next_serial: u64,
     /// The last of the log's records.
@@ -160,6 +177,7 @@ impl Found {
             data: BTreeMap::new(),
             uncommitted: BTreeMap::new(),
             sent: vec![],
+            unheard: vec![],
             next_serial: 1,
             last_record: None,
         }
@@ -249,9 +267,23 @@ impl Found {
                 // No other node has followed what was added to it since.
                 (self.lineage, self.recent) = Default::default();
             }
-            false => self.tree = None,
+            false => {
+                if self.tree.take().is_some() {
+                    self.unheard = self.own_of_recent();
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The newest changes of this node's programs: all that `Entries` keeps.
+    fn own_of_recent(&self) -> Vec<Unheard> {
+        let entries = self.recent.iter().filter_map(|entry| decode::<JournalEntry>(entry).ok());
+        let own = |entry| match entry {
+            JournalEntry::Request(change) if change.id.node == self.rank => Some(unheard(&change)),
+            _ => None,
+        };
+        entries.filter_map(own).collect()
     }
 
     fn take_line(&mut self, incarnation: u64) {
@@ -288,8 +320,15 @@ impl Found {
             }
             JournalEntry::Leader(_) => {}
         }
-        // One that was noted after another node had come to lead the tree never happened: its bytes are pending.
-        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let Some(tree) = &mut self.tree else {
+            // One that was noted after another node had come to lead the tree never happened: its bytes are pending.
+            if let JournalEntry::Request(change) = entry
+                && !matches!(change.operation, Operation::Commit { .. })
+            {
+                self.unheard.extend(Some(unheard(change)).filter(|_| change.id.node == self.rank));
+            }
+            return Ok(());
+        };
         let known = self.lineage.have().count;
         ensure!(
             count == known + 1,

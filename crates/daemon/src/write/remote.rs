@@ -19,6 +19,7 @@ use forebay_write::Unreplicated;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::lost_changes::LostChanges;
 use super::peers::Calls;
 
 /// The error for an answer that a leader of another build might give.
@@ -51,6 +52,8 @@ pub struct Nodes {
     /// Held by a call that looks for another leader.
     looking: tokio::sync::Mutex<()>,
     partners: Partners,
+    /// Changes of this node's programs that the leader does not have.
+    pub lost: LostChanges,
     is_alone: bool,
     began: Duration,
     is_ending: AtomicBool,
@@ -92,6 +95,7 @@ impl Nodes {
             resending: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
             partners,
+            lost: LostChanges::default(),
             is_alone,
             began,
             is_ending: AtomicBool::new(false),

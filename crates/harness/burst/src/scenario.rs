@@ -340,13 +340,14 @@ impl Scenario {
             // Uncommitted writes of a lost node are lost.
             let is_open = is_all && why.as_ref().is_some_and(|why| why.contains("what it has not committed"));
             last = why;
-            if is_open && self.nodes.iter().any(|node| node.is_lost()) {
-                reached(Reach::NamedAsLost);
-                return self.compare(true);
-            }
+            // Both may be named at the same time.
             if is_lost && oracle::with(|oracle| oracle.may_have_lost()) {
                 reached(Reach::NamedAsLost);
                 return self.compare(false);
+            }
+            if is_open && self.nodes.iter().any(|node| node.is_lost()) {
+                reached(Reach::NamedAsLost);
+                return self.compare(true);
             }
             turns::sleep_ns(S);
         }

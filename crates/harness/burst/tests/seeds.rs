@@ -7,8 +7,9 @@ use std::process::Command;
 /// A history takes half a second of a processor.
 const SEEDS: &str = "0..40";
 
-/// Two more with small stores and two with large ones: segments of a store, and the seed.
-const OTHERS: [[&str; 2]; 4] = [["8", "110"], ["8", "159"], ["32", "85"], ["32", "301"]];
+/// More with small stores and two with large ones: segments of a store, and the seed.
+const OTHERS: [[&str; 2]; 7] =
+    [["8", "110"], ["8", "159"], ["8", "400"], ["8", "548"], ["8", "674"], ["32", "85"], ["32", "301"]];
 
 fn run(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_forebay-burst-sim")).args(arguments).output().unwrap();

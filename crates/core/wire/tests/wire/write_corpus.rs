@@ -193,6 +193,7 @@ fn messages() -> Vec<WriteMessage> {
             value: Some(b"of it".to_vec()),
             rule: ExtendedRule::New,
         })),
+        question(Question::CarriedOut { id: OperationId { node: NodeRank(2), session: 5, serial: 7 } }),
     ]
 }
 
@@ -285,5 +286,6 @@ fn answers() -> Vec<Result<Answer, Errno>> {
         Ok(Answer::Tree(9)),
         Ok(Answer::Copied(true)),
         Err(Errno::ENOENT),
+        Ok(Answer::CarriedOut(true)),
     ]
 }

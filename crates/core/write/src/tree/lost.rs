@@ -37,6 +37,12 @@ pub fn gone_from(node: NodeRank) -> NodeRank {
     NodeRank(node.0 | GONE)
 }
 
+/// The node that such records are gone from.
+#[must_use]
+pub fn node_of_gone(node: NodeRank) -> NodeRank {
+    NodeRank(node.0 & !GONE)
+}
+
 /// Whether that is where an extent's record is.
 #[must_use]
 pub fn is_gone(node: NodeRank) -> bool {

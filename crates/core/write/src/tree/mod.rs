@@ -32,7 +32,7 @@ mod touched;
 
 pub use drained::{Ahead, Drain};
 pub use landed::Turn;
-pub use lost::{LostFile, gone_from, is_gone};
+pub use lost::{LostFile, gone_from, is_gone, node_of_gone};
 pub use nodes::{OwnExtended, SentStripes, blocks_of};
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

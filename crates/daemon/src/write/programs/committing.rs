@@ -33,7 +33,12 @@ impl Committing {
     pub async fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
         let file = file_of(request.node);
         let committed = self.commit(file).await;
-        committed.and(if is_writer { self.files.tell_failed(file) } else { Ok(()) })
+        if !is_writer {
+            return committed;
+        }
+        committed.and(self.files.tell_failed(file))?;
+        // `fsync` tells of lost changes. If the file is gone, so is what was written to it since.
+        if self.reader.nodes.lost.has(file) { self.reader.tree.state(file).await.map(drop) } else { Ok(()) }
     }
 
     /// `fsync(2)`, which the kernel sends after what it has gathered, and only if it could send all of it.
@@ -42,7 +47,16 @@ impl Committing {
         // The kernel itself has told of data that it could not send before.
         self.files.forget_failed(file);
         self.commit(file).await?;
-        self.make_durable(Some(file)).await
+        // A commit to a file that is gone is none. One whose creation was lost is gone though it is open.
+        let (there, durable) = tokio::join!(self.reader.tree.state(file), self.make_durable(Some(file)));
+        there.map(drop).and(durable)?;
+        self.reader.nodes.lost.tell(file)
+    }
+
+    /// `fsync(2)` of a directory.
+    pub async fn sync_directory(&self, directory: FileId) -> Result<(), Errno> {
+        self.make_durable(Some(directory)).await?;
+        self.reader.nodes.lost.tell(directory)
     }
 
     /// A write has failed. If the kernel had gathered it, no program may be told.

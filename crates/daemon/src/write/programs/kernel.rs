@@ -115,6 +115,7 @@ impl Kernel {
             return find_by_number(&self.reader, request, name).await;
         }
         let state = self.reader.tree.lookup(&caller(request), place(request.node, name)?).await?;
+        self.reader.nodes.lost.found(file_of(request.node), state.file);
         // Writes that were pending before the question may have been committed since; those that are pending now were not.
         if self.files.find(state.file).is_some() { self.state(state.file).await } else { Ok(state) }
     }
@@ -189,6 +190,7 @@ impl Kernel {
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation).await? else {
             return Err(Errno::EIO);
         };
+        self.reader.nodes.lost.found(file_of(request.node), state.file);
         // Another program was faster: its file is opened as it is. Not by an exclusive creation: that was carried out for the daemon before, and its
         // program may write to the file whatever its mode.
         if state.file != file && how.1 & O_EXCL == 0 {

@@ -108,7 +108,7 @@ impl Kernel {
                 answer(flushed.and(self.locking.release(file, *lock_owner, false).await), reply);
             }
             Op::Fsync { .. } => answer(self.committing.sync(request).await, reply),
-            Op::Fsyncdir { .. } => answer(self.committing.make_durable(Some(file)).await, reply),
+            Op::Fsyncdir { .. } => answer(self.committing.sync_directory(file).await, reply),
             Op::Syncfs => answer(self.committing.make_durable(None).await, reply),
             Op::Opendir { .. } => reply.open(self.readings.open(), 0),
             Op::Releasedir { handle } => {

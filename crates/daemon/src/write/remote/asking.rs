@@ -63,6 +63,7 @@ impl Nodes {
                 Ok(_) | Err(Errno::EALREADY) => {}
                 Err(errno) => {
                     tracing::warn!(?change.operation, %errno, "a change is lost with the node that led the burst tree");
+                    self.lost.note(&change);
                 }
             }
             let mut known = self.known_leader();

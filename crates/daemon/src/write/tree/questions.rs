@@ -177,6 +177,7 @@ impl Leader {
             Question::Lock { file, request } => Answer::Lock(tree.lock_in_the_way(asker.node, *file, request)),
             Question::NextSerial => Answer::NextSerial(tree.next_serial_of(asker.node)),
             Question::LastCommitted => Answer::LastCommitted(tree.last_committed_of(asker.node)),
+            Question::CarriedOut { id } => Answer::CarriedOut(tree.has_carried_out(*id)),
             Question::Tree(known) => Answer::Tree(self.tree_for(asker.node, *known, tree.number())),
             Question::Copied { file } => Answer::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable | Question::Needed { .. } => return Err(Needs::Task),

@@ -17,7 +17,7 @@ const CONTENTS_AHEAD_BYTES: u64 = 8 << 20;
 
 /// See the module.
 pub struct RemoteTree {
-    nodes: Arc<Nodes>,
+    pub(super) nodes: Arc<Nodes>,
     known: Mutex<MetadataCache>,
     /// Epoch of the leader that has told it.
     term: AtomicU64,

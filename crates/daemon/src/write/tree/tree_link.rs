@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_types::{Errno, FileId, FileSystem, LogPosition, NodeRank};
+use forebay_types::{Errno, FileId, FileSystem, LogPosition, NodeRank, OperationId};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Answer, Contents, Entries, Question, Seek};
 
 use super::calling::On;
 use super::leader::Leader;
 use super::remote_tree::RemoteTree;
-use crate::write::remote::UNEXPECTED_REPLY;
+use crate::write::remote::{Nodes, UNEXPECTED_REPLY};
 
 /// See the module. Everything may wait: until the leader's node has a daemon again, if need be.
 #[derive(Clone)]
@@ -27,6 +27,14 @@ impl TreeLink {
         match self {
             Self::Here(leader) => Some(leader),
             Self::There(_) => None,
+        }
+    }
+
+    /// The nodes that it leads through.
+    pub fn nodes(&self) -> &Arc<Nodes> {
+        match self {
+            Self::Here(leader) => &leader.nodes,
+            Self::There(remote) => &remote.nodes,
         }
     }
 
@@ -194,6 +202,14 @@ impl TreeLink {
         }
     }
 
+    /// Whether the tree has a change, or never gets it.
+    pub async fn has_carried_out(&self, id: OperationId) -> Result<bool, Errno> {
+        match self.ask_own(Question::CarriedOut { id }).await? {
+            Answer::CarriedOut(has) => Ok(has),
+            _ => Err(UNEXPECTED_REPLY),
+        }
+    }
+
     /// The number of the tree, for a node whose log is about `known`.
     pub async fn number(&self, known: Option<u64>) -> Result<u64, Errno> {
         match self.ask_own(Question::Tree(known)).await? {
@@ -218,7 +234,7 @@ impl TreeLink {
     /// The leader is to go on without a node that does not answer. Whether it can.
     pub async fn failover(&self, node: NodeRank) -> Result<bool, Errno> {
         match self {
-            Self::Here(leader) => leader.failover(On::Task, node).await,
+            Self::Here(leader) => leader.find_elsewhere(On::Task, node).await,
             Self::There(remote) => remote.failover(node).await,
         }
     }

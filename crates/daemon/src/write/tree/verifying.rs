@@ -18,8 +18,8 @@ use forebay_wire::Outcome;
 use forebay_wire::journal::{LeaderEntry, RELOCATED_MAX};
 use forebay_wire::write::{Copy, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
-use forebay_write::gone_from;
 use forebay_write::timing::VERIFIED_WITHIN;
+use forebay_write::{gone_from, is_gone, node_of_gone};
 
 use super::calling::On;
 use super::leader::Leader;
@@ -89,6 +89,24 @@ impl Leader {
             _ => None,
         })?;
         Some(format!("whether node {node} still has what was written there is not known yet"))
+    }
+
+    /// Gives records of a node that does not answer, or is known as lost, the places of their copies. Whether any may have them now.
+    ///
+    /// A leader that has just taken the tree over has not looked yet for copies of what the leader before had.
+    ///
+    /// # Errors
+    /// As `failover`; EIO where the daemon ends.
+    pub async fn find_elsewhere(&self, on: On, node: NodeRank) -> Result<bool, Errno> {
+        if !is_gone(node) {
+            return self.failover(on, node).await;
+        }
+        let node = node_of_gone(node);
+        let is_first = self.is_lost(node) && self.unverified.heard(node) == 0;
+        if is_first {
+            self.hear(node).await?;
+        }
+        Ok(is_first)
     }
 
     /// Looks whether a node that did not answer does. Its partner's copies are used meanwhile.
