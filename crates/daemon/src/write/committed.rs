@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use forebay_types::{Errno, FileId, Generation, Kind, Name, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, Source};
+use tokio::time::Instant;
 
 use super::contents::Reader;
 use super::parts::WriteParts;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use forebay_types::{BackingId, Errno, FileId, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{FileState, Piece, Source, WrittenExtent};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
+use tokio::time::Instant;
 
 use forebay_write::is_gone;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_fuse::{Handler, Notifier};
 use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
@@ -12,6 +12,7 @@ use forebay_wire::message::Checked;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::commits::Commits;
 use super::contents::Reader;

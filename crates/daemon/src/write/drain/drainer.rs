@@ -9,10 +9,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_write::Turn;
 use forebay_write::timing::LANDS_AFTER;
+use tokio::time::Instant;
 
 use super::early_writer::EarlyWriter;
 use super::meter::Meter;

@@ -6,10 +6,11 @@
 //! begins anew each time that the gate is closed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_fuse::{Change as Asked, Handler, Operation as Op, OwnedRequest, Reply, Request, Task};
 use forebay_types::Errno;
+use tokio::time::Instant;
 
 use super::reserved::gives_reserved_name;
 use crate::write::kernel_ids::may_write;

@@ -1,7 +1,7 @@
 //! Calls to other nodes, and to the leader, which may be another node by the answer.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
@@ -9,6 +9,7 @@ use forebay_wire::message::{Checked, decode};
 use forebay_wire::write::{Caller, Change, Done};
 use forebay_wire::write_message::{self as wire, Changed, Leadership, Question, ReplicatedIndex, WriteMessage};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::{Nodes, TIMEOUT};
 use crate::write::peers::{Called, Unanswered, Waiting, decoded, whole};
@@ -277,7 +278,7 @@ impl Nodes {
             if !std::mem::replace(&mut has_told, true) {
                 tracing::warn!(%to, failed, asked = message.word(), "a node of the burst tier is asked again");
             }
-            if is_to_leader && looked_at.elapsed() >= LOOK_AFTER {
+            if is_to_leader && self.leadership() == leadership && looked_at.elapsed() >= LOOK_AFTER {
                 self.look_for_leader().await;
                 looked_at = Instant::now();
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
@@ -17,6 +17,7 @@ use forebay_wire::write_message::{Changed, ReplicatedIndex};
 use forebay_write::timing::{BELIEVED_BY_LEADER_BEFORE, LEASE_TTL_HELD};
 use forebay_write::{Entries, Invalidation, Leases, Lineage, Refusal, Released, Tree};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::calling::{BackingPart, On};
 use super::election::Election;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::journal::EntryRef;
@@ -12,6 +11,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{Followed, Leadership, Renewal, ReplicatedIndex};
 use forebay_write::timing::PARTS_KEPT;
 use forebay_write::{Backlog, Entries, Lineage, Next, Tree};
+use tokio::time::Instant;
 
 use super::calling::On;
 use super::election::Election;
