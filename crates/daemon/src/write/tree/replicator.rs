@@ -101,18 +101,10 @@ impl TreeReplicator {
         self.followed()?.safe()
     }
 
-    /// All changes until now survive the loss of power, and of this node where the standby follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the standby follows. For another node only once: that asks again.
     ///
     /// # Errors
-    /// EIO, also when this node may not lead the tree any more.
-    pub fn make_durable(&self) -> Result<(), Errno> {
-        self.nodes.wait_for(self.make_durable_on(On::ThisThread))
-    }
-
-    /// The same by a task. For another node only once: that asks again.
-    ///
-    /// # Errors
-    /// EIO; for another node EAGAIN when this node may not lead the tree any more.
+    /// EIO, also when this node may not lead the tree any more; for another node EAGAIN then.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
             self.local.make_durable_for_all().await?;
@@ -121,10 +113,7 @@ impl TreeReplicator {
         }
         loop {
             self.election.hold().await?;
-            match on {
-                On::Task => self.local.make_durable_for_all().await?,
-                _ => self.local.make_durable()?,
-            }
+            self.local.make_durable_for_all().await?;
             match self.wait_for_standby().await.and_then(|()| self.check_held()) {
                 Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
                 Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),
