@@ -53,7 +53,7 @@ fn a_drain_that_waits_for_its_rate_has_no_threads_for_that() {
     let _ = bed.command(&["drain"]);
     // Eight are being drafted, and those after the first wait for the rate.
     wait_until("drafts are written", PATIENCE, || fs::read_dir(bed.backing()).unwrap().count() > 2);
-    let (now, known) = (threads(), ["backing", "answer", "blocking"]);
+    let (now, known) = (threads(), ["backing", "blocking"]);
     let new: Vec<_> = now.difference(&before).filter(|name| !known.contains(&name.as_str())).collect();
     assert!(new.is_empty(), "{new:?} beside {before:?}");
     bed.drain();

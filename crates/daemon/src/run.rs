@@ -151,7 +151,6 @@ struct BurstSession {
     mount: Mount,
     session: Session,
     write: Arc<WriteParts>,
-    landing: std::thread::JoinHandle<()>,
 }
 
 impl BurstSession {
@@ -164,8 +163,8 @@ impl BurstSession {
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
         write.set_notifier(session.notifier());
-        let landing = write.start().with_context(failed)?;
-        Ok(Some(Self { mount, session, write: Arc::clone(write), landing }))
+        write.start();
+        Ok(Some(Self { mount, session, write: Arc::clone(write) }))
     }
 
     /// Leaves everything to the next daemon as if this one had died, the view too: programs wait for what only that one is. So none of the
@@ -176,23 +175,27 @@ impl BurstSession {
 
     /// Ends it, so that another daemon can go on or nothing is left.
     async fn end(self, reason: ExitReason, node: &Node) {
-        let Self { mount, session, write, landing } = self;
-        let ended = node.block(move || match reason {
-            ExitReason::HandOver => {
-                session.hand_over(HAND_OVER_DRAIN);
-                write.end(landing, false);
+        let Self { mount, session, write } = self;
+        let is_last = reason != ExitReason::HandOver;
+        let ended = async {
+            if is_last {
+                let _ = write.flush().await;
             }
-            ExitReason::End | ExitReason::Orphaned => {
-                let _ = write.flush();
+            let of_mount = Arc::clone(&write);
+            let left = node.block(move || {
+                if !is_last {
+                    return session.hand_over(HAND_OVER_DRAIN);
+                }
                 if let Err(error) = mount.unmount() {
                     tracing::warn!(%error, "unmounting the burst mount");
                 }
-                write.end_lock_waits();
+                of_mount.end_lock_waits();
                 session.stop();
                 session.disconnect();
-                write.end(landing, true);
-            }
-        });
+            });
+            left.await;
+            node.on_pool(async move { write.end(is_last).await }).await;
+        };
         if tokio::time::timeout(SHUTDOWN_DEADLINE, ended).await.is_err() {
             tracing::warn!("the burst mount did not end in time");
         }

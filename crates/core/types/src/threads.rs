@@ -35,7 +35,7 @@ pub const BACKING_IDLE_MAX: Duration = Duration::from_millis(300);
 /// the kernel is told what is stale and the view is taken away also while the backing file system hangs.
 pub const BLOCKING_THREADS: usize = 48;
 
-/// How long one of these threads stays that has nothing to do: longer than the pauses between requests of one node.
+/// How long one of these threads stays that is not needed beside others: longer than the pauses between requests of one node.
 pub const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// Of these, threads that are made at the start and stay: at its limit of processes a machine gives no other. One keeps what the tree
@@ -49,11 +49,7 @@ pub const LEADER_BACKING_THREADS_MAX: usize = 16;
 /// Stripes that a node writes for the leader at the same time. Each has a part in memory, and one of the threads `backing` while it is written.
 pub const STRIPES_FOR_LEADER_MAX: usize = 4;
 
-/// `answer`: requests of one node that have a thread each, those of drains. A node has a few of them at the same time, and asks again.
-pub const THREADS_PER_NODE_MAX: usize = 8;
-
-/// Nodes that are asked the same thing at once: silent ones hold up only so many others. Where lost nodes are looked for, and where the leader
-/// before is asked about, each has a thread.
+/// Nodes that are asked the same thing at once, by tasks: silent ones hold up only so many others.
 pub const NODES_ASKED_AT_ONCE: usize = 64;
 
 /// `pack`: threads that read parts of a pack: as many as keep it busy with one while the other comes, and few enough that answers about
@@ -70,16 +66,9 @@ pub const QUERY_LOOKS_MAX: usize = 2;
 // The kernel's caches and requests that need the node's own disk alone have the rest, whatever hangs.
 const _: () = assert!(LEADER_BACKING_THREADS_MAX + QUERY_PARTS_MAX + QUERY_LOOKS_MAX < BLOCKING_THREADS);
 
-/// A daemon with default options has fewer threads, but for two for each node that asks: clusters allow a user 1,024
-/// processes and threads on a node and more.
+/// A daemon with default options has fewer threads: clusters allow a user 1,024 processes and threads on a node and more.
 pub const THREADS_MAX: usize = 512;
 
 const _: () = assert!(
-    KERNEL_READERS
-        + BURST_READERS
-        + FUSE_TASK_THREADS_MAX
-        + BACKING_CONCURRENCY
-        + BLOCKING_THREADS
-        + NODES_ASKED_AT_ONCE
-        < THREADS_MAX
+    KERNEL_READERS + BURST_READERS + FUSE_TASK_THREADS_MAX + BACKING_CONCURRENCY + BLOCKING_THREADS < THREADS_MAX
 );

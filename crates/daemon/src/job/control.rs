@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::requests::Job;
 use crate::query::collected;
-use crate::shared::node::{NO_THREAD, Node};
+use crate::shared::node::Node;
 
 /// Longest command line, bytes: a fragment's plan and its files' paths, most of them shorter than they may be.
 const LINE_BYTES_MAX: u64 = 192 << 10;
@@ -32,6 +32,9 @@ const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Why nothing can land.
 const NO_BURST: &str = "the job has no burst tier; forebay up --burst DIR=BACKING --burst-store DIR gives it one";
+
+/// Why there is no answer.
+const ENDS: &str = "the daemon ends";
 
 /// Round trips that one probe may make.
 const PROBES_MAX: u32 = 10_000;
@@ -210,17 +213,13 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Drain { wait_ms, is_last } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
             let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
-            // The last one is made in any case: what has not landed stays behind with the store.
-            let drained = match is_last {
-                true => job.node.block(move || write.drain_last(wait)).await,
-                false => job.node.block_long(move || write.drain_job(wait)).await,
-            };
-            drained.unwrap_or_else(|| Err(NO_THREAD.to_owned())).map(|progress| json!(progress))
+            let drain = async move { if is_last { write.drain_last(wait).await } else { write.drain_job(wait).await } };
+            job.node.on_pool(drain).await.unwrap_or_else(|| Err(ENDS.to_owned())).map(|progress| json!(progress))
         }
         Command::Landed { path } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
-            let landed = job.node.block_long(move || write.landed_in_job(Path::new(&path))).await;
-            landed.unwrap_or_else(|| Err(NO_THREAD.to_owned())).map(|landed| json!(landed))
+            let landed = job.node.on_pool(async move { write.landed_in_job(Path::new(&path)).await }).await;
+            landed.unwrap_or_else(|| Err(ENDS.to_owned())).map(|landed| json!(landed))
         }
         Command::Staging => Ok(Value::Null),
         Command::Record => job.read.prefill.record_now().await,

@@ -47,7 +47,7 @@ impl JobQueries {
         let Some(write) = self.write.clone().filter(|write| write.holds_path(&file)) else {
             return FileHolders { holders, ..FileHolders::default() };
         };
-        let homes = self.node.block_long(move || write.homes(&file, BLOCK_BYTES)).await;
+        let homes = self.node.on_pool(async move { write.homes(&file, BLOCK_BYTES).await }).await;
         let Some(Ok((generation, homes))) = homes else { return FileHolders { holders, ..FileHolders::default() } };
         let is_home = |holder: &Holder| homes.contains(&Some(holder.rank));
         let in_logs = in_logs.into_iter().filter(is_home).map(|holder| Holder { generation, ..holder }).collect();

@@ -195,8 +195,8 @@ impl Job {
 
     /// Programs of this node change nothing any more.
     async fn leave(&self) {
-        if let Some(write) = self.write.clone() {
-            let _ = self.node.block(move || write.leave()).await;
+        if let Some(write) = &self.write {
+            write.leave().await;
         }
     }
 

@@ -39,6 +39,8 @@ struct State {
     idle: usize,
     /// Operations that last, in the queue or under way.
     lasting: usize,
+    /// When others than those that stay were needed last.
+    needed_at: Option<Instant>,
     /// No further thread could be made, which is told once until one can be.
     is_short: bool,
     is_over: bool,
@@ -126,6 +128,9 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some((operation, lasts)) = state.queue.pop_front() {
+                if state.threads > state.idle + state.lasting + BLOCKING_THREADS_STAYING {
+                    state.needed_at = Some(Instant::now());
+                }
                 drop(state);
                 operation();
                 state = self.lock();
@@ -136,6 +141,10 @@ impl Shared {
                 break;
             }
             let is_spare = state.has_spare();
+            // Otherwise a few operations a second would keep each from being idle for long.
+            if is_spare && state.needed_at.is_none_or(|needed| needed.elapsed() >= BLOCKING_IDLE_MAX) {
+                break;
+            }
             state.idle += 1;
             // One that stays wakes for nothing else, so that a node at rest is left alone.
             let idle_max = if is_spare { BLOCKING_IDLE_MAX } else { Duration::MAX };
@@ -181,6 +190,7 @@ mod tests {
     use rustix::process::{Resource, Rlimit, Uid, setrlimit};
 
     use super::*;
+    use crate::shared::pool_task::on_pool;
 
     const PATIENCE: Duration = Duration::from_secs(60);
     const LIMIT: usize = 8;
@@ -235,6 +245,33 @@ mod tests {
         assert!(threads.end(PATIENCE));
     }
 
+    /// As drains do.
+    #[tokio::test]
+    async fn tasks_that_wait_keep_none_of_the_threads_that_stay() {
+        let threads = Arc::new(at_most(BLOCKING_THREADS_STAYING));
+        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let go = tokio::sync::watch::Sender::new(());
+        let tasks: Vec<_> = (0..LIMIT)
+            .map(|number| {
+                let (threads, begin, mut gone) = (Arc::clone(&threads), begin.clone(), go.subscribe());
+                let task = async move {
+                    begin.send(number).unwrap();
+                    gone.changed().await.unwrap();
+                    number
+                };
+                tokio::spawn(on_pool(move |operation| threads.submit(operation, false), task))
+            })
+            .collect();
+        for _ in 0..LIMIT {
+            begun.recv().await.unwrap();
+        }
+        go.send(()).unwrap();
+        for (number, task) in tasks.into_iter().enumerate() {
+            assert_eq!(task.await.unwrap(), Some(number));
+        }
+        assert!(threads.end(PATIENCE));
+    }
+
     #[test]
     fn what_lasts_never_has_the_last_threads() {
         let (threads, slow) = (at_most(BLOCKING_THREADS_STAYING + 1), Slow::new());
@@ -260,6 +297,23 @@ mod tests {
         let waited = threads.0.ended.wait_timeout_while(threads.0.lock(), PATIENCE, rests).unwrap();
         assert!(!waited.1.timed_out());
         drop(waited);
+        assert!(threads.end(PATIENCE));
+    }
+
+    /// As a node's tasks at rest: some wake up several times a second.
+    #[test]
+    fn threads_end_that_are_not_needed_at_once() {
+        let (threads, slow) = (at_most(usize::MAX), Slow::new());
+        let ends: Vec<_> = (0..LIMIT).map(|number| slow.submit(&threads, number, false)).collect();
+        assert_eq!((0..LIMIT).map(|_| slow.next()).max(), Some(LIMIT - 1));
+        drop(ends);
+        let deadline = Instant::now() + PATIENCE;
+        while threads.0.lock().threads > BLOCKING_THREADS_STAYING {
+            assert!(Instant::now() < deadline);
+            drop(slow.submit(&threads, LIMIT, false));
+            slow.next();
+            std::thread::sleep(BLOCKING_IDLE_MAX / 40);
+        }
         assert!(threads.end(PATIENCE));
     }
 

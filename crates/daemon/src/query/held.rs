@@ -15,6 +15,7 @@ use forebay_wire::ReadMessage;
 
 use crate::environment::Exports;
 use crate::read::ReadParts;
+use crate::shared::node::Node;
 use crate::write::CommittedFile;
 
 /// Chunks that are held while blocks are read one after the other: the end of a block is where the next begins.
@@ -30,7 +31,7 @@ pub enum Way {
     /// As programs get them: from what is kept, else over the trees.
     View(Arc<ReadParts>),
     /// From the logs of nodes, this one's first of all.
-    Burst(CommittedFile),
+    Burst(Arc<Node>, CommittedFile),
 }
 
 /// A file in one generation.
@@ -61,9 +62,10 @@ impl HeldFile {
                 found.ok_or_else(|| failed(Errno::EIO))?
             }
             Way::View(read) => self.chunk_of_view(read, index)?,
-            Way::Burst(file) => {
+            Way::Burst(node, file) => {
                 let len = (self.generation.size_bytes - index.start_bytes()).min(CHUNK_BYTES);
-                Body::whole(Bytes::from(file.read(index.start_bytes(), len as usize).map_err(failed)?))
+                let read = node.wait_for(file.read(index.start_bytes(), len as usize));
+                Body::whole(Bytes::from(read.map_err(failed)?))
             }
         };
         let mut held = held();

@@ -297,7 +297,9 @@ impl QueryParts {
     fn held(&self, file: &ViewPath, generation: Generation, is_given_up: &Arc<AtomicBool>) -> Result<HeldFile, Errno> {
         let way = match (self.own_exports(file), self.in_burst(file)) {
             (Some(data), _) => Way::Exports(data),
-            (None, Some(write)) => Way::Burst(write.committed(file, generation)?),
+            (None, Some(write)) => {
+                Way::Burst(Arc::clone(&self.node), self.node.wait_for(write.committed(file, generation))?)
+            }
             (None, None) if self.kept(file) == Some(generation) => Way::View(Arc::clone(&self.read)),
             _ => match self.read.backing.shared_store().filter(|_| self.node.forest.is_root(self.node.rank())) {
                 Some(exports) => Way::Exports(exports),

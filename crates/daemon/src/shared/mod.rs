@@ -3,5 +3,5 @@
 
 pub mod gather;
 pub mod node;
-pub mod on_thread;
+pub mod pool_task;
 pub mod readiness;

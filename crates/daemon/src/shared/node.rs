@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::environment::Environment;
 use crate::options::DaemonOptions;
-use crate::shared::on_thread;
+use crate::shared::pool_task;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
@@ -133,10 +133,9 @@ impl Node {
         self.runtime.block_on(future)
     }
 
-    /// Carries a task out on a thread that may block.
-    pub fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
-        let _timers = self.runtime.enter();
-        on_thread::carry_out(task)
+    /// The outcome of a task that may wait for the node's own disk (`pool_task`); `None` when the daemon ends.
+    pub async fn on_pool<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        pool_task::on_pool(|operation| self.environment.block(operation), task).await
     }
 
     /// A task that somebody else than the runtime goes on with, and that waits for the network and for times.

@@ -34,8 +34,11 @@ const NOT_THE_LEADER: Answered = AGAIN;
 /// For a node that is to ask again.
 const AGAIN: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
 
+/// For a message that has no answer in this way.
+const UNKNOWN: Answered = (Outcome::Failed(Errno::EINVAL), vec![]);
+
 impl WriteParts {
-    /// Answers node `from`. By a task, whose calls that may block have threads of their own.
+    /// Answers node `from`. By a task, whose calls that may block have threads of the pool.
     pub(super) async fn answer(self: Arc<Self>, from: NodeRank, message: WriteMessage) -> Answered {
         match self.begin(from, message) {
             Ok(waiting) => waiting.await,
@@ -55,20 +58,31 @@ impl WriteParts {
             WriteMessage::Failover { node } => self
                 .begin_by_leader(from, move |leader| async move { told(&leader.find_elsewhere(On::Pool, node).await) }),
             WriteMessage::Unlinked { file, offset, len } => self.begin_by_leader(from, move |leader| async move {
-                contents(leader.read_unlinked(On::Pool, file, offset, len).await)
+                contents(leader.read_unlinked(file, offset, len).await)
             }),
             WriteMessage::Stripe(stripe) => Ok(Box::pin(async move { told(&self.write_stripe(from, &stripe).await) })),
-            message => Err(self.answer_here(message)),
+            message if is_of_drain(&message) => Ok(Box::pin(async move {
+                let parts = Arc::clone(&self);
+                self.nodes.on_pool(async move { parts.answer_to_drain(message).await }).await.unwrap_or(AGAIN)
+            })),
+            message => Err(self.answer_of_store(message)),
         }
     }
 
-    /// The same for a thread that may block. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
-    fn answer_here(&self, message: WriteMessage) -> Answered {
+    /// Answers a request of a drain. A node that has not joined commits nothing and gives nothing back: its store may be about another tree.
+    async fn answer_to_drain(&self, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::CommitAll | WriteMessage::EndChanges | WriteMessage::Reclaim if !self.joined.is_served() => {
                 AGAIN
             }
-            message => self.answer_of_store(message),
+            WriteMessage::CommitAll => told(&self.commit_all().await),
+            WriteMessage::EndChanges => told(&self.end_changes().await),
+            WriteMessage::Reclaim => told(&self.reclaim().await),
+            // It would find nothing to be done.
+            _ if self.leader().is_none() => NOT_THE_LEADER,
+            WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into())).await),
+            WriteMessage::Landed { path } => text(&self.landed(path.as_ref()).await),
+            _ => UNKNOWN,
         }
     }
 
@@ -77,28 +91,10 @@ impl WriteParts {
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Pending => told(&self.files.with_pending_bytes(|| ()).1),
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
-            WriteMessage::CommitAll => told(&self.commit_all()),
-            WriteMessage::EndChanges => told(&self.end_changes()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }
-            WriteMessage::Reclaim => told(&self.reclaim()),
-            // It would find nothing to be done.
-            WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.leader().is_none() => NOT_THE_LEADER,
-            WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
-            WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
-            WriteMessage::Renew(_)
-            | WriteMessage::Vote(_)
-            | WriteMessage::WhoLeads
-            | WriteMessage::Replay { .. }
-            | WriteMessage::Follow { .. }
-            | WriteMessage::Copy { .. }
-            | WriteMessage::Change(_)
-            | WriteMessage::Question { .. }
-            | WriteMessage::Invalidate { .. }
-            | WriteMessage::Failover { .. }
-            | WriteMessage::Stripe(_)
-            | WriteMessage::Unlinked { .. } => (Outcome::Failed(Errno::EINVAL), vec![]),
+            _ => UNKNOWN,
         }
     }
 
@@ -312,21 +308,13 @@ pub fn take(node: &Arc<Node>, write: Option<Arc<WriteParts>>, from: NodeRank, me
         WriteMessage::Invalidate { files } => {
             drop(node.spawn(async move { send(reply, write.invalidate(&files).await) }))
         }
-        message if keeps_tree(&message) => {
-            let Some(admitted) = write.tree_tasks.admit(from) else { return send(reply, AGAIN) };
+        message if keeps_tree(&message) || is_of_drain(&message) => {
+            let tasks = if keeps_tree(&message) { &write.tree_tasks } else { &write.drain_tasks };
+            let Some(admitted) = tasks.admit(from) else { return send(reply, AGAIN) };
             drop(node.spawn(async move {
                 send(reply, write.answer(from, message).await);
                 drop(admitted);
             }));
-        }
-        message if has_own_thread(&message) => {
-            let Some(admitted) = write.waiting_threads.admit(from) else { return send(reply, AGAIN) };
-            let answer = move || {
-                send(reply, write.answer_here(message));
-                drop(admitted);
-            };
-            // Where there are no more threads it is asked again.
-            drop(std::thread::Builder::new().name("answer".to_owned()).spawn(answer));
         }
         message => drop(node.block(move || match write.begin(from, message) {
             Ok(waiting) => drop(tasks.spawn(async move { send(reply, waiting.await) })),
@@ -346,8 +334,8 @@ fn keeps_tree(message: &WriteMessage) -> bool {
     matches!(message, Copy { .. } | Follow { .. } | Replay { .. } | Renew(_) | Vote(_) | WhoLeads)
 }
 
-/// Whether a request has a thread of its own: others may wait for it, or it waits for long and is rare.
-fn has_own_thread(message: &WriteMessage) -> bool {
+/// Whether a request is one of a drain: it may last.
+fn is_of_drain(message: &WriteMessage) -> bool {
     use WriteMessage::{CommitAll, Drain, EndChanges, Landed, Reclaim};
     matches!(message, CommitAll | Drain { .. } | EndChanges | Reclaim | Landed { .. })
 }

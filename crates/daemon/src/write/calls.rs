@@ -299,10 +299,11 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use forebay_read::AttemptId;
     use forebay_types::Priority;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::machine::Threads;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use forebay_types::{Errno, FileId, Generation, Kind, Name, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, Source};
+use tokio::time::Instant;
 
 use super::contents::Reader;
 use super::parts::WriteParts;
@@ -50,33 +50,30 @@ impl WriteParts {
         below(&self.dir, path).is_some()
     }
 
-    fn find(&self, path: &ViewPath) -> Result<FileState, Errno> {
+    async fn find(&self, path: &ViewPath) -> Result<FileState, Errno> {
         let below = below(&self.dir, path).ok_or(Errno::ENOENT)?;
-        let nodes = &self.nodes;
-        let mut found = nodes.wait_for(self.reader.tree.state(BURST_ROOT))?;
+        let mut found = self.reader.tree.state(BURST_ROOT).await?;
         for name in below.components() {
             let place = Place { directory: found.file, name: Name::new(name).map_err(|_| Errno::EINVAL)? };
-            found = nodes.wait_for(self.reader.tree.lookup(&Caller::default(), place))?;
+            found = self.reader.tree.lookup(&Caller::default(), place).await?;
         }
         (found.attributes.kind() == Kind::File).then_some(found).ok_or(Errno::EINVAL)
     }
 
-    /// The version of the file at `path`, and for each of its blocks of so many bytes the node whose log has most of it. May
-    /// block.
+    /// The version of the file at `path`, and for each of its blocks of so many bytes the node whose log has most of it.
     ///
     /// # Errors
     /// It is no file, or the leader cannot be asked; ESTALE where it changes meanwhile.
-    pub fn homes(&self, path: &ViewPath, block_bytes: u64) -> Result<(Generation, Vec<Home>), Errno> {
-        let file = self.find(path)?.file;
-        let contents = |range| self.nodes.wait_for(self.reader.tree.contents(file, range));
-        let state = contents(0..0)?.state;
+    pub async fn homes(&self, path: &ViewPath, block_bytes: u64) -> Result<(Generation, Vec<Home>), Errno> {
+        let file = self.find(path).await?.file;
+        let state = self.reader.tree.contents(file, 0..0).await?.state;
         let size = state.attributes.size_bytes;
         if size.div_ceil(block_bytes) > HOMES_MAX {
             return Err(Errno::EFBIG);
         }
         let mut bytes = vec![BTreeMap::<NodeRank, u64>::new(); size.div_ceil(block_bytes) as usize];
         for start in (0..size).step_by(ASKED_BYTES as usize) {
-            let contents = contents(start..size.min(start + ASKED_BYTES))?;
+            let contents = self.reader.tree.contents(file, start..size.min(start + ASKED_BYTES)).await?;
             if contents.state.version != state.version {
                 return Err(Errno::ESTALE);
             }
@@ -95,13 +92,13 @@ impl WriteParts {
         Ok((generation(&state), bytes.into_iter().map(most).collect()))
     }
 
-    /// The file at `path` in a version that `homes` told. May block.
+    /// The file at `path` in a version that `homes` told.
     ///
     /// # Errors
     /// ESTALE where it is another by now, else as `homes`.
-    pub fn committed(&self, path: &ViewPath, wanted: Generation) -> Result<CommittedFile, Errno> {
-        let file = self.find(path)?.file;
-        let state = self.nodes.wait_for(self.reader.tree.contents(file, 0..0))?.state;
+    pub async fn committed(&self, path: &ViewPath, wanted: Generation) -> Result<CommittedFile, Errno> {
+        let file = self.find(path).await?.file;
+        let state = self.reader.tree.contents(file, 0..0).await?.state;
         let version = state.version;
         let found = generation(&state);
         (found == wanted)
@@ -117,18 +114,18 @@ fn below(base: &Path, path: &ViewPath) -> Option<ViewPath> {
 }
 
 impl CommittedFile {
-    /// Some of its bytes, which lie within its size. May block.
+    /// Some of its bytes, which lie within its size.
     ///
     /// # Errors
     /// ESTALE where it is another version by now, else EIO.
-    pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let deadline = Instant::now() + MOVING_MAX;
         loop {
             // From each is asked what it has at this moment; what has landed since has another place.
-            match self.reader.nodes.wait_for(self.reader.read_at_version(self.file, self.version, offset, len)) {
+            match self.reader.read_at_version(self.file, self.version, offset, len).await {
                 Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => return Err(Errno::ESTALE),
-                Err(Errno::ESTALE) if Instant::now() < deadline => std::thread::sleep(MOVING_LOOK),
+                Err(Errno::ESTALE) if Instant::now() < deadline => self.reader.nodes.pause(MOVING_LOOK).await,
                 Err(Errno::ESTALE) => return Err(Errno::EIO),
                 Err(errno) => return Err(errno),
             }

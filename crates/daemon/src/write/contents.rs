@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use forebay_types::{BackingId, Errno, FileId, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{FileState, Piece, Source, WrittenExtent};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
+use tokio::time::Instant;
 
 use forebay_write::is_gone;
 
@@ -17,7 +18,6 @@ use super::files::Files;
 use super::local::Local;
 use super::peers::copy;
 use super::remote::{Nodes, TIMEOUT};
-use super::tree::calling::On;
 use super::tree::leader::Leader;
 use super::tree::paths::{MOVING_LOOK, MOVING_MAX, backing_paths};
 use super::tree::tree_link::TreeLink;
@@ -310,13 +310,13 @@ impl Leader {
     ///
     /// # Errors
     /// The backing file system's error.
-    pub async fn read_unlinked(&self, on: On, file: FileId, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
+    pub async fn read_unlinked(&self, file: FileId, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
         let read = move |leader: &Self| {
             let open = open_backing(leader, file)?;
             let mut bytes = vec![0; len as usize];
             leader.local.calls.serve(|| read_exactly(&open, offset, &mut bytes)).map(|()| bytes)
         };
-        self.call_backing(on, read).await?
+        self.call_backing(read).await?
     }
 }
 

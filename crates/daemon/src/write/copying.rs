@@ -1,10 +1,11 @@
 //! A node's records on their way to its partner, as the node sees it: it leads, the partner follows (`replication`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::write_message::{ReplicatedIndex, ToCopy};
 use forebay_write::{Backlog, Next};
+use tokio::time::Instant;
 
 use super::remote::Nodes;
 use super::replication::replicator::Replicator;

@@ -1,7 +1,7 @@
 //! Commits of files with many pending extents, for which no program waits.
 //!
-//! One thread of the pool makes them, a file at a time, so that a silent leader of the tree holds one thread, and no write. A commit that fails
-//! leaves its extents pending: the next commit tells the program why.
+//! One task makes them, a file at a time, so that a silent leader of the tree holds up no write. A commit that fails leaves its extents pending:
+//! the next commit tells the program why.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,14 +39,18 @@ impl EarlyCommits {
         if !std::mem::replace(&mut state.is_under_way, true) {
             drop(state);
             let own = Arc::clone(self);
-            self.nodes.calls.block(Box::new(move || own.commit_all()));
+            // Its end is not waited for: the next daemon commits the rest.
+            drop(self.nodes.calls.spawn(Box::pin(async move {
+                let nodes = Arc::clone(&own.nodes);
+                nodes.on_pool(async move { own.commit_all().await }).await;
+            })));
         }
     }
 
-    fn commit_all(&self) {
+    async fn commit_all(&self) {
         while let Some(file) = self.next() {
             let Some(open) = self.commits.files.find(file) else { continue };
-            let _ = self.nodes.wait_for(self.commits.commit(&open));
+            let _ = self.commits.commit(&open).await;
             drop(open);
             self.commits.files.forget_if_over(file);
         }

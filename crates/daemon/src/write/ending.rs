@@ -1,7 +1,6 @@
 //! The end of a job: nothing is changed after its last drain, and what has not landed by then is named.
 
 use std::os::unix::ffi::OsStrExt;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
@@ -58,24 +57,17 @@ impl WriteParts {
         self.locking.end();
     }
 
-    /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
-    pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
+    /// Ends the landing. Where nobody goes on, a store of which all has landed goes. May wait for the node's own disk.
+    pub async fn end(&self, is_last: bool) {
         // A daemon may end and its job go on.
         let ends_with_job = is_last && self.freeze.is_frozen();
         if let Some(leader) = self.leader().filter(|_| ends_with_job) {
-            remove_unlinked(leader);
+            remove_unlinked(leader).await;
         }
         self.nodes.end();
         self.election.wake();
-        self.reclaim.end();
         self.local.calls.end();
-        if let Some(drainer) = &self.drainer {
-            drainer.end();
-        }
-        if landing.join().is_err() {
-            tracing::error!("the landing thread panicked");
-        }
-        self.nodes.wait_for_tasks();
+        self.nodes.until_tasks_end().await;
         let is_needed = match self.leader() {
             Some(leader) => {
                 let tree = leader.tree();
@@ -95,18 +87,18 @@ impl WriteParts {
     ///
     /// # Errors
     /// As `drain_job`.
-    pub fn drain_last(&self, wait: Duration) -> Result<Progress, String> {
-        let (why, silent) = self.end_changes_everywhere();
+    pub async fn drain_last(&self, wait: Duration) -> Result<Progress, String> {
+        let (why, silent) = self.end_changes_everywhere().await;
         let progress = match self.leader() {
-            Some(_) => self.drain_without(wait, &silent),
-            None => self.drain_job(wait)?,
+            Some(_) => self.drain_without(wait, &silent).await,
+            None => self.drain_job(wait).await?,
         };
         // That it does not answer, the drain says of a node that has anything.
         Ok(Progress { why: progress.why.or(why), ..progress })
     }
 
     /// The obstacle that keeps an answering node from ending its programs' changes, if any; and nodes that do not answer.
-    fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
+    async fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
                 Errno::EAGAIN => drain_messages::unsent(node),
@@ -114,8 +106,8 @@ impl WriteParts {
                 errno => drain_messages::uncommitted(node, errno),
             })
         };
-        let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
-        let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_TIMEOUT);
+        let own = self.end_changes().await.err().and_then(|errno| told(self.local.rank, errno));
+        let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_TIMEOUT).await;
         let failed = |(node, answer): &(NodeRank, Result<_, Errno>)| match answer {
             Ok(Err(errno)) => told(*node, *errno),
             _ => None,
@@ -128,27 +120,29 @@ impl WriteParts {
     ///
     /// # Errors
     /// EBUSY where somebody still changes something, EAGAIN where a kernel has not sent all; what keeps it from being committed.
-    pub(super) fn end_changes(&self) -> Result<(), Errno> {
-        self.end_changes_here()?;
-        self.nodes.wait_for(self.commits.commit_all())?;
-        self.local.make_durable()?;
+    pub(super) async fn end_changes(&self) -> Result<(), Errno> {
+        self.end_changes_here().await?;
+        self.commits.commit_all().await?;
+        self.local.make_durable_for_all().await?;
         self.files.failed()
     }
 
-    fn end_changes_here(&self) -> Result<(), Errno> {
+    async fn end_changes_here(&self) -> Result<(), Errno> {
         self.freeze.close();
         // Data that has not come would be refused.
-        self.flush()?;
-        self.freeze.freeze(CHANGES_WITHIN)
+        self.flush().await?;
+        self.freeze.freeze(CHANGES_WITHIN).await
     }
 
-    /// The daemon is about to end: programs of this node change nothing from now on. May block.
-    pub fn leave(&self) {
-        let ended = self.end_changes_here();
+    /// The daemon is about to end: programs of this node change nothing from now on.
+    pub async fn leave(&self) {
+        let mut ended = self.end_changes_here().await;
         if ended == Err(Errno::EAGAIN) {
             self.freeze.note_unsent();
         }
-        let ended = ended.or_else(|_| self.freeze.freeze(CHANGES_WITHIN));
+        if ended.is_err() {
+            ended = self.freeze.freeze(CHANGES_WITHIN).await;
+        }
         if let Err(errno) = ended {
             tracing::warn!(%errno, "programs are still changing files of the burst tier");
         }

@@ -27,21 +27,18 @@ impl WriteParts {
     ///
     /// # Errors
     /// Why this node has no part in the burst tier: nothing of its store may be committed or given back then.
-    pub(super) fn join(&self) -> Result<(), String> {
-        let met = self.meet_tree();
+    pub(super) async fn join(&self) -> Result<(), String> {
+        let met = self.meet_tree().await;
         if let Err(why) = &met {
             tracing::error!(why, "this node has no part in the burst tier");
             self.joined.set(met.clone());
             return met;
         }
-        let numbered = self
-            .nodes
-            .wait_for(self.reader.tree.next_serial())
-            .map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
-        let opened = if self.is_first_daemon() {
-            self.begin_anew()
-        } else {
-            self.nodes.wait_for(self.commits.resolve_unanswered())
+        let numbered = self.reader.tree.next_serial().await;
+        let numbered = numbered.map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
+        let opened = match self.is_first_daemon() {
+            true => self.begin_anew().await,
+            false => self.commits.resolve_unanswered().await,
         };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
@@ -51,13 +48,13 @@ impl WriteParts {
     }
 
     /// The store is about the leader's tree from now on, if it can be.
-    fn meet_tree(&self) -> Result<(), String> {
+    async fn meet_tree(&self) -> Result<(), String> {
         if self.joined.serves_own_writes {
             // A mount's programs see one tree: its owner refuses to begin another.
             return Ok(());
         }
         let known = self.local.tree_number();
-        let number = self.leaders_tree(known)?;
+        let number = self.leaders_tree(known).await?;
         if known.is_some_and(|known| known != number) {
             if self.has_something() {
                 return Err(format!(
@@ -82,12 +79,12 @@ impl WriteParts {
     }
 
     /// Asks until the leader answers, or all is over.
-    fn leaders_tree(&self, known: Option<u64>) -> Result<u64, String> {
+    async fn leaders_tree(&self, known: Option<u64>) -> Result<u64, String> {
         loop {
-            match self.nodes.wait_for(self.reader.tree.number(known)) {
+            match self.reader.tree.number(known).await {
                 Ok(number) => return Ok(number),
                 Err(errno) if self.nodes.is_ending() => return Err(format!("the leader: {errno}")),
-                Err(_) => self.nodes.wait_for(self.nodes.pause(ASK_RETRY_DELAY)),
+                Err(_) => self.nodes.pause(ASK_RETRY_DELAY).await,
             }
         }
     }
@@ -121,26 +118,22 @@ impl WriteParts {
     ///
     /// Not where a loss of power has taken the end of the log, and with it that they were committed: they would come over what was written since.
     /// None of them was synced, since that would have kept the log's end.
-    fn begin_anew(&self) -> Result<(), Errno> {
-        let begin = async {
-            let is_after_end = |record| self.local.last_record.is_some_and(|last| record > last);
-            let is_lost = |committed| is_after_end(committed) || self.files.has_pending(committed);
-            if self.reader.tree.last_committed().await?.is_some_and(is_lost) {
-                let extents = self.files.drop_uncommitted();
-                if extents > 0 {
-                    tracing::warn!(
-                        extents,
-                        "the loss of its power has taken the end of this node's log: writes that may be committed are not committed again"
-                    );
-                    // The next daemon would find them in the log, as writes of programs of its own mount.
-                    let (leader, second) = (self.leader().map(Arc::as_ref), self.second.as_deref());
-                    checkpoint::write(&self.local, Parts { leader, second }, &self.files)
-                        .map_err(|error| error.errno())?;
-                }
+    async fn begin_anew(&self) -> Result<(), Errno> {
+        let is_after_end = |record| self.local.last_record.is_some_and(|last| record > last);
+        let is_lost = |committed| is_after_end(committed) || self.files.has_pending(committed);
+        if self.reader.tree.last_committed().await?.is_some_and(is_lost) {
+            let extents = self.files.drop_uncommitted();
+            if extents > 0 {
+                tracing::warn!(
+                    extents,
+                    "the loss of its power has taken the end of this node's log: writes that may be committed are not committed again"
+                );
+                // The next daemon would find them in the log, as writes of programs of its own mount.
+                let (leader, second) = (self.leader().map(Arc::as_ref), self.second.as_deref());
+                checkpoint::write(&self.local, Parts { leader, second }, &self.files).map_err(|error| error.errno())?;
             }
-            self.commits.commit_all().await?;
-            self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await
-        };
-        self.nodes.wait_for(begin)
+        }
+        self.commits.commit_all().await?;
+        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await
     }
 }

@@ -22,7 +22,8 @@
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the leader (`joining`). Nodes reach each
 //! other over the job's connections (`network`), and what they ask occupies no thread while it waits (`waiting_requests`, `group_commit`,
-//! `tree::calling`); without their job, what their stores hold is landed by one process (`salvage`).
+//! `tree::calling`). Landing, joining and drains are tasks, too, with which threads go on that may wait for the node's own disk
+//! (`shared::pool_task`). Without their job, what stores hold is landed by one process (`salvage`).
 
 pub mod answers;
 mod calls;

@@ -10,7 +10,7 @@ use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+use super::peers::{Called, Calls, Unanswered, Waiting};
 use crate::environment::Operation;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
@@ -85,14 +85,6 @@ impl Calls for Network {
 
     fn spawn(&self, task: Waiting<'static, ()>) -> JoinHandle<()> {
         self.node.spawn(task)
-    }
-
-    fn wait_for(&self, waiting: Waiting<'_, ()>) {
-        self.node.wait_for(waiting);
-    }
-
-    fn carry_out(&self, task: OnThread<'_>) {
-        self.node.carry_out(task);
     }
 
     fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {

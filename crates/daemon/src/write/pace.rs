@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::Errno;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Whether all is over.
 #[derive(Default)]
@@ -64,7 +65,7 @@ impl Pace {
             // First: when all is over there are no timers any more.
             biased;
             () = end.until() => Err(Errno::EINTR),
-            () = tokio::time::sleep_until(until.into()) => Ok(()),
+            () = tokio::time::sleep_until(until) => Ok(()),
         }
     }
 }

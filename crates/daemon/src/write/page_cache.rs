@@ -5,13 +5,14 @@
 //! attributes are asked for again. `forebay_write::Pages` decides what is dropped when.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Time};
 use forebay_wire::write::FileState;
 use forebay_write::{Dropping, LEASE_TTL, Pages, Shown, Telling};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::kernel_ids::node_of;
 use super::kernel_leases::KernelLeases;

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::threads::{NODES_ASKED_AT_ONCE, THREADS_PER_NODE_MAX};
+use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::journal::LeaderEntry;
 use forebay_wire::message::Checked;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::commits::Commits;
 use super::contents::Reader;
@@ -45,7 +45,7 @@ use super::tree::leader::{Leader, Life};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::standby::Standby;
 use super::tree::tree_link::TreeLink;
-use super::waiting_requests::{TASKS_PER_NODE_MAX, TREE_TASKS_PER_NODE_MAX, WaitingRequests};
+use super::waiting_requests::{DRAINS_PER_NODE_MAX, TASKS_PER_NODE_MAX, TREE_TASKS_PER_NODE_MAX, WaitingRequests};
 use crate::options::DrainPolicy;
 
 /// How often a drain looks how far it is.
@@ -76,10 +76,10 @@ pub struct WriteParts {
     pub(super) locking: Arc<Locking>,
     pub(super) cache: Arc<PageCache>,
     pub(super) election: Arc<Election>,
-    /// Requests of other nodes: tasks, those of them that keep the tree and its copies safe, and threads.
-    pub(super) waiting_tasks: Arc<WaitingRequests>,
+    /// Requests of other nodes that wait: those that keep the tree and its copies safe, those of drains, and all others.
     pub(super) tree_tasks: Arc<WaitingRequests>,
-    pub(super) waiting_threads: Arc<WaitingRequests>,
+    pub(super) drain_tasks: Arc<WaitingRequests>,
+    pub(super) waiting_tasks: Arc<WaitingRequests>,
     pub(super) made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
@@ -177,9 +177,9 @@ impl WriteParts {
             commits,
             cache,
             election,
-            waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
             tree_tasks: WaitingRequests::new(TREE_TASKS_PER_NODE_MAX),
-            waiting_threads: WaitingRequests::new(THREADS_PER_NODE_MAX),
+            drain_tasks: WaitingRequests::new(DRAINS_PER_NODE_MAX),
+            waiting_tasks: WaitingRequests::new(TASKS_PER_NODE_MAX),
             nodes,
             reader,
             files,
@@ -195,14 +195,15 @@ impl WriteParts {
     ///
     /// # Errors
     /// EAGAIN if not all has come in time, as far as can be known. Files that are open keep the rest.
-    pub fn flush(&self) -> Result<(), Errno> {
+    pub async fn flush(&self) -> Result<(), Errno> {
         // Data that comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has
         // joined, none has been served.
         if self.freeze.is_frozen() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
-        let flush = || self.local.flush(&self.mount, &|| self.files.to_flush(), FLUSH_TIMEOUT);
-        let Err(error) = self.files.while_flushing(flush) else { return Ok(()) };
+        let (local, files, mount) = (Arc::clone(&self.local), Arc::clone(&self.files), self.mount.clone());
+        let flush = move || files.while_flushing(|| local.flush(&mount, &|| files.to_flush(), FLUSH_TIMEOUT));
+        let Err(error) = self.nodes.block(flush).await.ok_or(Errno::EAGAIN)? else { return Ok(()) };
         tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
         Err(Errno::EAGAIN)
     }
@@ -248,32 +249,20 @@ impl WriteParts {
     }
 
     /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.
-    pub(super) fn land(self: &Arc<Self>) {
-        let Some(drainer) = &self.drainer else { return self.reclaim.go_on() };
-        self.nodes.calls.carry_out(Box::pin(async {
-            tokio::join!(drainer.follow(), self.watch_time());
-        }));
+    pub(super) async fn land(&self) {
+        let Some(drainer) = &self.drainer else { return self.reclaim.go_on().await };
+        tokio::join!(drainer.follow(), self.watch_time());
     }
 
     /// Has everything landed before the job's time is over.
-    async fn watch_time(self: &Arc<Self>) {
+    async fn watch_time(&self) {
         let (Some(ends_at), Some(leader), Some(meter)) = (self.ends_at, self.leader(), self.meter()) else { return };
         let left = move || {
             let left = left_of(&leader.tree());
             let takes = meter.time_for(left, leader.nodes.now()).0;
             (left.0, takes, ends_at.saturating_sub(leader.local.unix_time()))
         };
-        watch(&self.nodes, left, || self.drain_beside()).await;
-    }
-
-    /// Has everything committed and landed that was written until now, by a thread of its own. Where there is none, it is tried again.
-    async fn drain_beside(self: &Arc<Self>) {
-        let (parts, (done, drained)) = (Arc::clone(self), oneshot::channel());
-        let drain = move || drop(done.send(parts.drain(Duration::ZERO)));
-        match std::thread::Builder::new().name("time-limit".to_owned()).spawn(drain) {
-            Ok(_) => drop(drained.await),
-            Err(error) => tracing::warn!(%error, "no thread to drain with before the time limit"),
-        }
+        watch(&self.nodes, left, || Box::pin(async { drop(self.drain(Duration::ZERO).await) })).await;
     }
 
     /// How much is sent; asked of the leader.
@@ -287,32 +276,33 @@ impl WriteParts {
     }
 
     /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
-    /// for that, so long at most. Bytes that only silent nodes have are left out. How far it came. May block. Asked of the
-    /// leader.
-    pub fn drain(&self, time: Duration) -> Progress {
-        self.drain_without(time, &[])
+    /// for that, so long at most. Bytes that only silent nodes have are left out. How far it came. Asked of the leader.
+    pub async fn drain(&self, time: Duration) -> Progress {
+        self.drain_without(time, &[]).await
     }
 
     /// The same, where some nodes have just not answered: they are given less time.
-    pub(super) fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
+    pub(super) async fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
         let deadline = Instant::now() + time;
-        let mut why = self.commit_everywhere(silent);
+        let mut why = self.commit_everywhere(silent).await;
         if let Some(drainer) = &self.drainer {
             drainer.allow();
         }
-        while self.progress().steps > 0 && Instant::now() < deadline {
-            std::thread::sleep(POLL_INTERVAL);
+        while self.progress().steps > 0 && Instant::now() < deadline && !self.nodes.is_ending() {
+            self.nodes.pause(POLL_INTERVAL).await;
         }
         let progress = self.progress();
         // Room that the standby's tree may need is not given back.
         if progress.steps == 0
             && let Some(leader) = self.leader()
         {
-            why = why.or_else(|| leader.make_durable().err().map(|errno| format!("the standby: {errno}")));
+            if why.is_none() {
+                why = leader.make_durable().await.err().map(|errno| format!("the standby: {errno}"));
+            }
             leader.replicator.release_safe();
         }
-        if progress.steps == 0 {
-            why = why.or_else(|| self.reclaim_everywhere());
+        if progress.steps == 0 && why.is_none() {
+            why = self.reclaim_everywhere().await;
         }
         let awaits_node = self.leader().is_some_and(|leader| !leader.tree().lost_nodes().is_empty());
         let is_final = progress.steps == 0 && progress.why.is_none() && why.is_none() && !awaits_node;
@@ -324,7 +314,7 @@ impl WriteParts {
     }
 
     /// The obstacle that keeps a node from committing, if any. Nodes that have just not answered are given less time.
-    fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
+    async fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
         let leader = self.leader()?;
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
@@ -341,15 +331,13 @@ impl WriteParts {
             );
             (open > 0).then_some(why)
         };
-        if let Err(errno) = self.commit_all() {
+        if let Err(errno) = self.commit_all().await {
             why = told(self.local.rank, errno);
         }
-        let ask =
-            |nodes: &[NodeRank], timeout| self.ask_all::<Result<(), Errno>>(nodes, &WriteMessage::CommitAll, timeout);
         let (again, first): (Vec<_>, Vec<_>) =
             self.nodes.others().into_iter().partition(|node| silent_before.contains(node));
-        let mut answers = ask(&first, NODE_TIMEOUT);
-        answers.extend(ask(&again, NODE_TIMEOUT_AGAIN));
+        let mut answers = self.ask_all::<Result<(), Errno>>(&first, &WriteMessage::CommitAll, NODE_TIMEOUT).await;
+        answers.extend(self.ask_all(&again, &WriteMessage::CommitAll, NODE_TIMEOUT_AGAIN).await);
         answers.sort_unstable_by_key(|(node, _)| *node);
         for (node, answer) in answers {
             match answer {
@@ -361,23 +349,22 @@ impl WriteParts {
                 }
             }
         }
-        if self.nodes.has_partners()
-            && let Some(errno) =
-                lost.iter().find_map(|node| self.nodes.wait_for(leader.failover(On::ThisThread, *node)).err())
-        {
-            why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
+        for node in lost.iter().filter(|_| self.nodes.has_partners()) {
+            if let Err(errno) = leader.failover(On::Task, *node).await {
+                why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
+                break;
+            }
         }
-        why = why.or(self.hear_again(leader, &mut lost));
+        why = why.or(self.hear_again(leader, &mut lost).await);
         // Until they answer.
         lost.iter().for_each(|node| leader.unverified.note(*node));
-        if !leader.tree().lost_nodes().iter().eq(&lost)
-            && let Err(errno) = leader.note(&LeaderEntry::Lost { nodes: lost })
-        {
+        let are_known = leader.tree().lost_nodes().iter().eq(&lost);
+        if !are_known && let Err(errno) = leader.note_found(LeaderEntry::Lost { nodes: lost }).await {
             why = why.or(Some(format!("nodes that do not answer cannot be written down: {errno}")));
         }
         let open = leader.tree().open_and_changed();
         for file in open {
-            if let Err(errno) = leader.note(&LeaderEntry::Publish { file }) {
+            if let Err(errno) = leader.note_found(LeaderEntry::Publish { file }).await {
                 why = why.or(Some(format!("file {file} cannot be published: {errno}")));
             }
         }
@@ -385,12 +372,12 @@ impl WriteParts {
     }
 
     /// Takes back what nodes that answer again have copied. A node of which that is not known stays `lost`.
-    fn hear_again(&self, leader: &Leader, lost: &mut Vec<NodeRank>) -> Option<String> {
+    async fn hear_again(&self, leader: &Leader, lost: &mut Vec<NodeRank>) -> Option<String> {
         let answering: Vec<_> =
             leader.tree().lost_nodes().iter().copied().filter(|node| !lost.contains(node)).collect();
         let mut why = None;
         for node in answering {
-            if let Err(errno) = self.nodes.wait_for(leader.take_gone_from(node)) {
+            if let Err(errno) = leader.take_gone_from(node).await {
                 why = Some(format!("node {node} does not say what it has copied: {errno}"));
                 lost.push(node);
             }
@@ -400,49 +387,53 @@ impl WriteParts {
     }
 
     /// Asks all other nodes.
-    pub(super) fn ask_others<T: DeserializeOwned + Checked + Send>(
+    pub(super) async fn ask_others<T: DeserializeOwned + Checked + Send>(
         &self,
         message: &WriteMessage,
         timeout: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
-        self.ask_all(&self.nodes.others(), message, timeout)
+        self.ask_all(&self.nodes.others(), message, timeout).await
     }
 
     /// Asks nodes, many at once: several may be silent, and a drain near the time limit has no time for one after the other.
-    fn ask_all<T: DeserializeOwned + Checked + Send>(
+    async fn ask_all<T: DeserializeOwned + Checked + Send>(
         &self,
         nodes: &[NodeRank],
         message: &WriteMessage,
         timeout: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
-        let ask = async |node: NodeRank| (node, self.nodes.answer_of::<T>(node, message, timeout).await);
-        self.nodes.wait_for(several(NODES_ASKED_AT_ONCE, nodes.iter().map(|node| ask(*node)).collect::<Vec<_>>()))
+        let asked =
+            nodes.iter().map(|node| async move { (*node, self.nodes.answer_of(*node, message, timeout).await) });
+        several(NODES_ASKED_AT_ONCE, asked.collect::<Vec<_>>()).await
     }
 
     /// Commits what programs of this node have written.
     ///
     /// # Errors
     /// EAGAIN where the kernel has not sent all; else why not, also where it has and that could not be written.
-    pub fn commit_all(&self) -> Result<(), Errno> {
-        let flushed = self.flush();
-        self.nodes.wait_for(self.commits.commit_all())?;
-        self.local.make_durable()?;
+    pub async fn commit_all(&self) -> Result<(), Errno> {
+        let flushed = self.flush().await;
+        self.commits.commit_all().await?;
+        self.local.make_durable_for_all().await?;
         flushed.and(self.files.failed())
     }
 
-    fn reclaim_everywhere(&self) -> Option<String> {
-        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Reclaim, NODE_TIMEOUT);
+    async fn reclaim_everywhere(&self) -> Option<String> {
         let lost = self.leader()?.tree().lost_nodes().clone();
-        let mut others = self.nodes.others().into_iter().filter(|node| !lost.contains(node));
-        let failed = others.find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
-        failed.map(|(node, errno)| format!("the store of node {node} keeps what has landed: {errno}"))
+        for node in self.nodes.others().into_iter().filter(|node| !lost.contains(node)) {
+            let told = self.nodes.answer_of::<Result<(), Errno>>(node, &WriteMessage::Reclaim, NODE_TIMEOUT).await;
+            if let Err(errno) = told.and_then(|done| done) {
+                return Some(format!("the store of node {node} keeps what has landed: {errno}"));
+            }
+        }
+        None
     }
 
     /// Gives back what has landed.
     ///
     /// # Errors
     /// Why not.
-    pub fn reclaim(&self) -> Result<(), Errno> {
-        self.reclaim.all()
+    pub async fn reclaim(&self) -> Result<(), Errno> {
+        self.reclaim.all().await
     }
 }

@@ -18,9 +18,6 @@ use crate::environment::{Operation, since_boot};
 /// An event that a task waits for, without a thread.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A task of one thread, which carries it out to its end.
-pub type OnThread<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
 /// An answer with its body.
 pub type Answered = (Outcome, Vec<u8>);
 
@@ -59,12 +56,6 @@ pub trait Calls: Send + Sync {
 
     /// Has a task done beside the others.
     fn spawn(&self, task: Waiting<'static, ()>) -> JoinHandle<()>;
-
-    /// Waits, on a thread that may.
-    fn wait_for(&self, waiting: Waiting<'_, ()>);
-
-    /// The same for a task that itself calls what may wait (`shared::on_thread`).
-    fn carry_out(&self, task: OnThread<'_>);
 
     /// A task that another thread than the daemon's runtime goes on with, and that waits for the network.
     fn in_context(&self, task: Waiting<'static, ()>) -> Waiting<'static, ()> {

@@ -3,7 +3,7 @@
 //!
 //! The node asks. Extents that were pending before it asked stay, since they may have been committed since.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
@@ -28,8 +28,6 @@ pub struct Reclaim {
     partner: Option<Arc<Partner>>,
     /// Whether the leader sends ahead what is old.
     sends_old: bool,
-    is_ending: Mutex<bool>,
-    ended: Condvar,
 }
 
 impl Reclaim {
@@ -49,44 +47,33 @@ impl Reclaim {
             second: second.map(Arc::clone),
             partner: partner.map(Arc::clone),
             sends_old,
-            is_ending: Mutex::default(),
-            ended: Condvar::new(),
         })
     }
 
-    /// Gives back regularly, until `end`.
-    pub fn go_on(&self) {
-        let mut is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_ending {
-            let time = if self.reader.local.is_filling() { EVERY_WHILE_FILLING } else { EVERY };
-            is_ending = self.ended.wait_timeout(is_ending, time).unwrap_or_else(PoisonError::into_inner).0;
-            if *is_ending {
+    /// Gives back regularly, until all is over.
+    pub async fn go_on(&self) {
+        let nodes = &self.reader.nodes;
+        loop {
+            nodes.pause(if self.reader.local.is_filling() { EVERY_WHILE_FILLING } else { EVERY }).await;
+            if nodes.is_ending() {
                 return;
             }
-            drop(is_ending);
             checkpoint::write_if_due(&self.reader.local, self.parts(), &self.files);
             // Only what is committed can be sent ahead.
-            let nodes = &self.reader.nodes;
             let committed = match self.reader.local.is_filling() {
-                true => nodes.wait_for(self.commits.commit_all()),
-                false if self.sends_old => nodes.wait_for(self.commits.commit_old()),
+                true => self.commits.commit_all().await,
+                false if self.sends_old => self.commits.commit_old().await,
                 false => Ok(()),
             };
             if let Err(errno) = committed {
                 tracing::warn!(%errno, "space of open files cannot be released yet");
             }
             if self.reader.local.log.space().live_bytes > 0
-                && let Err(errno) = self.once()
+                && let Err(errno) = self.once().await
             {
                 tracing::warn!(%errno, "space of landed files cannot be released yet");
             }
-            is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    pub fn end(&self) {
-        *self.is_ending.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.ended.notify_all();
     }
 
     /// Of a node that does not lead the tree.
@@ -98,27 +85,28 @@ impl Reclaim {
     ///
     /// # Errors
     /// The leader's error.
-    pub fn all(&self) -> Result<(), Errno> {
+    pub async fn all(&self) -> Result<(), Errno> {
         if let Some(partner) = &self.partner {
-            let of = self.reader.local.copies().nodes();
-            let nodes = &self.reader.nodes;
-            of.into_iter().try_for_each(|of| nodes.wait_for(partner.drop_unneeded(of, true)))?;
+            let nodes = self.reader.local.copies().nodes();
+            for of in nodes {
+                partner.drop_unneeded(of, true).await?;
+            }
         }
-        self.once()
+        self.once().await
     }
 
     /// Gives back what can be.
     ///
     /// # Errors
     /// The leader's error.
-    pub fn once(&self) -> Result<(), Errno> {
+    pub async fn once(&self) -> Result<(), Errno> {
         let log = &self.reader.local.log;
         if self.reader.tree.here().is_some() {
             return Ok(());
         }
         let ((held, copies), pending) =
             self.files.with_pending_bytes(|| (log.live_by_segment(), self.reader.local.copies().by_segment()));
-        let needed = self.reader.nodes.wait_for(self.reader.tree.needed(self.reader.local.is_filling()))?;
+        let needed = self.reader.tree.needed(self.reader.local.is_filling()).await?;
         for (segment, bytes) in held {
             let kept = |by: &std::collections::BTreeMap<u64, u64>| by.get(&segment).copied().unwrap_or(0);
             let free = bytes.saturating_sub(kept(&pending) + kept(&copies) + kept(&needed));

@@ -1,4 +1,4 @@
-//! Asking other nodes, by tasks, and by threads that wait.
+//! Asking other nodes, by tasks.
 //!
 //! A node whose daemon has died is asked again until its keeper has started the next one. The request may then have been carried out
 //! already: a change has a name, by which the leader knows it again. The leader may be another node by then. Answers of the old one do not
@@ -16,11 +16,11 @@ use forebay_wire::message::encode;
 use forebay_wire::write::Change;
 use forebay_wire::write_message::{Leadership, Replayed, ReplicatedIndex, UNREPLICATED_MAX};
 use forebay_write::Unreplicated;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::lost_changes::LostChanges;
 use super::peers::Calls;
+use crate::shared::pool_task;
 
 /// The error for an answer that a leader of another build might give.
 pub const UNEXPECTED_REPLY: Errno = Errno::EPROTO;
@@ -215,16 +215,12 @@ impl Nodes {
 
     /// The result of what may block, on one of the threads for that; `None` when the daemon ends.
     pub async fn block<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let (done, outcome) = oneshot::channel();
-        self.calls.block(Box::new(move || drop(done.send(operation()))));
-        outcome.await.ok()
+        pool_task::block(|operation| self.calls.block(operation), operation).await
     }
 
-    /// Waits for what other nodes do. May block.
-    pub fn wait_for<T: Send>(&self, waiting: impl Future<Output = T> + Send) -> T {
-        let mut outcome = None;
-        self.calls.wait_for(Box::pin(async { outcome = Some(waiting.await) }));
-        outcome.expect("it has been waited for to its end")
+    /// The outcome of a task that may wait for the node's own disk (`pool_task`); `None` when the daemon ends.
+    pub async fn on_pool<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        pool_task::on_pool(|operation| self.calls.block(operation), task).await
     }
 
     fn known_leader(&self) -> MutexGuard<'_, KnownLeader> {

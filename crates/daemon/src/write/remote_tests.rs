@@ -11,7 +11,7 @@ use forebay_wire::write::{Caller, Change, Done, Operation};
 use forebay_wire::write_message::{Answer, Changed, Leadership, Question, ReplicatedIndex, WriteMessage};
 use tokio::sync::watch;
 
-use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+use super::peers::{Called, Calls, Unanswered, Waiting};
 use super::remote::asking::To;
 use super::remote::{Nodes, Partners, TIMEOUT};
 use crate::environment;
@@ -86,14 +86,6 @@ impl Calls for SilentLeader {
 
     fn spawn(&self, task: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
         tokio::spawn(task)
-    }
-
-    fn wait_for(&self, _: Waiting<'_, ()>) {
-        unreachable!("the test waits by a task");
-    }
-
-    fn carry_out(&self, _: OnThread<'_>) {
-        unreachable!("the test waits by a task");
     }
 
     fn forsake(&self, node: NodeRank) {

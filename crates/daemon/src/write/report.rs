@@ -132,40 +132,40 @@ impl WriteParts {
     ///
     /// # Errors
     /// Why nothing is known of it.
-    pub fn drain_job(&self, wait: Duration) -> Result<Progress, String> {
+    pub async fn drain_job(&self, wait: Duration) -> Result<Progress, String> {
         if self.leader().is_some() {
-            return Ok(self.drain(wait));
+            return Ok(self.drain(wait).await);
         }
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        self.nodes.ask_leader_for_text(&WriteMessage::Drain { wait_ms })
+        self.nodes.ask_leader_for_text(&WriteMessage::Drain { wait_ms }).await
     }
 
     /// `landed`, by the leader wherever it is.
     ///
     /// # Errors
     /// As `landed`.
-    pub fn landed_in_job(&self, path: &Path) -> Result<Landed, String> {
+    pub async fn landed_in_job(&self, path: &Path) -> Result<Landed, String> {
         // Each node has a mount of its own.
         let below = [&self.mount, &self.dir].into_iter().find_map(|base| path.strip_prefix(base).ok());
         let outside = || format!("{} is not in the burst tier, which is at {}", path.display(), self.dir.display());
         let path = self.dir.join(below.ok_or_else(outside)?);
         if self.leader().is_some() {
-            return self.landed(&path);
+            return self.landed(&path).await;
         }
         let path = path.to_str().ok_or("only paths that are valid UTF-8 can be named")?.to_owned();
-        self.nodes.ask_leader_for_text::<Result<Landed, String>>(&WriteMessage::Landed { path })?
+        self.nodes.ask_leader_for_text::<Result<Landed, String>>(&WriteMessage::Landed { path }).await?
     }
 
-    /// How far the file at `path` is, below the directory that programs see. Asked of the leader. May block.
+    /// How far the file at `path` is, below the directory that programs see. Asked of the leader.
     ///
     /// # Errors
     /// Why nothing can be said of it.
-    pub fn landed(&self, path: &Path) -> Result<Landed, String> {
+    pub async fn landed(&self, path: &Path) -> Result<Landed, String> {
         let leader = self.leader().ok_or("another node leads the burst tree")?;
         let told = |why: String| format!("{}: {why}", path.display());
         let gone = |errno| told(format!("{errno}"));
-        let file = find(leader, path.strip_prefix(&self.dir).unwrap_or(path)).map_err(told)?;
-        let pending = self.uncommitted(leader, file).map_err(told)?;
+        let file = find(leader, path.strip_prefix(&self.dir).unwrap_or(path)).await.map_err(told)?;
+        let pending = self.uncommitted(leader, file).await.map_err(told)?;
         let tree = leader.tree();
         let (state, way) = (tree.state(file).map_err(gone)?, tree.way(file).map_err(gone)?);
         let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
@@ -199,11 +199,12 @@ impl WriteParts {
     }
 
     /// Ranges that nodes which have a file open have written and not committed.
-    fn uncommitted(&self, leader: &Leader, file: FileId) -> Result<Vec<(u64, u64)>, String> {
+    async fn uncommitted(&self, leader: &Leader, file: FileId) -> Result<Vec<(u64, u64)>, String> {
         let mut ranges = self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges());
         let open_on = leader.tree().open_on(file).map_err(|errno| errno.to_string())?;
         for node in open_on.into_iter().filter(|node| *node != self.local.rank) {
-            let asked = self.nodes.ask::<Vec<(u64, u64)>>(node, &WriteMessage::Uncommitted { file }, NODE_TIMEOUT);
+            let uncommitted = WriteMessage::Uncommitted { file };
+            let asked = self.nodes.answer_of::<Vec<(u64, u64)>>(node, &uncommitted, NODE_TIMEOUT).await;
             ranges.extend(asked.map_err(|errno| format!("node {node}, which has it open, does not answer: {errno}"))?);
         }
         Ok(ranges)
@@ -241,13 +242,13 @@ fn lost_in_words(lost: &LostFile, away: &BTreeSet<NodeRank>) -> String {
     format!("{bytes} bytes are only in the stores of nodes that do not answer ({nodes})")
 }
 
-fn find(leader: &Leader, path: &Path) -> Result<FileId, String> {
+async fn find(leader: &Leader, path: &Path) -> Result<FileId, String> {
     use forebay_wire::write_message::{Answer, Question};
     let (caller, mut file, mut kind) = (Caller::default(), BURST_ROOT, Kind::Directory);
     for name in path.components() {
         let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let question = Question::Lookup { place: Place { directory: file, name } };
-        let told = leader.tell(&caller, &question).map_err(|errno| errno.to_string())?;
+        let told = leader.tell_on_task(&caller, question).await.map_err(|errno| errno.to_string())?;
         let Answer::State(state) = told else { return Err("no answer".to_owned()) };
         (file, kind) = (state.file, state.attributes.kind());
     }

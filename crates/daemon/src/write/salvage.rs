@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -25,13 +24,12 @@ use super::calls::{BackingCalls, DrainLimits};
 use super::drain::progress::Progress;
 use super::kernel_leases::KernelLeases;
 use super::parts::{Beginning, WriteParts};
-use super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+use super::peers::{Called, Calls, Unanswered, Waiting};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Nodes, Partners};
 use crate::environment::{Environment, Operation};
 use crate::machine::Machine;
 use crate::options::{Copied, DrainPolicy};
-use crate::shared::on_thread::carry_out;
 
 /// How long what reads waits: nothing is written here.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -49,7 +47,7 @@ pub struct Salvage {
     /// Those of them that are of another run of the job, and stay as they are.
     pub of_other_runs: Vec<PathBuf>,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
-    threads: BTreeMap<NodeRank, JoinHandle<()>>,
+    runtime: Arc<Runtime>,
 }
 
 /// A file with bytes that are not here.
@@ -102,8 +100,8 @@ impl Salvage {
         };
         let stores: BTreeMap<_, _> = found.iter().map(|(path, leader)| (leader.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
-        let timers = Timers::start().context("no threads")?;
-        let environment = timers.machine()?;
+        let runtime = Runtime::start().context("no threads")?;
+        let environment = runtime.machine()?;
         let threads = environment.backing_threads(BACKING_CONCURRENCY);
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
@@ -125,19 +123,12 @@ impl Salvage {
                 drop(opened);
                 opened = open(node, &stores[&node])?;
             }
-            let calls = Together { own: node, nodes, here: Arc::clone(&here), timers: Arc::clone(&timers) };
+            let (here, environment, runtime) = (Arc::clone(&here), Arc::clone(&environment), Arc::clone(&runtime));
+            let calls = Together { own: node, nodes, here, environment, runtime };
             parts.insert(node, begin(opened, leadership, &landing, calls));
         }
         let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
-        Ok(Some(Self {
-            job,
-            landing,
-            stores,
-            leader: leadership.leader,
-            of_other_runs,
-            nodes: parts,
-            threads: BTreeMap::new(),
-        }))
+        Ok(Some(Self { job, landing, stores, leader: leadership.leader, of_other_runs, nodes: parts, runtime }))
     }
 
     /// Whether the names come from the standby, since the store of its first leader is not here.
@@ -149,15 +140,14 @@ impl Salvage {
     /// Starts: what was written is committed, and begins to land.
     ///
     /// # Errors
-    /// When a store cannot be written to, or there are no more threads.
-    pub fn start(&mut self) -> std::io::Result<()> {
+    /// When a store cannot be written to.
+    pub fn start(&self) -> std::io::Result<()> {
         for parts in self.nodes.values() {
-            parts.join().map_err(std::io::Error::other)?;
+            self.runtime.wait_for(parts.join()).map_err(std::io::Error::other)?;
         }
-        for (node, parts) in &self.nodes {
+        for parts in self.nodes.values() {
             let of_node = Arc::clone(parts);
-            let thread = std::thread::Builder::new().name("salvage".to_owned()).spawn(move || of_node.land())?;
-            self.threads.insert(*node, thread);
+            parts.spawn_on_pool(async move { of_node.land().await });
         }
         Ok(())
     }
@@ -170,7 +160,8 @@ impl Salvage {
 
     /// Lets it land, and waits for that, so long at most.
     pub fn drain(&self, time: Duration) -> Progress {
-        self.nodes.get(&self.leader).map_or_else(Progress::default, |parts| parts.drain(time))
+        let leader = self.nodes.get(&self.leader);
+        leader.map_or_else(Progress::default, |parts| self.runtime.wait_for(parts.drain(time)))
     }
 
     /// Files that cannot land from these stores alone.
@@ -187,14 +178,11 @@ impl Salvage {
 
     /// Ends, and returns what is left. The stores of which all has landed are gone then.
     #[must_use]
-    pub fn end(mut self) -> SalvageEnd {
-        let mut threads = std::mem::take(&mut self.threads);
+    pub fn end(self) -> SalvageEnd {
         // The leader knows what the others are still needed for.
         let others = self.nodes.iter().filter(|(node, _)| **node != self.leader);
-        for (node, parts) in others.chain(self.nodes.get_key_value(&self.leader)) {
-            if let Some(thread) = threads.remove(node) {
-                parts.end(thread, true);
-            }
+        for (_, parts) in others.chain(self.nodes.get_key_value(&self.leader)) {
+            self.runtime.wait_for(parts.end(true));
         }
         let steps = self.nodes.get(&self.leader).map_or(0, |parts| parts.progress().steps);
         SalvageEnd { steps, bytes: self.bytes_left(), missing: self.not_landed() }
@@ -241,13 +229,13 @@ fn leave_out_other_runs(
     others.iter().map(|node| stores[node].clone()).collect()
 }
 
-/// A runtime of which nothing is used but its timers. A thread carries it out until no node is left.
-struct Timers {
+/// Timers and tasks, which a thread carries out until no node is left.
+struct Runtime {
     handle: Handle,
     _until: oneshot::Sender<()>,
 }
 
-impl Timers {
+impl Runtime {
     fn start() -> std::io::Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (handle, (until, over)) = (runtime.handle().clone(), oneshot::channel::<()>());
@@ -256,8 +244,13 @@ impl Timers {
             let _ = runtime.block_on(over);
             runtime.shutdown_background();
         };
-        std::thread::Builder::new().name("timers".to_owned()).spawn(carry_out)?;
+        std::thread::Builder::new().name("tasks".to_owned()).spawn(carry_out)?;
         Ok(Arc::new(Self { handle, _until: until }))
+    }
+
+    /// Waits on this thread, which may block.
+    fn wait_for<T>(&self, task: impl Future<Output = T>) -> T {
+        self.handle.block_on(task)
     }
 
     /// This machine.
@@ -296,7 +289,8 @@ struct Together {
     /// How many the job had.
     nodes: u32,
     here: Here,
-    timers: Arc<Timers>,
+    environment: Arc<dyn Environment>,
+    runtime: Arc<Runtime>,
 }
 
 impl Calls for Together {
@@ -323,25 +317,15 @@ impl Calls for Together {
     }
 
     fn pause(&self, time: Duration) -> Waiting<'static, ()> {
-        // Made when it is waited for: by then the thread has the timers.
+        // Made when it is waited for: by then the thread is in the runtime.
         Box::pin(async move { tokio::time::sleep(time).await })
     }
 
     fn block(&self, operation: Operation) {
-        operation();
+        self.environment.block(operation);
     }
 
-    fn spawn(&self, _: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
-        unreachable!("no node follows another")
-    }
-
-    /// Each node answers on the thread that asks, and waits there.
-    fn wait_for(&self, waiting: Waiting<'_, ()>) {
-        self.carry_out(waiting);
-    }
-
-    fn carry_out(&self, task: OnThread<'_>) {
-        let _timers = self.timers.handle.enter();
-        carry_out(task);
+    fn spawn(&self, task: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
+        self.runtime.handle.spawn(task)
     }
 }

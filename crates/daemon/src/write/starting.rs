@@ -1,30 +1,33 @@
-//! The beginning of a node's part in the burst tier: tasks that keep the tree and its copies safe, and a thread that lands.
+//! The beginning of a node's part in the burst tier: tasks that keep the tree and its copies safe, and one that lands.
 //!
-//! The tasks renew the leader's leader lease, follow the tree as its standby, and copy what other nodes write as their partner.
+//! The former renew the leader's leader lease, follow the tree as its standby, and copy what other nodes write as their partner.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use super::parts::WriteParts;
 use super::tree::checkpoint;
 use super::tree::standby::{Keep, Standby};
 
 impl WriteParts {
-    /// Starts the tasks that keep the tree and its copies safe, and the thread that follows the tree on the backing file system, or gives back
-    /// what it has landed, until `end`.
-    ///
-    /// # Errors
-    /// When there are no more threads.
-    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+    /// Starts the tasks that keep the tree and its copies safe, and the one that follows the tree on the backing file system, or gives back what
+    /// has landed, until `end`.
+    pub fn start(self: &Arc<Self>) {
         self.begin_with_tree();
         let parts = Arc::clone(self);
-        std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
-            if parts.join().is_err() {
-                return;
+        self.spawn_on_pool(async move {
+            if parts.join().await.is_ok() {
+                parts.begin_to_copy();
+                parts.land().await;
             }
-            parts.begin_to_copy();
-            parts.land();
-        })
+        });
+    }
+
+    /// Has a task done that may wait for the node's own disk, until all is over.
+    pub(super) fn spawn_on_pool(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let nodes = Arc::clone(&self.nodes);
+        self.nodes.spawn(async move {
+            nodes.on_pool(task).await;
+        });
     }
 
     /// Begins those that do not wait until the node has come to terms with the leader: it may be the leader, or have to take the tree over.

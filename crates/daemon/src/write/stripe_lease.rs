@@ -89,7 +89,7 @@ mod tests {
     use forebay_wire::Outcome;
     use forebay_wire::message::encode;
 
-    use super::super::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+    use super::super::peers::{Called, Calls, Unanswered, Waiting};
     use super::super::remote::Partners;
     use super::*;
     use crate::environment::Operation;
@@ -141,14 +141,6 @@ mod tests {
 
         fn spawn(&self, task: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
             tokio::spawn(task)
-        }
-
-        fn wait_for(&self, _: Waiting<'_, ()>) {
-            unreachable!("the test waits by a task");
-        }
-
-        fn carry_out(&self, _: OnThread<'_>) {
-            unreachable!("the test waits by a task");
         }
 
         fn since_boot(&self) -> Duration {

@@ -13,16 +13,16 @@ impl Nodes {
         self.tasks().push(task);
     }
 
-    /// Waits until all of these have ended, once waits are over (`end`). May block.
-    pub fn wait_for_tasks(&self) {
-        let tasks = std::mem::take(&mut *self.tasks());
-        self.wait_for(async {
-            for task in tasks {
-                if task.await.is_err_and(|error| error.is_panic()) {
-                    tracing::error!("a task that keeps the burst tree safe panicked");
-                }
+    /// Waits until all of these have ended, once waits are over (`end`).
+    pub async fn until_tasks_end(&self) {
+        loop {
+            // One of them may begin others.
+            let last = self.tasks().pop();
+            let Some(task) = last else { return };
+            if task.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!("a task of the burst tier panicked");
             }
-        });
+        }
     }
 
     /// Until all is over.

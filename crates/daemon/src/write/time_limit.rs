@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_write::Tree;
 
+use super::peers::Waiting;
 use super::remote::Nodes;
 
 /// How often is looked.
@@ -20,7 +21,11 @@ const CARE: u32 = 2;
 
 /// Looks until all is over, and drains when it is time. `left` tells how many bytes have not landed, how long they take, and how much time there
 /// is.
-pub async fn watch(nodes: &Nodes, left: impl Fn() -> (u64, Duration, Duration), drain: impl AsyncFn()) {
+pub async fn watch<'a>(
+    nodes: &Nodes,
+    left: impl Fn() -> (u64, Duration, Duration),
+    drain: impl Fn() -> Waiting<'a, ()>,
+) {
     let mut has_begun = false;
     loop {
         nodes.pause(EVERY).await;

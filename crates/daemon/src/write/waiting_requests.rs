@@ -13,6 +13,9 @@ pub const TASKS_PER_NODE_MAX: usize = 1024;
 /// The same of those that keep the tree and its copies safe: of each kind a node has one or two at the same time, and asks again.
 pub const TREE_TASKS_PER_NODE_MAX: usize = 8;
 
+/// The same of those of drains, which may last: a node has a few of them at the same time, and asks again.
+pub const DRAINS_PER_NODE_MAX: usize = 8;
+
 /// See the module.
 pub struct WaitingRequests {
     per_node_max: usize,

@@ -12,12 +12,15 @@ use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
+use tokio::runtime::Handle;
 
 use crate::turns;
 
 /// See the module.
 pub struct Machine {
     pub life: Life,
+    /// Calls that may block are in its context.
+    pub runtime: Handle,
 }
 
 impl Environment for Machine {
@@ -26,7 +29,11 @@ impl Environment for Machine {
     }
 
     fn block(&self, operation: Operation) {
-        std::thread::spawn(operation);
+        let runtime = self.runtime.clone();
+        std::thread::spawn(move || {
+            let _in = runtime.enter();
+            operation();
+        });
     }
 
     fn backing_threads(&self, limit: usize) -> Arc<dyn BackingThreads> {

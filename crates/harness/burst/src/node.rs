@@ -1,6 +1,7 @@
 //! The nodes of a job: each with a mount, a disk, and daemons that follow each other.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use forebay_transport::memory::Network;
 use forebay_transport::{Endpoint, EndpointOptions, Security};
 use forebay_types::NodeRank;
 use forebay_wire::Level;
+use tokio::runtime::Handle;
 
 use crate::log::note;
 use crate::machine::Machine;
@@ -61,10 +63,13 @@ struct State {
     made_at_ms: u64,
 }
 
+/// Has the leader let everything land, within a time.
+type Drain = Arc<dyn Fn(Duration) -> Option<Result<Progress, String>> + Send + Sync>;
+
 struct Running {
     turns: turns::Life,
     life: Life,
-    write: Option<Arc<WriteParts>>,
+    drain: Option<Drain>,
     is_ready: bool,
 }
 
@@ -128,13 +133,14 @@ impl Node {
         let life = Life::new();
         let (restarts, replaced, made_at_ms) = {
             let mut state = self.state();
-            state.running = Some(Running { turns, life: life.clone(), write: None, is_ready: false });
+            state.running = Some(Running { turns, life: life.clone(), drain: None, is_ready: false });
             state.daemons += 1;
             (state.restarts, state.replaced, state.made_at_ms)
         };
         note(|| format!("node {}: its daemon {turns} begins", self.rank));
         let kept = Kept { restarts, replaced, job_is_up: true, ..Kept::default() };
-        let driver = Driver::new(self.options(kept), Arc::new(Machine { life: life.clone() }))?;
+        let machine = Machine { life: life.clone(), runtime: Handle::current() };
+        let driver = Driver::new(self.options(kept), Arc::new(machine))?;
         driver.open_burst(Path::new("/burst"), made_at_ms, None)?;
         let service = Driver::service(&driver.job(None));
         let pool = driver.node.pool.clone();
@@ -156,10 +162,10 @@ impl Node {
                 }
             });
         }
-        let landing = write.start()?;
+        write.start();
         let tasks = driver.start();
         if let Some(running) = &mut self.state().running {
-            running.write = Some(Arc::clone(&write));
+            running.drain = Some(drain_of(&driver, &write));
         }
         if restarts + replaced == 0 {
             write.until_joined().await.map_err(|why| anyhow::anyhow!(why))?;
@@ -169,15 +175,8 @@ impl Node {
         }
         driver.node.until_told_to_hand_over().await;
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
-        drop(driver);
-        let mount = Arc::clone(&self.mount);
-        #[expect(clippy::disallowed_methods, reason = "a simulated machine always has threads")]
-        let over = tokio::task::spawn_blocking(move || {
-            mount.detach();
-            session.hand_over(HAND_OVER);
-            write.end(landing, false);
-        });
-        let _ = tokio::time::timeout(5 * HAND_OVER, over).await;
+        let left = leave(driver, write, Arc::clone(&self.mount), session);
+        let _ = tokio::time::timeout(5 * HAND_OVER, left).await;
         let _ = tokio::time::timeout(5 * HAND_OVER, endpoint.shutdown()).await;
         Ok(())
     }
@@ -259,8 +258,8 @@ impl Node {
 
     /// Has the leader let everything land. How far it came; `None` where no daemon serves, or the leader does not answer.
     pub fn drain(&self, time: Duration) -> Option<Progress> {
-        let write = self.state().running.as_ref()?.write.clone()?;
-        write.drain_job(time).inspect_err(|why| note(|| format!("not drained: {why}"))).ok()
+        let drain = self.state().running.as_ref()?.drain.clone()?;
+        drain(time)?.inspect_err(|why| note(|| format!("not drained: {why}"))).ok()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -315,6 +314,30 @@ impl Node {
             kept,
         }
     }
+}
+
+fn drain_of(driver: &Driver, write: &Arc<WriteParts>) -> Drain {
+    let (node, write) = (Arc::clone(&driver.node), Arc::clone(write));
+    Arc::new(move |time| {
+        let (pool, write, (done, drained)) = (Arc::clone(&node), Arc::clone(&write), channel());
+        let drain = async move { write.drain_job(time).await };
+        drop(node.spawn(async move { drop(done.send(pool.on_pool(drain).await)) }));
+        // The daemon may end before.
+        drained.recv().ok().flatten()
+    })
+}
+
+/// A daemon leaves everything to the next one.
+async fn leave(driver: Driver, write: Arc<WriteParts>, mount: Arc<Mount>, session: Arc<Session>) {
+    let node = Arc::clone(&driver.node);
+    drop(driver);
+    #[expect(clippy::disallowed_methods, reason = "a simulated machine always has threads")]
+    let left = tokio::task::spawn_blocking(move || {
+        mount.detach();
+        session.hand_over(HAND_OVER);
+    });
+    let _ = left.await;
+    node.on_pool(async move { write.end(false).await }).await;
 }
 
 /// A session of the view, which nobody uses.

@@ -210,7 +210,7 @@ impl Conflicts<'_> {
         if let Some(attributes) = attributes {
             rights::give_all(self.leader, &made, &attributes, &path).await?;
         }
-        self.leader.note_landing(LeaderEntry::Publishing { file: directory, backed: made.backed() }).await?;
+        self.leader.note_found(LeaderEntry::Publishing { file: directory, backed: made.backed() }).await?;
         Ok(true)
     }
 
@@ -314,7 +314,7 @@ impl Conflicts<'_> {
             [] => None,
             base => Some(self.copy_backing_resident(file, place.directory, theirs, base).await?),
         };
-        self.leader.note_landing(LeaderEntry::CopiedOnConflict { file, draft, bytes, rights }).await
+        self.leader.note_found(LeaderEntry::CopiedOnConflict { file, draft, bytes, rights }).await
     }
 
     /// Adopts the extended attributes of theirs, which are the job's too.
@@ -323,9 +323,9 @@ impl Conflicts<'_> {
         if is_known {
             return;
         }
-        let kept = match self.leader.look_there(file, |there| there.all()) {
+        let kept = match self.leader.look_there(file, |there| there.all()).await {
             Ok(found) if found.is_empty() => Ok(()),
-            Ok(found) => self.leader.note_landing(LeaderEntry::ImportExtended { file, found }).await,
+            Ok(found) => self.leader.note_found(LeaderEntry::ImportExtended { file, found }).await,
             Err(errno) => Err(errno),
         };
         match kept {
@@ -344,7 +344,7 @@ impl Conflicts<'_> {
         base: &[(u64, u64)],
     ) -> Result<BackingId, Errno> {
         note_draft(self.leader, file, directory).await?;
-        self.leader.make_durable_to_land().await?;
+        self.leader.make_durable().await?;
         let (to, number) = {
             let tree = self.leader.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
@@ -400,7 +400,7 @@ impl Conflicts<'_> {
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.leader.note_landing(LeaderEntry::RemovedExternally { place: place.clone() }).await
+        self.leader.note_found(LeaderEntry::RemovedExternally { place: place.clone() }).await
     }
 
     /// The tree's entry at a place gets another name there.
@@ -416,7 +416,7 @@ impl Conflicts<'_> {
             let at = second.clone();
             if found(self.leader.local.land(move |place| place.attributes(&at)).await)?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
-                return self.leader.note_landing(LeaderEntry::SetAside { place: place.clone(), name }).await;
+                return self.leader.note_found(LeaderEntry::SetAside { place: place.clone(), name }).await;
             }
         }
         Err(Errno::EEXIST)

@@ -16,7 +16,7 @@ use crate::write::tree::paths::draft_path;
 /// The error that kept that from being recorded.
 pub async fn note_draft(leader: &Leader, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = leader.tree().draft(file).is_some();
-    if has_draft { Ok(()) } else { leader.note_landing(LeaderEntry::Drafting { file, directory }).await }
+    if has_draft { Ok(()) } else { leader.note_found(LeaderEntry::Drafting { file, directory }).await }
 }
 
 /// Files that an action takes the last name from, and that are needed, stay there as drafts, or open.
@@ -65,8 +65,8 @@ async fn keep_as_draft(leader: &Leader, file: FileId, at: &Place) -> Result<(), 
     }
     let has_draft = leader.tree().draft(file).is_some();
     if !has_draft {
-        leader.note_landing(LeaderEntry::Drafting { file, directory: at.directory }).await?;
-        leader.make_durable_to_land().await?;
+        leader.note_found(LeaderEntry::Drafting { file, directory: at.directory }).await?;
+        leader.make_durable().await?;
     }
     let draft = draft_path(&leader.tree(), file);
     let Some(draft) = draft else { return Ok(()) };
@@ -85,13 +85,16 @@ async fn keep_as_draft(leader: &Leader, file: FileId, at: &Place) -> Result<(), 
 }
 
 /// Drafts of files that programs have open without a name go with the job: nobody closes these any more. For a leader that still is one.
-pub fn remove_unlinked(leader: &Leader) {
+pub async fn remove_unlinked(leader: &Leader) {
     let drafts: Vec<ViewPath> = {
         let tree = leader.tree();
         tree.unlinked_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
     };
     for draft in drafts {
-        if let Err(errno) = leader.local.calls.serve_in_time(|| leader.local.place.remove(&draft, false)) {
+        let path = draft.clone();
+        let remove =
+            move |leader: &Leader| leader.local.calls.serve_in_time(|| leader.local.place.remove(&path, false));
+        if let Err(errno) = leader.call_backing(remove).await.and_then(|removed| removed) {
             tracing::warn!(%draft, %errno, "a draft stays");
         }
     }
@@ -108,7 +111,7 @@ pub async fn begin_anew<T>(leader: &Leader, file: FileId, errno: Errno) -> Resul
     };
     match (errno, draft) {
         (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
-            leader.note_landing(LeaderEntry::Drafting { file, directory }).await?;
+            leader.note_found(LeaderEntry::Drafting { file, directory }).await?;
             Err(Errno::EAGAIN)
         }
         _ => Err(errno),
@@ -123,7 +126,7 @@ pub async fn begin_anew<T>(leader: &Leader, file: FileId, errno: Errno) -> Resul
 pub async fn give_up(leader: &Leader, file: FileId, draft: Draft) -> Result<(), Errno> {
     let directory = leader.tree().draft(file).map(|(directory, _)| directory);
     if let Some(directory) = directory {
-        leader.note_landing(LeaderEntry::Drafting { file, directory }).await?;
+        leader.note_found(LeaderEntry::Drafting { file, directory }).await?;
     }
     leader.local.land(move |_| draft.remove()).await
 }
@@ -182,7 +185,7 @@ pub async fn note_unmodified(leader: &Leader, file: FileId, path: &ViewPath) {
     };
     if is_there
         && let Ok(held) = leader.hold(file, path).await
-        && let Err(errno) = leader.note_landing(LeaderEntry::Publishing { file, backed: held.backed() }).await
+        && let Err(errno) = leader.note_found(LeaderEntry::Publishing { file, backed: held.backed() }).await
     {
         tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
     }

@@ -1,18 +1,18 @@
 //! The job of a drain: the backing file system follows the tree.
 //!
-//! One task does what is to be done, in the tree's order (`forebay_write::Landing`), on a thread of its own. A file's contents are written to a
-//! draft, read back and compared, and take their name when they are whole and durable. A step that fails is tried again, and later ones
+//! One task does what is to be done, in the tree's order (`forebay_write::Landing`). A file's contents are written to a draft, read back and compared, and take their name when they are whole and durable. A step that fails is tried again, and later ones
 //! wait: the order is the promise.
 //!
-//! The task waits without its thread for all that the backing file system and other nodes do. Between steps the thread itself may block, for
-//! this node's own disk and for looks at other nodes: nothing else depends on it then but the look at the time limit.
+//! The task waits without a thread for all that the backing file system and other nodes do. Threads that may wait for this node's own disk go on
+//! with it (`pool_task`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_write::Turn;
 use forebay_write::timing::LANDS_AFTER;
+use tokio::time::Instant;
 
 use super::early_writer::EarlyWriter;
 use super::meter::Meter;
@@ -42,7 +42,6 @@ pub struct Drainer {
     policy: DrainPolicy,
     /// Steps below it may be followed.
     allowed: AtomicU64,
-    is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
 
@@ -58,7 +57,6 @@ impl Drainer {
             meter,
             policy,
             allowed,
-            is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
     }
@@ -78,21 +76,16 @@ impl Drainer {
         self.allowed.fetch_max(self.leader.tree().steps_end(), Ordering::Relaxed);
     }
 
-    /// No more is begun.
-    pub fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-    }
-
-    /// Follows until `end`, or until nothing waits for other nodes any more. To be carried out by a thread of its own.
+    /// Follows until all is over.
     pub async fn follow(&self) {
         let (began, mut looked_at, mut count) = (Instant::now(), Instant::now(), publishing::FILES_MAX);
         let may_have_another = self.leader.local.leadership().term > 0 && !self.leader.nodes.voters().is_empty();
         let lands_after = if may_have_another { LANDS_AFTER } else { Duration::ZERO };
-        while !self.is_ending() {
+        while !self.leader.nodes.is_ending() {
             if looked_at.elapsed() >= POLL_INTERVAL {
                 let parts = Parts { leader: Some(&self.leader), second: None };
                 checkpoint::write_if_due(&self.leader.local, parts, &self.commits.files);
-                self.leader.verify_logs();
+                self.leader.verify_logs().await;
                 looked_at = Instant::now();
             }
             if self.leader.has_failed() {
@@ -128,7 +121,7 @@ impl Drainer {
                     self.leader.wait_for_change(POLL_INTERVAL).await;
                 }
             }
-            Err(_) if self.is_ending() => {}
+            Err(_) if self.leader.nodes.is_ending() => {}
             Err(failed) => {
                 tracing::warn!(failed, "landing failed and is tried again");
                 *self.trouble() = Some(failed);
@@ -136,10 +129,6 @@ impl Drainer {
             }
         }
         count
-    }
-
-    fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::Relaxed) || self.leader.nodes.is_ending()
     }
 
     fn next_turns(&self, count: usize) -> Vec<Turn> {

@@ -42,7 +42,7 @@ impl EarlyWriter {
 
     /// Sends a part, if there is need and anything to be sent: where nothing else `is_to_land`, also of what is old. Whether there was.
     pub async fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
-        let Some((drain, is_kept)) = self.next_drain(is_to_land)? else { return Ok(false) };
+        let Some((drain, is_kept)) = self.next_drain(is_to_land).await? else { return Ok(false) };
         let now = || self.leader.nodes.now();
         let sent = match self.prepare(&drain).await {
             Ok(true) => self.meter.measure(now, self.drain(&drain, is_kept)).await,
@@ -61,12 +61,12 @@ impl EarlyWriter {
     }
 
     /// The next part to be sent, and whether logs keep it.
-    fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
+    async fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
         let filling = self.leader.filling();
         // Only what is committed can be sent.
         let committed = match filling.contains(&self.leader.local.rank) {
-            true => self.leader.nodes.wait_for(self.commits.commit_all()),
-            false => self.leader.nodes.wait_for(self.commits.commit_old()),
+            true => self.commits.commit_all().await,
+            false => self.commits.commit_old().await,
         };
         committed.map_err(|errno| format!("committing what open files have: {errno}"))?;
         if !filling.is_empty()
@@ -124,10 +124,10 @@ impl EarlyWriter {
         // A draft may be a name of a file of others, too.
         let may_be_changed = *is_there || self.leader.tree().has_names_elsewhere(*file);
         if may_be_changed {
-            self.leader.note_landing(LeaderEntry::Changing { file: *file }).await?;
+            self.leader.note_found(LeaderEntry::Changing { file: *file }).await?;
         }
         // No loss of power takes back what is sent, perhaps to a file that is there already.
-        let written = match self.leader.make_durable_to_land().await {
+        let written = match self.leader.make_durable().await {
             Ok(()) => self.write(drain, &snapshot, &path).await,
             Err(errno) => Err((errno, true)),
         };
@@ -142,7 +142,7 @@ impl EarlyWriter {
         };
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
-        self.leader.note_landing(LeaderEntry::Drained { file: *file, drained }).await
+        self.leader.note_found(LeaderEntry::Drained { file: *file, drained }).await
     }
 
     /// Writes to a new draft, or to what is there. An error says whether what is there may have been changed.

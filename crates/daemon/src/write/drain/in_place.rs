@@ -58,8 +58,8 @@ impl InPlace {
             }
             return Ok(StepOutcome::Done);
         }
-        self.leader.note_landing(LeaderEntry::Changing { file }).await?;
-        self.leader.make_durable_to_land().await?;
+        self.leader.note_found(LeaderEntry::Changing { file }).await?;
+        self.leader.make_durable().await?;
         rights::give(&self.leader, &held, (&attributes, is_own), path).await?;
         let at = path.clone();
         let sync = self.leader.local.land_together(2, move |place, may_land| {
@@ -81,8 +81,8 @@ impl InPlace {
         let mut snapshot = Snapshot::of_settled(&self.leader, file).ok_or(CHANGED)?;
         snapshot.leave_out_sent(&self.leader, file);
         // It may get its name without this being noted.
-        self.leader.note_landing(LeaderEntry::Changing { file }).await?;
-        self.leader.make_durable_to_land().await?;
+        self.leader.note_found(LeaderEntry::Changing { file }).await?;
+        self.leader.make_durable().await?;
         if let Err(errno) = self.write_and_name(action, file, &snapshot, first).await {
             return drafts::begin_anew(&self.leader, file, errno).await;
         }
@@ -120,8 +120,8 @@ impl InPlace {
     /// As `publish_sent`.
     pub async fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of_settled(&self.leader, file).ok_or(CHANGED)?;
-        self.leader.note_landing(LeaderEntry::Changing { file }).await?;
-        self.leader.make_durable_to_land().await?;
+        self.leader.note_found(LeaderEntry::Changing { file }).await?;
+        self.leader.make_durable().await?;
         if let Err(errno) = self.write_at(file, &snapshot, path, false).await {
             drafts::note_unmodified(&self.leader, file, path).await;
             return Err(errno);

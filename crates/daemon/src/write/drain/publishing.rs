@@ -78,9 +78,9 @@ impl Publisher {
         self.discard(left_out).await;
         // A daemon after this one knows them again, after a loss of power too.
         for WholeDraft { file, backed, .. } in &drafted {
-            self.leader.note_landing(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
+            self.leader.note_found(LeaderEntry::Publishing { file: *file, backed: *backed }).await?;
         }
-        self.leader.make_durable_to_land().await?;
+        self.leader.make_durable().await?;
         let numbers: Vec<u128> = {
             let tree = self.leader.tree();
             drafted.iter().map(|draft| tree.draft_number(draft.file)).collect()

@@ -1,4 +1,4 @@
-//! Several tasks at once, carried out by the task that waits for them: on one thread, a few at a time.
+//! Several tasks at once, carried out by the task that waits for them, a few at a time.
 
 use std::pin::Pin;
 use std::task::Poll;

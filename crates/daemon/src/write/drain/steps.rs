@@ -65,7 +65,7 @@ impl Steps {
         let Turn { step, action, is_over } = turn;
         let told = |errno| format!("{}: {errno}", self.told(action));
         // No loss of power or of this node takes back what is followed here.
-        self.leader.make_durable_to_land().await.map_err(told)?;
+        self.leader.make_durable().await.map_err(told)?;
         let conflicts = Conflicts { leader: &self.leader };
         if *is_over {
             // It may have been done and not noted: the last thing that the daemon before this one did, or a file that appeared
@@ -140,7 +140,7 @@ impl Steps {
             begun.push((&turn.action, found.first().copied().flatten()));
         }
         let Some(first) = turns.first().filter(|_| !begun.is_empty()) else { return Ok(()) };
-        self.leader.make_durable_to_land().await.map_err(|errno| told(first, errno))?;
+        self.leader.make_durable().await.map_err(|errno| told(first, errno))?;
         let published = self.publisher.publish(&begun).await;
         let (landed, failed) = match published {
             Ok(Publication { landed, failed }) => (landed, failed),
@@ -159,7 +159,7 @@ impl Steps {
 
     async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = LeaderEntry::Landed { step, outcome };
-        self.leader.note_landing(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.leader.note_found(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
         self.maker.note_step();
         self.meter.step();
         Ok(())

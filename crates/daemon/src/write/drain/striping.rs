@@ -4,7 +4,7 @@
 //! is when the daemon ends, so that the next one goes on with it. It is given up when it does not fit, and when a node may write to it
 //! late: one that was to write a stripe and has not said what came of that.
 //!
-//! Each stripe under way is a task of the landing thread.
+//! Each stripe under way is a part of the task of landing.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -189,7 +189,7 @@ impl Striping<'_> {
         let stripe_bytes = stripe_bytes(&snapshot.of_logs(), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = LeaderEntry::Verified { file, version, draft: backed, stripe_bytes, stripes };
-        self.leader.note_landing(begun).await?;
+        self.leader.note_found(begun).await?;
         Ok((draft, backed, stripe_bytes, BTreeSet::new()))
     }
 }
@@ -281,7 +281,7 @@ impl Sending<'_> {
     async fn note(&self, stripe: u64) -> Result<(), Errno> {
         let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
         let verified = LeaderEntry::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
-        self.with.leader.note_landing(verified).await
+        self.with.leader.note_found(verified).await
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

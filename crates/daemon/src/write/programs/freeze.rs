@@ -5,11 +5,13 @@
 //! is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it is for a time only, which
 //! begins anew each time that the gate is closed.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay_fuse::{Change as Asked, Handler, Operation as Op, OwnedRequest, Reply, Request, Task};
 use forebay_types::Errno;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::reserved::gives_reserved_name;
 use crate::write::kernel_ids::may_write;
@@ -23,7 +25,7 @@ const CLOSED_FOR: Duration = Duration::from_secs(120);
 pub struct Freeze {
     state: Mutex<State>,
     /// A change has ended.
-    left: Condvar,
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -57,14 +59,20 @@ impl Freeze {
     ///
     /// # Errors
     /// EBUSY when somebody still does after `within`.
-    pub fn freeze(&self, within: Duration) -> Result<(), Errno> {
-        let mut state = self.state();
-        if let Some(closed) = &mut state.closed {
+    pub async fn freeze(&self, within: Duration) -> Result<(), Errno> {
+        if let Some(closed) = &mut self.state().closed {
             closed.is_frozen = true;
         }
-        let waited = self.left.wait_timeout_while(state, within, |state| state.inside > 0);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.inside > 0 { Err(Errno::EBUSY) } else { Ok(()) }
+        let until_left = async {
+            loop {
+                let left = self.left.notified();
+                if self.state().inside == 0 {
+                    return;
+                }
+                left.await;
+            }
+        };
+        tokio::time::timeout(within, until_left).await.map_err(|_| Errno::EBUSY)
     }
 
     /// A kernel may have more that it has not sent.
@@ -113,7 +121,7 @@ impl State {
 impl Drop for Inside {
     fn drop(&mut self) {
         self.0.state().inside -= 1;
-        self.0.left.notify_all();
+        self.0.left.notify_waiters();
     }
 }
 
@@ -174,10 +182,10 @@ impl<H: Handler> Handler for Freezable<H> {
 mod tests {
     use super::*;
 
-    const AT_ONCE: Duration = Duration::ZERO;
+    const WITHIN: Duration = Duration::from_secs(2);
 
-    #[test]
-    fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
         let freeze = Arc::new(Freeze::default());
         let inside = freeze.enter(false).unwrap_or_else(|_| panic!("it is open"));
         assert_eq!(freeze.closed_for(), None);
@@ -185,21 +193,20 @@ mod tests {
         assert!(freeze.closed_for().is_some());
         assert_eq!(freeze.enter(false).err(), Some(Errno::EROFS));
         assert!(freeze.enter(true).is_ok());
-        assert_eq!(freeze.freeze(AT_ONCE), Err(Errno::EBUSY), "somebody is inside");
-        drop(inside);
-        assert_eq!(freeze.freeze(AT_ONCE), Ok(()));
+        assert_eq!(freeze.freeze(WITHIN).await, Err(Errno::EBUSY), "somebody is inside");
+        let (began, leave) = (Instant::now(), async { drop(inside) });
+        assert_eq!(tokio::join!(freeze.freeze(WITHIN), leave).0, Ok(()));
+        assert_eq!(began.elapsed(), Duration::ZERO, "it waits no longer than somebody is inside");
         freeze.close();
         assert_eq!(freeze.enter(true).err(), Some(Errno::EROFS), "it stays shut");
     }
 
-    #[test]
-    fn it_opens_by_itself() {
+    #[tokio::test(start_paused = true)]
+    async fn it_opens_by_itself() {
         let freeze = Arc::new(Freeze::default());
         freeze.close();
-        assert_eq!(freeze.freeze(AT_ONCE), Ok(()));
-        if let Some(closed) = &mut freeze.state().closed {
-            closed.until = Instant::now();
-        }
+        assert_eq!(freeze.freeze(WITHIN).await, Ok(()));
+        tokio::time::advance(CLOSED_FOR).await;
         assert!(freeze.enter(false).is_ok());
         freeze.close();
         assert!(freeze.enter(true).is_ok(), "it is closed and not shut");

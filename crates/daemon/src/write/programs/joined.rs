@@ -2,10 +2,10 @@
 //! nothing of the leader do not, where a daemon before this one has come to terms on the same mount, with the same store.
 
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use forebay_types::Errno;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::write::remote::{Nodes, TIMEOUT};
 

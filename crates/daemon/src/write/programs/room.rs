@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::Errno;
 use forebay_types::threads::WAITING_FOR_ROOM_MAX;
+use tokio::time::Instant;
 
 use crate::options::DrainPolicy;
 use crate::write::local::Local;

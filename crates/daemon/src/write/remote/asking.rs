@@ -1,7 +1,7 @@
 //! Calls to other nodes, and to the leader, which may be another node by the answer.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
@@ -9,6 +9,7 @@ use forebay_wire::message::{Checked, decode};
 use forebay_wire::write::{Caller, Change, Done};
 use forebay_wire::write_message::{self as wire, Changed, Leadership, Question, ReplicatedIndex, WriteMessage};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::{Nodes, TIMEOUT};
 use crate::write::peers::{Called, Unanswered, Waiting, decoded, whole};
@@ -178,20 +179,6 @@ impl Nodes {
     ///
     /// # Errors
     /// EIO when it does not answer.
-    pub fn ask<T: DeserializeOwned + Checked>(
-        &self,
-        to: NodeRank,
-        message: &WriteMessage,
-        timeout: Duration,
-    ) -> Result<T, Errno> {
-        let (_, (outcome, body)) = self.wait_for_call(To::Node(to), message, timeout)?;
-        decoded(&outcome, &body)
-    }
-
-    /// The same by a task.
-    ///
-    /// # Errors
-    /// As `ask`.
     pub async fn answer_of<T: DeserializeOwned + Checked>(
         &self,
         to: NodeRank,
@@ -217,10 +204,10 @@ impl Nodes {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn ask_leader_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
+    pub async fn ask_leader_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
         let failed =
             |errno| format!("node {}, which leads the burst tree, does not answer: {errno}", self.leadership().leader);
-        let (_, (_, body)) = self.wait_for_call(To::Leader, message, TEXT_TIMEOUT).map_err(failed)?;
+        let (_, (_, body)) = self.call(To::Leader, message, TEXT_TIMEOUT).await.map_err(failed)?;
         let answers: Vec<T> =
             serde_json::from_slice(&whole(&body)).map_err(|error| format!("invalid answer: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
@@ -237,10 +224,6 @@ impl Nodes {
         within: Duration,
     ) -> Result<Called, Unanswered> {
         self.calls.call(to, message, within).await
-    }
-
-    fn wait_for_call(&self, to: To, message: &WriteMessage, timeout: Duration) -> Result<(Leadership, Called), Errno> {
-        self.wait_for(self.call(to, message, timeout))
     }
 
     /// The answer, and who led the tree then.
@@ -278,7 +261,7 @@ impl Nodes {
             if !std::mem::replace(&mut has_told, true) {
                 tracing::warn!(%to, failed, asked = message.word(), "a node of the burst tier is asked again");
             }
-            if is_to_leader && looked_at.elapsed() >= LOOK_AFTER {
+            if is_to_leader && self.leadership() == leadership && looked_at.elapsed() >= LOOK_AFTER {
                 self.look_for_leader().await;
                 looked_at = Instant::now();
             }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::follower::{Stream, follow};
 use super::replicator::Replicator;
 use crate::environment::Operation;
-use crate::write::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+use crate::write::peers::{Called, Calls, Unanswered, Waiting};
 use crate::write::remote::{Nodes, Partners};
 
 /// Both, and what is between them.
@@ -76,16 +76,8 @@ impl Calls for Way {
         operation();
     }
 
-    fn carry_out(&self, _: OnThread<'_>) {
-        unreachable!("the test waits by tasks");
-    }
-
     fn spawn(&self, task: Waiting<'static, ()>) -> JoinHandle<()> {
         tokio::spawn(task)
-    }
-
-    fn wait_for(&self, _: Waiting<'_, ()>) {
-        unreachable!("tests wait by tasks");
     }
 
     fn end(&self) {

@@ -1,7 +1,7 @@
-//! Calls of the leader that may block, for its own threads and for tasks.
+//! Calls of the leader that may block.
 //!
 //! A request is a task. Another node's has a thread of the daemon's pool only while such a call lasts; one of this node's programs is gone on with
-//! by threads that may wait for the node's own disk (`forebay_fuse`), and needs one for other calls. Calls on the backing file system have a
+//! by threads that may wait for the node's own disk (`forebay_fuse`), as landing is (`pool_task`), and needs one for other calls. Calls on the backing file system have a
 //! part of the pool, so that a backing file system that hangs leaves the rest to requests that need this node's own disk alone.
 
 use std::sync::Arc;
@@ -13,8 +13,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Where a call is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// On the present thread, which may block.
-    ThisThread,
     /// On a thread of the pool, while the task waits.
     Pool,
     /// On the thread that goes on with a task of this node, which may wait for the node's own disk; for anything else as `Pool`.

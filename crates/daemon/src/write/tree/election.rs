@@ -5,13 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::{Leadership, Renewal, VoteReply, VoteRequest, WriteMessage};
 use forebay_write::timing::{LEASE_TTL, RENEW_EVERY, RENEW_RETRY_DELAY, RENEWED_WITHIN, VOTED_WITHIN};
 use forebay_write::{LeaderLease, Voter, is_majority, standby};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::write::local::Local;
 use crate::write::peers::{Waiting, until};

@@ -8,10 +8,13 @@ use forebay_types::{Errno, FileId};
 use forebay_wire::journal::{IMPORTED_ENTRIES_MAX, ImportedEntry, LeaderEntry};
 use forebay_wire::write::{Change, Done, Operation};
 use forebay_write::Refusal;
+use tokio::time::Instant;
 
 use super::calling::On;
+use super::extended::There;
 use super::leader::{Applied, Leader};
 use super::memory::TRIES;
+use super::paths::{MOVING_LOOK, MOVING_MAX};
 
 /// The need that comes before an answer.
 pub enum Needs {
@@ -58,25 +61,12 @@ impl Leader {
         self.tell_of(&applied).await.map(|()| done)
     }
 
-    /// A finding of landing. It blocks the thread of landing for the node's own disk alone, and where this node has to wait until it may change
-    /// the tree: nothing lands meanwhile.
+    /// Makes what this node has found out part of the tree: by landing, or by a drain.
     ///
     /// # Errors
     /// As `carry_out_on_task`.
-    pub async fn note_landing(&self, entry: LeaderEntry) -> Result<(), Errno> {
-        self.election.hold().await?;
-        let applied = self.apply(&entry).map_err(about_nothing)?;
-        self.tell_of(&applied).await
-    }
-
-    /// Makes what this node has found out part of the tree. May block.
-    ///
-    /// # Errors
-    /// As `carry_out_on_task`.
-    pub fn note(&self, entry: &LeaderEntry) -> Result<(), Errno> {
-        self.hold_tree()?;
-        let applied = self.apply(entry).map_err(about_nothing)?;
-        self.wait_to_tell_of(applied)
+    pub async fn note_found(&self, entry: LeaderEntry) -> Result<(), Errno> {
+        self.note_by_task(On::Task, entry).await
     }
 
     /// As `apply`, once it is known whether the change could land (`is_tried`).
@@ -139,7 +129,7 @@ impl Leader {
             Needs::Nothing(errno) => Err(errno),
             Needs::Entries(directory) => self.import(on, directory).await,
             Needs::Extended(file) => {
-                let found = self.call_backing(on, move |leader| leader.look_there(file, |there| there.all())).await??;
+                let found = self.look_there(file, |there| there.all()).await?;
                 if let Some(Operation::SetExtended { name, value, rule, .. }) = change.map(|change| &change.operation) {
                     // A refusal leaves nothing to keep.
                     found.with(name, value.as_deref(), *rule)?;
@@ -148,13 +138,13 @@ impl Leader {
             }
             Needs::Trial => {
                 let change = change.cloned().ok_or(Errno::EIO)?;
-                self.call_backing(on, move |leader| leader.try_to_land(&change)).await?
+                self.call_backing(move |leader| leader.try_to_land(&change)).await?
             }
             Needs::Task => Ok(()),
         }
     }
 
-    /// As `note`, by a task.
+    /// Makes an entry of the leader part of the tree.
     ///
     /// # Errors
     /// As `meet`.
@@ -175,7 +165,7 @@ impl Leader {
 
     /// Makes the entries that a directory has on the backing file system part of the tree.
     async fn import(&self, on: On, directory: FileId) -> Result<(), Errno> {
-        let parts = self.call_backing(on, move |leader| leader.entries_there(directory)).await??;
+        let parts = self.call_backing(move |leader| leader.entries_there(directory)).await??;
         let count = parts.len();
         for (index, entries) in parts.into_iter().enumerate() {
             let is_last = index + 1 == count;
@@ -255,18 +245,14 @@ impl Leader {
         self.nodes.block(move || call(&leader)).await.ok_or(Errno::EIO)
     }
 
-    /// The same with a call on the backing file system.
+    /// The same with a call on the backing file system, which a thread of the pool makes.
     ///
     /// # Errors
     /// As `call`.
     pub async fn call_backing<T: Send + 'static>(
         &self,
-        on: On,
         call: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Errno> {
-        if on == On::ThisThread {
-            return Ok(call(self));
-        }
         let part = self.backing_part.take().await?;
         let call = move |leader: &Self| {
             let called = call(leader);
@@ -274,6 +260,30 @@ impl Leader {
             called
         };
         self.call_in_pool(call).await
+    }
+
+    /// Looks at a file's extended attributes on the backing file system.
+    ///
+    /// # Errors
+    /// The error of `look`; EIO where the file is not found there.
+    pub async fn look_there<T: Send + 'static>(
+        &self,
+        file: FileId,
+        look: impl Fn(&There<'_>) -> Result<T, Errno> + Clone + Send + 'static,
+    ) -> Result<T, Errno> {
+        let deadline = Instant::now() + MOVING_MAX;
+        loop {
+            let look = look.clone();
+            let look = move |leader: &Self| {
+                let there = There::of(&leader.local, &leader.tree(), file);
+                look(&there)
+            };
+            match self.call_backing(look).await? {
+                Err(Errno::ESTALE) if Instant::now() < deadline => self.nodes.pause(MOVING_LOOK).await,
+                Err(Errno::ESTALE) => return Err(Errno::EIO),
+                looked => return looked,
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_store::Held;
 use forebay_types::{Errno, FileId, Map, NodeRank, ViewPath};
@@ -20,9 +20,8 @@ use tokio::sync::Notify;
 
 use super::calling::{BackingPart, On};
 use super::election::Election;
-use super::extended::There;
 use super::memory::{Footprint, Forgetting};
-use super::paths::{MOVING_LOOK, MOVING_MAX, backing_path};
+use super::paths::backing_path;
 use super::replicator::TreeReplicator;
 use super::stores::Stores;
 use super::unverified::Unverified;
@@ -160,14 +159,6 @@ impl Leader {
         }
     }
 
-    /// Waits until this node may change the tree. May block.
-    ///
-    /// # Errors
-    /// EIO while it may not lead the tree any more.
-    pub fn hold_tree(&self) -> Result<(), Errno> {
-        if self.election.is_held() { Ok(()) } else { self.nodes.wait_for(self.election.hold()) }
-    }
-
     /// Takes a step of the tree's history and writes it down. Waits for no other node; `tell_of` is to follow.
     ///
     /// # Errors
@@ -227,14 +218,6 @@ impl Leader {
         Ok(())
     }
 
-    /// The same on a thread that may block.
-    ///
-    /// # Errors
-    /// As `tell_of`.
-    pub fn wait_to_tell_of(&self, applied: Applied) -> Result<(), Errno> {
-        if applied.is_for_all(self.local.rank) { Ok(()) } else { self.nodes.wait_for(self.tell_of(&applied)) }
-    }
-
     /// This node's kernel is told.
     async fn invalidate(&self, files: &[FileId]) -> Result<(), Errno> {
         while let Err(errno) = self.cache.invalidate(files).await {
@@ -246,20 +229,12 @@ impl Leader {
         Ok(())
     }
 
-    /// All changes until now survive the loss of power, and of this node where the standby follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the standby follows.
     ///
     /// # Errors
     /// EIO, also when this node may not lead the tree any more.
-    pub fn make_durable(&self) -> Result<(), Errno> {
-        self.replicator.make_durable()
-    }
-
-    /// The same for the thread of landing.
-    ///
-    /// # Errors
-    /// As `make_durable`.
-    pub async fn make_durable_to_land(&self) -> Result<(), Errno> {
-        self.replicator.make_durable_on(On::ThisThread).await
+    pub async fn make_durable(&self) -> Result<(), Errno> {
+        self.replicator.make_durable_on(On::Task).await
     }
 
     pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -311,22 +286,6 @@ impl Leader {
         let tree = self.tree();
         let directory = backing_path(&tree, place.directory).ok_or(Errno::ENOENT)?;
         directory.join_deep(tree.backing_name(place).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
-    }
-
-    /// Looks at a file's extended attributes on the backing file system.
-    ///
-    /// # Errors
-    /// The error of `look`; EIO where the file is not found there.
-    pub fn look_there<T>(&self, file: FileId, look: impl Fn(&There<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
-        let deadline = Instant::now() + MOVING_MAX;
-        loop {
-            let there = There::of(&self.local, &self.tree(), file);
-            match look(&there) {
-                Err(Errno::ESTALE) if Instant::now() < deadline => std::thread::sleep(MOVING_LOOK),
-                Err(Errno::ESTALE) => return Err(Errno::EIO),
-                looked => return looked,
-            }
-        }
     }
 
     /// Takes hold of a file on the backing file system.

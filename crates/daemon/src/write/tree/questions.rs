@@ -26,27 +26,10 @@ pub struct Asker {
 }
 
 impl Leader {
-    /// Answers a question of this node. May block.
+    /// Answers a question of this node.
     ///
     /// # Errors
     /// The error for the program.
-    pub fn tell(&self, caller: &Caller, question: &Question) -> Result<Answer, Errno> {
-        self.hold_tree()?;
-        let asker = Asker { node: self.local.rank, is_leased: false };
-        match self.tell_known(asker, caller, question) {
-            Ok(told) => Ok(told),
-            Err(Needs::Nothing(errno)) => Err(errno),
-            Err(needs) => {
-                let asked = Arc::new((caller.clone(), question.clone()));
-                self.nodes.wait_for(self.tell_by_task(On::ThisThread, asker, asked, needs)).map_err(io_for_again)
-            }
-        }
-    }
-
-    /// The same by a task.
-    ///
-    /// # Errors
-    /// As `tell`.
     pub async fn tell_on_task(&self, caller: &Caller, question: Question) -> Result<Answer, Errno> {
         self.election.hold().await?;
         let asker = Asker { node: self.local.rank, is_leased: false };
@@ -75,14 +58,14 @@ impl Leader {
             match (&asked.1, needs) {
                 (Question::FileSystem, _) => {
                     let look = |leader: &Self| leader.local.calls.serve(|| leader.local.place.file_system());
-                    return self.call_backing(on, look).await?.map(Answer::FileSystem);
+                    return self.call_backing(look).await?.map(Answer::FileSystem);
                 }
                 (Question::Durable, _) => return self.replicator.make_durable_on(on).await.map(|()| Answer::Nothing),
                 (Question::Needed { of, is_filling }, _) => return self.needed(on, asker, *of, *is_filling).await,
                 (Question::Extended { name, .. }, Needs::Extended(file)) => {
                     let name = name.clone();
-                    let look = move |leader: &Self| leader.look_there(file, |there| there.told(name.as_deref()));
-                    return self.call_backing(on, look).await?.map(Answer::Extended);
+                    let told = self.look_there(file, move |there| there.told(name.as_deref())).await;
+                    return told.map(Answer::Extended);
                 }
                 (_, needs) => self.meet(on, None, needs).await?,
             }

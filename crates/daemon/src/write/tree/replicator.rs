@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::journal::EntryRef;
@@ -12,6 +11,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::{Followed, Leadership, Renewal, ReplicatedIndex};
 use forebay_write::timing::PARTS_KEPT;
 use forebay_write::{Backlog, Entries, Lineage, Next, Tree};
+use tokio::time::Instant;
 
 use super::calling::On;
 use super::election::Election;
@@ -101,18 +101,10 @@ impl TreeReplicator {
         self.followed()?.safe()
     }
 
-    /// All changes until now survive the loss of power, and of this node where the standby follows. May block.
+    /// All changes until now survive the loss of power, and of this node where the standby follows. For another node only once: that asks again.
     ///
     /// # Errors
-    /// EIO, also when this node may not lead the tree any more.
-    pub fn make_durable(&self) -> Result<(), Errno> {
-        self.nodes.wait_for(self.make_durable_on(On::ThisThread))
-    }
-
-    /// The same by a task. For another node only once: that asks again.
-    ///
-    /// # Errors
-    /// EIO; for another node EAGAIN when this node may not lead the tree any more.
+    /// EIO, also when this node may not lead the tree any more; for another node EAGAIN then.
     pub async fn make_durable_on(&self, on: On) -> Result<(), Errno> {
         if on == On::Pool {
             self.local.make_durable_for_all().await?;
@@ -121,10 +113,7 @@ impl TreeReplicator {
         }
         loop {
             self.election.hold().await?;
-            match on {
-                On::Task => self.local.make_durable_for_all().await?,
-                _ => self.local.make_durable()?,
-            }
+            self.local.make_durable_for_all().await?;
             match self.wait_for_standby().await.and_then(|()| self.check_held()) {
                 Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
                 Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use forebay_types::NodeRank;
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
@@ -17,6 +16,7 @@ use forebay_wire::write_message::{Followed, Leadership, Replayed, ReplicatedInde
 use forebay_write::timing::{FOLLOW_RETRY_DELAY, FOLLOWED_WITHIN, LEADER_LEASE, LEASE_TTL_HELD, REPLAYED_WITHIN};
 use forebay_write::{Released, Tree};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::election::Election;
 use super::memory::Footprint;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::NodeRank;
+use tokio::time::Instant;
 
 /// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
 /// (`reclaim`).

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use forebay_types::NodeRank;
 use forebay_write::timing::VERIFY_AGAIN_AFTER;
+use tokio::time::Instant;
 
 /// When to look.
 pub struct Unverified {

@@ -26,8 +26,8 @@ use super::leader::Leader;
 use crate::write::peers::{Waiting, all};
 
 impl Leader {
-    /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
-    pub fn verify_logs(&self) {
+    /// Looks whether logs have what the tree says, of the nodes of which that is not known.
+    pub async fn verify_logs(&self) {
         if self.has_failed() || !self.election.is_held() {
             return;
         }
@@ -38,15 +38,13 @@ impl Leader {
         if lost.is_empty() && due.is_empty() {
             return;
         }
-        self.nodes.wait_for(async {
-            for nodes in lost.chunks(NODES_ASKED_AT_ONCE) {
-                let looks = nodes.iter().map(|node| Box::pin(self.look_again(*node, true)) as Waiting<'_, _>);
-                all(looks.collect()).await;
-            }
-            for node in due {
-                self.look_again(node, false).await;
-            }
-        });
+        for nodes in lost.chunks(NODES_ASKED_AT_ONCE) {
+            let looks = nodes.iter().map(|node| Box::pin(self.look_again(*node, true)) as Waiting<'_, _>);
+            all(looks.collect()).await;
+        }
+        for node in due {
+            self.look_again(node, false).await;
+        }
     }
 
     async fn look_again(&self, node: NodeRank, is_lost: bool) {

@@ -27,7 +27,7 @@ use crate::write::calls::{BackingCalls, DrainLimits};
 use crate::write::drain::drain_messages;
 use crate::write::kernel_leases::KernelLeases;
 use crate::write::page_cache::PageCache;
-use crate::write::peers::{Called, Calls, OnThread, Unanswered, Waiting};
+use crate::write::peers::{Called, Calls, Unanswered, Waiting};
 use crate::write::recovery::open_store;
 use crate::write::remote::{Nodes, Partners};
 
@@ -79,14 +79,6 @@ impl Calls for PartnerAway {
 
     fn spawn(&self, task: Waiting<'static, ()>) -> tokio::task::JoinHandle<()> {
         tokio::spawn(task)
-    }
-
-    fn wait_for(&self, _: Waiting<'_, ()>) {
-        unreachable!("the test waits by a task");
-    }
-
-    fn carry_out(&self, _: OnThread<'_>) {
-        unreachable!("the test waits by a task");
     }
 }
 
