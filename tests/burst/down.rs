@@ -34,7 +34,8 @@ fn read(path: &Path) -> String {
 #[test]
 fn writes_while_the_job_ends_have_landed_or_were_refused() {
     require!(Fuse, Root);
-    let bed = Bed::of(2);
+    // So slowly that the last drain lasts for longer than a program is kept from its next write.
+    let bed = Bed::with(2, &["--drain-ops", "100/s"]);
     let base = bed.job.sandbox.base().to_owned();
     let said = |node: u32| base.join(format!("said.{node}"));
     let directories = [0, 1].map(|node| {
@@ -58,10 +59,7 @@ fn writes_while_the_job_ends_have_landed_or_were_refused() {
         };
         assert_eq!((0..made).filter(missing).collect::<Vec<_>>(), [0; 0], "{made} were made on node {node}");
         let why = read(&said(node).with_extension(format!("{node}.why")));
-        // A program that had no processor from the last drain until the mount was gone has not met the refusal.
-        let is_refused =
-            ["Read-only file system", "Transport endpoint is not connected"].iter().any(|text| why.contains(text));
-        assert!(is_refused, "node {node}: {why}");
+        assert!(why.contains("Read-only file system"), "node {node}: {why}");
     }
     assert!(!base.join("store").exists(), "nothing is kept");
     assert_eq!(told["left"], json!([]));
