@@ -201,6 +201,37 @@ except OSError as error: print(error.errno)\"";
     bed.job.down();
 }
 
+/// Each of two values has room in a file of `BACKING`, both together may have none. A trial of one knows nothing of the other.
+#[test]
+fn values_that_are_set_concurrently_are_taken_as_far_as_they_fit() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let much = vec![1; 2500];
+    let takes = |path: &Path, name: &str| match setxattr(path, name, &much, ANY) {
+        Err(rustix::io::Errno::NOSPC) => false,
+        set => set.is_ok(),
+    };
+    let probe = bed.backing().join("probe");
+    std::fs::write(&probe, "").unwrap();
+    let fitting = ["user.0", "user.1"].map(|name| takes(&probe, name)).into_iter().filter(|has| *has).count();
+    for round in 0..40 {
+        let name = format!("file.{round}");
+        std::fs::write(bed.mount().join(&name), "x").unwrap();
+        let barrier = std::sync::Barrier::new(2);
+        let set = |node: u32| {
+            let path = bed.mount_of(node).join(&name);
+            barrier.wait();
+            takes(&path, &format!("user.{node}"))
+        };
+        let both = std::thread::scope(|scope| {
+            [0, 1].map(|node| scope.spawn(move || set(node))).map(|set| set.join().unwrap())
+        });
+        assert_eq!(both.into_iter().filter(|has| *has).count(), fitting, "{name}: {both:?}");
+    }
+    bed.drain();
+    bed.job.down();
+}
+
 /// Programs that copy them.
 #[test]
 fn programs_copy_them() {

@@ -22,6 +22,7 @@ use super::parts::WriteParts;
 use super::peers::{Answered, Waiting};
 use super::stripe_lease::StripeLease;
 use super::tree::calling::On;
+use super::tree::fits::Tried;
 use super::tree::knowing::Needs;
 use super::tree::leader::{Applied, Leader};
 use super::tree::questions::Asker;
@@ -157,7 +158,7 @@ impl WriteParts {
             return Err(told(&Changed { outcome: Err(errno), have: None, safe: None }));
         }
         let is_lost = leader.is_lost(from);
-        let begun = if is_lost { Err(Needs::Task) } else { leader.apply_knowing(&change, false) };
+        let begun = if is_lost { Err(Needs::Task) } else { leader.apply_knowing(&change, Tried::default()) };
         let outcome = match begun {
             Ok(applied) if applied.is_for_all(leader.local.rank) => Ok(applied.outcome()),
             Err(Needs::Nothing(errno)) => Err(errno),

@@ -3,7 +3,7 @@
 use forebay_store::Draft;
 use forebay_types::{Errno, ExtendedAttributes, FileId, ViewPath};
 use forebay_wire::write::{Change, Operation};
-use forebay_write::Refusal;
+use forebay_write::{Refusal, Tree};
 
 use super::leader::Leader;
 use crate::write::local::Local;
@@ -21,39 +21,52 @@ struct Wanted {
     size_bytes: u64,
 }
 
+/// The sizes that the backing file system has taken in a trial. Others may change the file meanwhile: then it needs another one.
+#[derive(Clone, Copy, Default)]
+pub struct Tried {
+    extended_bytes: usize,
+    size_bytes: u64,
+}
+
+impl Tried {
+    fn covers(self, wanted: &Wanted) -> bool {
+        wanted.extended.bytes() <= self.extended_bytes.max(SURE_EXTENDED_BYTES)
+            && wanted.size_bytes <= self.size_bytes.max(SURE_FILE_BYTES)
+    }
+}
+
+/// Whether the backing file system may refuse what a change makes of a file, as far as trials have shown.
+///
+/// # Errors
+/// The refusal that says what has to be known first.
+pub fn needs_trial(tree: &Tree, change: &Change, tried: Tried) -> Result<bool, Refusal> {
+    Ok(wanted_by(tree, change)?.is_some_and(|wanted| !tried.covers(&wanted)))
+}
+
+fn wanted_by(tree: &Tree, change: &Change) -> Result<Option<Wanted>, Refusal> {
+    let file = match &change.operation {
+        Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,
+        Operation::SetAttributes { file, changes } if changes.size_bytes.is_some() => *file,
+        _ => return Ok(None),
+    };
+    let extended = match tree.extended_by(change) {
+        // The tree refuses it by itself.
+        Err(Refusal::Errno(_)) => return Ok(None),
+        extended => extended?.unwrap_or_default(),
+    };
+    Ok(Some(Wanted { file, extended, size_bytes: tree.size_by(change).unwrap_or(0) }))
+}
+
 impl Leader {
-    /// Whether the backing file system may refuse what a change makes of a file.
-    ///
-    /// # Errors
-    /// The refusal that says what has to be known first.
-    pub fn needs_trial(&self, change: &Change) -> Result<bool, Refusal> {
-        Ok(self.wanted_by(change)?.is_some())
-    }
-
-    fn wanted_by(&self, change: &Change) -> Result<Option<Wanted>, Refusal> {
-        let file = match &change.operation {
-            Operation::SetExtended { file, .. } | Operation::Allocate { file, .. } => *file,
-            Operation::SetAttributes { file, changes } if changes.size_bytes.is_some() => *file,
-            _ => return Ok(None),
-        };
-        let tree = self.tree();
-        let extended = match tree.extended_by(change) {
-            // The tree refuses it by itself.
-            Err(Refusal::Errno(_)) => return Ok(None),
-            extended => extended?.unwrap_or_default(),
-        };
-        let size_bytes = tree.size_by(change).unwrap_or(0);
-        let is_sure = extended.bytes() <= SURE_EXTENDED_BYTES && size_bytes <= SURE_FILE_BYTES;
-        Ok((!is_sure).then_some(Wanted { file, extended, size_bytes }))
-    }
-
     /// Tries it. May block.
     ///
     /// # Errors
     /// The backing file system's error.
-    pub fn try_to_land(&self, change: &Change) -> Result<(), Errno> {
-        // Where it has become unknown again, the tree asks for it.
-        let Ok(Some(Wanted { file, extended, size_bytes })) = self.wanted_by(change) else { return Ok(()) };
+    pub fn try_to_land(&self, change: &Change) -> Result<Tried, Errno> {
+        // Where it has become unknown again, nothing is tried, and the tree asks for it.
+        let Ok(Some(Wanted { file, extended, size_bytes })) = wanted_by(&self.tree(), change) else {
+            return Ok(Tried::default());
+        };
         let (directory, number) = {
             let tree = self.tree();
             (tree.directory_of(file), tree.draft_number(self.local.new_file()))
@@ -61,7 +74,8 @@ impl Leader {
         let directory = directory.and_then(|directory| self.backing_path(directory)).unwrap_or_else(ViewPath::root);
         let trial = Trial { local: &self.local, directory: &directory, number };
         trial.size(size_bytes)?;
-        trial.extended(&extended)
+        trial.extended(&extended)?;
+        Ok(Tried { extended_bytes: extended.bytes(), size_bytes })
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::calling::On;
 use super::extended::There;
+use super::fits::{Tried, needs_trial};
 use super::leader::{Applied, Leader};
 use super::memory::TRIES;
 use super::paths::{MOVING_LOOK, MOVING_MAX};
@@ -53,7 +54,7 @@ impl Leader {
     /// The error for the program; EIO while this node may not lead the tree any more.
     pub async fn carry_out_on_task(&self, change: &Change) -> Result<Done, Errno> {
         self.election.hold().await?;
-        let applied = match self.apply_knowing(change, false) {
+        let applied = match self.apply_knowing(change, Tried::default()) {
             Ok(applied) => applied,
             Err(needs) => self.apply_after(On::Task, change, needs).await?,
         };
@@ -69,15 +70,16 @@ impl Leader {
         self.note_by_task(On::Task, entry).await
     }
 
-    /// As `apply`, once it is known whether the change could land (`is_tried`).
+    /// As `apply`, once it is known whether the change could land.
     ///
     /// # Errors
     /// The need that comes before.
-    pub fn apply_knowing(&self, change: &Change, is_tried: bool) -> Result<Applied, Needs> {
-        if !is_tried && self.needs_trial(change)? {
-            return Err(Needs::Trial);
-        }
-        Ok(self.apply(change)?)
+    pub fn apply_knowing(&self, change: &Change, tried: Tried) -> Result<Applied, Needs> {
+        // Under one lock: two changes that were tried apart may not fit together.
+        self.apply_where(change, |tree| match needs_trial(tree, change, tried)? {
+            true => Err(Needs::Trial),
+            false => Ok(()),
+        })
     }
 
     /// As `apply_knowing`, once the tree knows what it needs. By a task.
@@ -85,19 +87,18 @@ impl Leader {
     /// # Errors
     /// EAGAIN where this node may not lead the tree any more, EIO where the daemon ends. The inner one is the program's.
     pub async fn apply_by_task(&self, change: Change, mut needs: Needs) -> Result<Result<Applied, Errno>, Errno> {
-        let (change, mut is_tried) = (Arc::new(change), false);
+        let (change, mut tried) = (Arc::new(change), Tried::default());
         loop {
             if let Needs::Nothing(errno) = needs {
                 return Ok(Err(errno));
             }
-            is_tried |= matches!(needs, Needs::Trial);
             match self.meet(On::Pool, Some(&change), needs).await {
                 Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
                 Err(errno) => return Ok(Err(errno)),
-                Ok(()) => {}
+                Ok(trial) => tried = trial.unwrap_or(tried),
             }
             let again = Arc::clone(&change);
-            match self.call(On::Pool, move |leader| leader.apply_knowing(&again, is_tried)).await? {
+            match self.call(On::Pool, move |leader| leader.apply_knowing(&again, tried)).await? {
                 Ok(applied) => return Ok(Ok(applied)),
                 Err(next) => needs = next,
             }
@@ -106,42 +107,42 @@ impl Leader {
 
     /// As `apply_knowing` on the present thread, which may wait for this node's own disk, once the tree knows what it needs.
     async fn apply_after(&self, on: On, change: &Change, mut needs: Needs) -> Result<Applied, Errno> {
-        let mut is_tried = false;
+        let mut tried = Tried::default();
         loop {
             if let Needs::Nothing(errno) = needs {
                 return Err(errno);
             }
-            is_tried |= matches!(needs, Needs::Trial);
-            self.meet(on, Some(change), needs).await.map_err(io_for_again)?;
-            match self.apply_knowing(change, is_tried) {
+            tried = self.meet(on, Some(change), needs).await.map_err(io_for_again)?.unwrap_or(tried);
+            match self.apply_knowing(change, tried) {
                 Ok(applied) => return Ok(applied),
                 Err(next) => needs = next,
             }
         }
     }
 
-    /// Makes what is needed part of the tree. A question is about no change.
+    /// Makes what is needed part of the tree, or tries it. A question is about no change.
     ///
     /// # Errors
     /// EAGAIN where this node may not lead the tree any more, else what the backing file system says.
-    pub(super) async fn meet(&self, on: On, change: Option<&Change>, needs: Needs) -> Result<(), Errno> {
+    pub(super) async fn meet(&self, on: On, change: Option<&Change>, needs: Needs) -> Result<Option<Tried>, Errno> {
         match needs {
-            Needs::Nothing(errno) => Err(errno),
-            Needs::Entries(directory) => self.import(on, directory).await,
+            Needs::Nothing(errno) => return Err(errno),
+            Needs::Entries(directory) => self.import(on, directory).await?,
             Needs::Extended(file) => {
                 let found = self.look_there(file, |there| there.all()).await?;
                 if let Some(Operation::SetExtended { name, value, rule, .. }) = change.map(|change| &change.operation) {
                     // A refusal leaves nothing to keep.
                     found.with(name, value.as_deref(), *rule)?;
                 }
-                self.note_by_task(on, LeaderEntry::ImportExtended { file, found }).await
+                self.note_by_task(on, LeaderEntry::ImportExtended { file, found }).await?;
             }
             Needs::Trial => {
                 let change = change.cloned().ok_or(Errno::EIO)?;
-                self.call_backing(move |leader| leader.try_to_land(&change)).await?
+                return self.call_backing(move |leader| leader.try_to_land(&change)).await?.map(Some);
             }
-            Needs::Task => Ok(()),
+            Needs::Task => {}
         }
+        Ok(None)
     }
 
     /// Makes an entry of the leader part of the tree.

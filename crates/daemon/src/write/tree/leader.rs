@@ -164,6 +164,18 @@ impl Leader {
     /// # Errors
     /// The error that the program gets, or the refusal of a tree that needs to know more first.
     pub fn apply<'a>(&self, entry: impl Into<EntryRef<'a>>) -> Result<Applied, Refusal> {
+        self.apply_where(entry, |_| Ok(()))
+    }
+
+    /// The same where the tree, as it is then, is one for which it may be.
+    ///
+    /// # Errors
+    /// As `apply`; the error of `may`.
+    pub fn apply_where<'a, E: From<Refusal>>(
+        &self,
+        entry: impl Into<EntryRef<'a>>,
+        may: impl FnOnce(&Tree) -> Result<(), E>,
+    ) -> Result<Applied, E> {
         let (entry, mut released) = (entry.into(), Released::default());
         let node = match entry {
             EntryRef::Request(change) => change.id.node,
@@ -172,14 +184,15 @@ impl Leader {
         let applied = {
             let mut tree = self.tree();
             if self.has_failed() {
-                return Err(Errno::EIO.into());
+                return Err(Refusal::from(Errno::EIO).into());
             }
+            may(&tree)?;
             let touched = tree.touched_by(entry);
             let done = tree.apply(entry, &mut released)?;
             if let Err(error) = self.local.log.append_note(&Note::own(self.replicator.next_count(), entry)) {
                 tracing::error!(%error, "a change cannot be recorded: no further changes are accepted");
                 self.has_failed.store(true, Ordering::Relaxed);
-                return Err(Errno::EIO.into());
+                return Err(Refusal::from(Errno::EIO).into());
             }
             let have = self.replicator.note(entry);
             let (mut leases, now) = (self.leases(), self.nodes.now());

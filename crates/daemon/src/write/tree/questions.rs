@@ -67,7 +67,9 @@ impl Leader {
                     let told = self.look_there(file, move |there| there.told(name.as_deref())).await;
                     return told.map(Answer::Extended);
                 }
-                (_, needs) => self.meet(on, None, needs).await?,
+                (_, needs) => {
+                    self.meet(on, None, needs).await?;
+                }
             }
             let again = Arc::clone(&asked);
             match self.call(on, move |leader| leader.tell_known(asker, &again.0, &again.1)).await? {
