@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::limits::{ARENAS, ARENAS_VARIABLE};
 use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
 use crate::patience::{LAST_GRACE, Patience};
@@ -112,6 +113,9 @@ impl Daemon {
         let mut command = orders.program.command();
         // The link is its standard input: the one descriptor that a child gets by number without unsafe code.
         command.args(["node", "--kept", orders.name]).stdin(theirs).stdout(Stdio::null());
+        if std::env::var_os(ARENAS_VARIABLE).is_none() {
+            command.env(ARENAS_VARIABLE, ARENAS.to_string());
+        }
         let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.path.display()))?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
