@@ -18,6 +18,9 @@ use crate::view_directory;
 /// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
+/// How often leftovers are looked for anew where nodes came meanwhile. Their starters have been ended before, so there are few.
+const ROUNDS: u32 = 8;
+
 /// The processes of the job that run on this host: keepers, daemons, and the `up` that is starting them.
 pub fn alive(directory: &JobDirectory) -> Vec<Process> {
     let records = NodeRecord::read_all(directory);
@@ -51,29 +54,52 @@ pub fn held_text(held: &[Process]) -> String {
 /// # Errors
 /// When something stays that could go.
 pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
-    let mut notes = Vec::new();
-    let nodes = NodeRecord::read_all(directory);
+    let mut cleaned = Cleaned::default();
+    let _told = after_a_second(|| "ending what runs of the job on this host".to_owned());
+    let mut rounds = ROUNDS;
+    loop {
+        rounds -= 1;
+        let nodes = NodeRecord::read_all(directory);
+        end(&nodes, &mut cleaned);
+        detach_all(&directory.job(), &nodes, &mut cleaned)?;
+        directory.remove_shared();
+        match directory.remove() {
+            Ok(()) => return Ok(cleaned),
+            // A node that was still starting has come to its record meanwhile.
+            Err(_) if rounds > 0 && has_come_since(directory, &nodes) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn end(nodes: &[NodeRecord], cleaned: &mut Cleaned) {
     let running: Vec<Process> =
         nodes.iter().flat_map(NodeRecord::processes).filter(|process| process.is_alive()).collect();
-    let _told = after_a_second(|| "ending what runs of the job on this host".to_owned());
     let Forced { killed, held } = end_all(&running, STOP_GRACE);
     if !running.is_empty() {
         let plural = if running.len() == 1 { "" } else { "es" };
-        notes.push(format!("ended {} process{plural} ({} had to be killed)", running.len(), killed.len()));
+        cleaned.notes.push(format!("ended {} process{plural} ({} had to be killed)", running.len(), killed.len()));
     }
+    cleaned.held.extend(held);
+}
+
+fn detach_all(job: &str, nodes: &[NodeRecord], cleaned: &mut Cleaned) -> anyhow::Result<()> {
     let mut stay = Vec::new();
-    for node in &nodes {
-        let (done, failed) = detach(&directory.job(), node);
-        notes.extend(done);
+    for node in nodes {
+        let (done, failed) = detach(job, node);
+        cleaned.notes.extend(done);
         stay.extend(failed);
         view_directory::remove(&node.view, node.view_created);
         burst_mount::remove(&node.burst_created);
     }
     // The records stay with the mounts: by them the next one who cleans up finds these.
     ensure!(stay.is_empty(), "{}", stay.join("; "));
-    directory.remove_shared();
-    directory.remove()?;
-    Ok(Cleaned { notes, held })
+    Ok(())
+}
+
+fn has_come_since(directory: &JobDirectory, nodes: &[NodeRecord]) -> bool {
+    let is_known = |record: &NodeRecord| nodes.iter().any(|node| node.process == record.process);
+    NodeRecord::read_all(directory).iter().any(|record| !is_known(record))
 }
 
 /// Unmounts a view whose daemon has ended. Returns the actions and the failures, in words.

@@ -174,6 +174,8 @@ fn a_start_without_its_first_node_leaves_no_store() {
     signal(child.id().into(), Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("interrupted; everything is stopped"), "{message}");
     place.assert_clean();
     assert_eq!(stores(), 0);
 }

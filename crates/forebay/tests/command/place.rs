@@ -123,7 +123,7 @@ impl Place {
     /// All traces of all jobs are gone.
     pub fn assert_clean(&self) {
         assert_eq!(self.mounts(), Vec::<String>::new());
-        assert!(!self.path("run").exists(), "{:?}", fs::read_dir(self.path("run")));
+        assert_eq!(files_below(&self.path("run")), Vec::<PathBuf>::new());
         assert_eq!(self.daemons(), Vec::<String>::new());
     }
 
@@ -132,6 +132,13 @@ impl Place {
         let own = self.root.path().display().to_string();
         processes().filter(|line| line.contains(&own) && line.contains("node")).collect()
     }
+}
+
+/// The directory and all in it, if it is there.
+fn files_below(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let below = entries.flat_map(|entry| files_below(&entry.path()));
+    path.exists().then(|| path.to_owned()).into_iter().chain(below).collect()
 }
 
 impl Drop for Place {

@@ -327,11 +327,14 @@ impl JobDirectory {
     /// `Io` for the first thing that stays.
     pub fn remove(&self) -> Result<(), LaunchError> {
         let entries = match fs::read_dir(&self.path) {
-            Ok(entries) => entries,
+            Ok(entries) => entries.filter_map(Result::ok),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(LaunchError::io("read the directory", &self.path, error)),
         };
-        for entry in entries.filter_map(Result::ok) {
+        // Records last: by them the next one who cleans up finds the processes and mounts that this one has not seen.
+        let (records, others): (Vec<_>, Vec<_>) =
+            entries.partition(|entry| entry.path().extension().is_some_and(|extension| extension == "json"));
+        for entry in others.into_iter().chain(records) {
             let path = entry.path();
             let removed = if path == self.view() || path == self.images() {
                 remove_mount_points(&path)
@@ -361,21 +364,30 @@ fn remove_mount_points(holder: &Path) -> io::Result<()> {
     fs::remove_dir(holder)
 }
 
-/// The directory of burst mounts. Nodes have removed what they made in it. A mount that is left (EBUSY) is never walked.
+/// The directory of burst mounts. Nodes remove what they made in it; one that is interrupted at its start leaves directories without a mount. A mount
+/// that is left (EBUSY) is never walked.
 fn remove_burst(burst: &Path) -> io::Result<()> {
-    match fs::remove_dir(burst) {
+    gone(fs::remove_file(burst.join(base::MARK)))?;
+    remove_empty(burst)
+}
+
+/// Removes directories as long as they hold nothing but directories.
+fn remove_empty(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-        removed => return removed,
+        removed => return gone(removed),
     }
-    let mark = burst.join(base::MARK);
-    let strange =
-        fs::read_dir(burst)?.find_map(|entry| entry.ok().map(|entry| entry.path()).filter(|path| *path != mark));
-    if let Some(strange) = strange {
-        let why = format!("{} is in it and not of this job: move it away, then try again", strange.display());
-        return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why));
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        match remove_empty(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let why = format!("{} is in it and not of this job: move it away, then try again", path.display());
+                return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why));
+            }
+            removed => removed?,
+        }
     }
-    gone(fs::remove_file(mark))?;
-    fs::remove_dir(burst)
+    gone(fs::remove_dir(directory))
 }
 
 /// A removal by another process is as good as ours.

@@ -55,13 +55,16 @@ fn shared_directories_go_when_they_are_empty_and_were_made_here() {
 fn strange_files_beside_burst_mounts_are_named_and_the_job_can_be_removed_without_them() {
     let (_temporary, base) = base();
     let directory = JobDirectory::create(&base, "job").unwrap().unwrap();
-    let strange = directory.burst().join("1");
-    fs::create_dir_all(&strange).unwrap();
+    // A node that was interrupted at its start has left directories, which are not in its way.
+    fs::create_dir_all(directory.burst().join("0/ckpt")).unwrap();
+    fs::create_dir_all(directory.burst().join("1")).unwrap();
+    let strange = directory.burst().join("1/file");
+    fs::write(&strange, "").unwrap();
     fs::write(directory.burst().join(base::MARK), "").unwrap();
     let refused = directory.remove().unwrap_err();
     let why = std::error::Error::source(&refused).unwrap().to_string();
     assert!(why.contains(strange.to_str().unwrap()), "{why}");
-    fs::remove_dir(strange).unwrap();
+    fs::remove_file(strange).unwrap();
     directory.remove().unwrap();
     assert!(!base.exists());
 }
