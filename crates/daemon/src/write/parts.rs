@@ -83,7 +83,7 @@ pub struct WriteParts {
     pub(super) made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
-    drain: DrainPolicy,
+    pub(super) drain: DrainPolicy,
     pub(super) ends_at: Option<Duration>,
     /// How long a program may wait.
     deadline: Duration,

@@ -64,11 +64,27 @@ impl Drainer {
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let attempt_bytes = self.meter.attempt_bytes();
-        let (steps, landed_steps) = {
+        let (steps, landed_steps, to_land) = {
             let tree = self.leader.tree();
-            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64)
+            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64, tree.to_land())
         };
-        Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
+        let now = self.leader.nodes.now();
+        // The tree knows of whole stripes, the attempt of each block.
+        let bytes = to_land.bytes.saturating_sub(to_land.sent_bytes.max(attempt_bytes));
+        let (takes, is_known) = self.meter.time_for((bytes, steps), now);
+        let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Progress {
+            steps,
+            why: self.trouble().clone(),
+            is_final: false,
+            landed_steps,
+            attempt_bytes,
+            bytes,
+            files: to_land.files,
+            landed_bytes: self.meter.sent_bytes(),
+            bytes_per_s: self.meter.bytes_per_s(now),
+            time_left_ms: if bytes == 0 && steps == 0 { Some(0) } else { is_known.then(|| in_ms(takes)) },
+        }
     }
 
     /// A drain has begun: all changes until now are followed whatever the policy.
