@@ -219,6 +219,9 @@ pub struct StatusArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// List the jobs of all users on this host, for root
+    #[arg(long, conflicts_with = "watch")]
+    pub all_users: bool,
     /// Ask no other host.
     #[arg(long, hide = true)]
     pub local_only: bool,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use nodes::Node;
-pub use verdict::{State, Verdict};
+pub use verdict::{State, Verdict, remedy};
 pub use writes::{Copies, Writes};
 
 /// A job.

@@ -56,7 +56,7 @@ impl Verdict {
                 [landing(writes), lost(writes), full(writes), copies(writes), late(writes)].into_iter().flatten(),
             );
         }
-        let lands = |writes: &Writes| writes.steps > 0 && (!writes.waits_for_drain() || writes.refused_for.is_some());
+        let lands = |writes: &Writes| writes.steps > 0 && writes.lands();
         let state = match () {
             () if !troubles.is_empty() => State::Blocked,
             () if writes.is_some_and(lands) => State::Landing,
@@ -125,11 +125,10 @@ fn restarting(nodes: &[Node]) -> Option<Trouble> {
     trouble(format!("daemons of {} die repeatedly ({} times{how})", named(&dying), first.restarts), todo)
 }
 
-fn landing(writes: &Writes) -> Option<Trouble> {
-    let why = writes.why.as_ref().filter(|_| writes.steps > 0 || writes.left_bytes > 0)?;
+/// What to do about an obstacle to landing in `place`.
+pub fn remedy(why: &str, place: &str) -> String {
     let is = |text: &str| why.contains(text);
-    let place = &writes.backing;
-    let todo = match () {
+    match () {
         () if is("Permission denied") || is("not permitted") => {
             format!("make {place} writable for the job's user; landing is retried every second")
         }
@@ -140,8 +139,12 @@ fn landing(writes: &Writes) -> Option<Trouble> {
             "bring these nodes back; forebay salvage lands what their stores hold after the job".to_owned()
         }
         () => format!("look into the log of the node that leads; {place} must be there and writable"),
-    };
-    trouble(format!("nothing lands: {why}"), todo)
+    }
+}
+
+fn landing(writes: &Writes) -> Option<Trouble> {
+    let why = writes.why.as_ref().filter(|_| writes.steps > 0 || writes.left_bytes > 0)?;
+    trouble(format!("nothing lands: {why}"), remedy(why, &writes.backing))
 }
 
 fn lost(writes: &Writes) -> Option<Trouble> {
@@ -182,7 +185,7 @@ fn late(writes: &Writes) -> Option<Trouble> {
 
 fn remark(writes: &Writes) -> Option<String> {
     let (steps, left) = (writes.steps, writes.left_bytes);
-    let waits = writes.waits_for_drain() && writes.refused_for.is_none() && (steps > 0 || left > 0);
+    let waits = !writes.lands() && (steps > 0 || left > 0);
     let plural = if steps == 1 { "" } else { "s" };
     let lands = if writes.drain == "end" { "forebay drain or down" } else { "forebay drain" };
     waits.then(|| format!("{steps} change{plural} ({}) wait for {lands} (--drain {})", size(left), writes.drain))

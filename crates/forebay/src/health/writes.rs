@@ -23,6 +23,8 @@ pub struct Writes {
     pub steps: u64,
     /// Bytes that have landed since the leader's daemon began.
     pub landed_bytes: u64,
+    /// Whether something is being sent.
+    pub is_sending: bool,
     /// How fast it lands; `None` where too little has landed to know.
     pub bytes_per_s: Option<u64>,
     /// How long the rest takes; `None` where that is not known.
@@ -87,6 +89,7 @@ impl Writes {
             left_files: count("/burst/left_files").unwrap_or(0),
             steps: count("/burst/steps_to_land").unwrap_or(0),
             landed_bytes: count("/burst/landed_bytes").unwrap_or(0),
+            is_sending: count("/burst/draining_bytes").is_some_and(|bytes| bytes > 0),
             bytes_per_s: count("/burst/drain_bytes_per_s").filter(|rate| *rate > 0),
             time_left: time("/burst/time_left_ms"),
             is_in_time: of_leader("/burst/is_in_time").and_then(Value::as_bool),
@@ -117,6 +120,11 @@ impl Writes {
     /// Whether what is closed lands only when `drain` or `down` is run.
     pub fn waits_for_drain(&self) -> bool {
         matches!(self.drain.as_str(), "manual" | "end")
+    }
+
+    /// Whether what is closed lands now.
+    pub fn lands(&self) -> bool {
+        !self.waits_for_drain() || self.is_sending || self.refused_for.is_some()
     }
 }
 

@@ -6,6 +6,7 @@
 //! The task waits without a thread for all that the backing file system and other nodes do. Threads that may wait for this node's own disk go on
 //! with it (`pool_task`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -46,13 +47,18 @@ pub struct Drainer {
 }
 
 impl Drainer {
-    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+    pub fn new(
+        (leader, backing): (&Arc<Leader>, &Path),
+        reader: &Arc<Reader>,
+        commits: &Arc<Commits>,
+        policy: DrainPolicy,
+    ) -> Arc<Self> {
         let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         Arc::new(Self {
             leader: Arc::clone(leader),
             commits: Arc::clone(commits),
-            steps: Steps::new(leader, reader, &meter),
+            steps: Steps::new(leader, backing, reader, &meter),
             early_writer: EarlyWriter::new(leader, reader, commits, &meter),
             meter,
             policy,

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::cli::StatusArguments;
 use crate::commands::ask::{ask_any, ask_hosts};
-use crate::commands::job::status_jobs;
+use crate::commands::job::status_jobs::{self, Listed};
 use crate::exit::DONE_IN_PART;
 use crate::health::{Overview, shown};
-use crate::jobs::{self, Found};
-use crate::output::say;
+use crate::jobs::{self, Found, NotUp};
+use crate::output::{say, without_controls};
 use crate::settings::Effective;
 
 /// How long the nodes may take to say how they are: it goes down the tree and back.
@@ -24,10 +24,10 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     loop {
-        let directory = match jobs::find_or_several(&effective)? {
-            Found::Job(directory) => directory,
-            Found::Several(directories) => {
-                status_jobs::print(&directories, arguments.json);
+        let directory = match find(&effective, arguments.all_users)? {
+            Which::This(directory) => directory,
+            Which::Any(jobs) => {
+                status_jobs::print(&jobs, arguments.json);
                 return Ok(ExitCode::SUCCESS);
             }
         };
@@ -41,13 +41,48 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
                 say!("\x1b[H\x1b[2J\x1b[3J");
             }
             let log = |rank| directory.log(NodeRank(u32::try_from(rank).unwrap_or(u32::MAX))).display().to_string();
-            shown::lines(&overview, &log).iter().for_each(|line| say!("{line}"));
+            // Another user's daemons may have sent anything.
+            shown::lines(&overview, &log).iter().for_each(|line| say!("{}", without_controls(line)));
         }
         let Some(interval) = arguments.watch else {
             return Ok(if overview.is_well() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) });
         };
         std::thread::sleep(interval);
     }
+}
+
+/// The job that is meant, or those that may be.
+enum Which {
+    This(JobDirectory),
+    Any(Vec<Listed>),
+}
+
+/// As `jobs::find_or_several`. Root, who has none of that name, sees other users' jobs.
+fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
+    let own = jobs::find_or_several(effective);
+    let is_own = own.is_ok() && !is_of_all;
+    let mut all: Vec<Listed> = vec![];
+    match own {
+        Ok(Found::Job(directory)) if is_own => return Ok(Which::This(directory)),
+        Ok(Found::Job(directory)) => all.push(Listed::own(directory)),
+        Ok(Found::Several(directories)) => all.extend(directories.into_iter().map(Listed::own)),
+        Err(error) if !error.is::<NotUp>() => return Err(error),
+        Err(error) => {
+            let named = effective.job()?;
+            let others = JobDirectory::of_other_users().into_iter();
+            let others = others.filter(|(directory, _)| named.as_ref().is_none_or(|job| *job == directory.job()));
+            let mut others: Vec<Listed> = others.map(|(directory, owner)| Listed::of(directory, owner)).collect();
+            return match (others.len(), effective.directory()?) {
+                (0, _) | (_, Some(_)) => Err(error),
+                (1, _) if !is_of_all => Ok(Which::This(others.remove(0).directory)),
+                _ => Ok(Which::Any(others)),
+            };
+        }
+    }
+    if is_of_all {
+        all.extend(JobDirectory::of_other_users().into_iter().map(|(directory, owner)| Listed::of(directory, owner)));
+    }
+    Ok(Which::Any(all))
 }
 
 fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value, Overview)> {
