@@ -109,6 +109,12 @@ impl Bed {
         run(self.job.sandbox.command().arg(words[0]).args(["--job", &self.job.sandbox.name]).args(&words[1..]))
     }
 
+    /// The same of a command that is of no job.
+    #[track_caller]
+    pub fn command_without_job(&self, words: &[&str]) -> Finished {
+        run(self.job.sandbox.command().args(words))
+    }
+
     /// A node's daemon stands still while `run` runs.
     pub fn while_it_stands_still<T>(&self, node: usize, run: impl FnOnce() -> T) -> T {
         let pid = Pid::from_raw(self.job.daemon(node).unwrap() as i32).unwrap();

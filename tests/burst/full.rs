@@ -23,7 +23,7 @@ fn files_that_do_not_fit_are_named_kept_and_land_with_the_next_job() {
     let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=8 2>/dev/null; sha256sum large > sum").good();
     let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
     assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
-    assert!(drained.text().contains("publishing /large: No space left on device"), "{}", drained.text());
+    assert!(drained.text().contains("backing/large: No space left on device"), "{}", drained.text());
     assert_eq!(bed.landed("large")["state"], "committed");
     assert_eq!(bed.landed("large")["missing"][0][0], 0);
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 0, "nothing of it is seen there");
@@ -56,7 +56,7 @@ fn a_large_file_that_does_not_fit_leaves_the_room_to_others() {
     let bed = Bed::up(sandbox, 1);
     let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=64 2>/dev/null").good();
     let drained = bed.command(&["drain", "--wait", "--timeout", "5s"]);
-    assert!(drained.text().contains("publishing /large: No space left on device"), "{}", drained.text());
+    assert!(drained.text().contains("backing/large: No space left on device"), "{}", drained.text());
     let used = || rustix::fs::statvfs(&backing).map(|sizes| (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize).unwrap();
     wait_until("the draft is given up", Duration::from_secs(60), || used() < 1 << 20);
     mount_remount(&backing, MountFlags::empty(), c"size=128m").unwrap();
@@ -79,7 +79,7 @@ fn a_drain_without_a_time_ends_where_nothing_can_land() {
     let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=64 2>/dev/null").good();
     let drained = bed.command(&["drain", "--wait"]);
     assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
-    assert!(drained.text().contains("publishing /large: No space left on device"), "{}", drained.text());
+    assert!(drained.text().contains("backing/large: No space left on device"), "{}", drained.text());
     let _ = bed.shell("rm large").good();
     bed.drain();
     unmount(&backing, UnmountFlags::DETACH).unwrap();

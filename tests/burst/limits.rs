@@ -87,8 +87,8 @@ fn a_small_file_does_not_say_how_long_a_large_one_takes() {
     bed.drain();
     let _ = bed.shell("dd if=/dev/zero of=large bs=1M count=500 status=none").good();
     let told = bed.job.status()["nodes"][0]["burst"].clone();
-    let left_ms = told["time_left_ms"].as_u64().unwrap_or_else(|| panic!("{told}"));
-    assert!(left_ms < 60_000 && told["is_in_time"] == true, "{told}");
+    assert!(told["time_left_ms"].is_null() && told["drain_bytes_per_s"] == 0, "little tells nothing: {told}");
+    assert_eq!(told["is_in_time"], true, "{told}");
     bed.drain();
     let told = bed.job.status()["nodes"][0]["burst"].clone();
     assert!(told["drain_bytes_per_s"].as_u64().unwrap() > 10 << 20, "the rate is what was large: {told}");

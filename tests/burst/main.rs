@@ -41,6 +41,7 @@ mod rights;
 mod room;
 mod salvage;
 mod stage;
+mod status;
 mod stripes;
 mod takeover;
 mod unnamed;

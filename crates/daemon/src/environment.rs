@@ -152,6 +152,11 @@ pub trait Exports: Send + Sync {
 
     /// Requests so far.
     fn counters(&self) -> Counters;
+
+    /// Errors among them, by kind.
+    fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        vec![]
+    }
 }
 
 /// Threads that carry operations out, as an I/O scheduler lets them begin (`forebay_schedule`).

@@ -88,6 +88,7 @@ async fn run_in_runtime(
     until_joined(&node, burst.as_ref()).await?;
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
+    node.note_serving();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
 
     let reason = tokio::select! {

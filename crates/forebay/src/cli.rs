@@ -10,6 +10,7 @@ mod stage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -22,6 +23,7 @@ pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, Profil
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 
+use crate::settings::values;
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
 /// How settings are found; shown below the help of the commands that have many.
@@ -51,7 +53,7 @@ pub enum Command {
     Node(Box<NodeArguments>),
     /// Run a command that sees the exports at their own paths
     Run(RunArguments),
-    /// Show the nodes, their caches and their requests to the backing file system
+    /// Show whether the job is well: what is blocked and what to do, reads, writes, nodes
     Status(StatusArguments),
     /// Stop everything on all nodes and leave nothing behind
     Down(DownArguments),
@@ -205,12 +207,21 @@ pub struct RunArguments {
 
 /// `status`.
 #[derive(Args, Debug)]
-#[command(after_help = "If several jobs are up and none is named, they are listed.\n\nExamples:\n  forebay status\n  \
-                  forebay status --job train --json | jq .totals.backing")]
+#[command(
+    after_help = "If several jobs are up and none is named, they are listed. Exit status: 0 the job is well, 3 something is \
+                  blocked or a node does not answer, 1 failed.\n\nExamples:\n  forebay status\n  forebay status --watch 5s\n  \
+                  forebay status --job train --json | jq .verdict"
+)]
 pub struct StatusArguments {
+    /// Show it again after each INTERVAL, until the job ends or Ctrl-C
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s", value_parser = values::duration)]
+    pub watch: Option<Duration>,
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// List the jobs of all users on this host, for root
+    #[arg(long, conflicts_with = "watch")]
+    pub all_users: bool,
     /// Ask no other host.
     #[arg(long, hide = true)]
     pub local_only: bool,

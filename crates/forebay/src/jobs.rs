@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use forebay_launch::{Allocation, JobDirectory, NodeFile, SharedPlace, session_base};
 
+use crate::machine;
 use crate::settings::{Effective, Settings};
 
 /// The name of a job that nobody named, outside an allocation.
@@ -126,7 +127,8 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
             JobDirectory::check_bases(&bases)?;
-            bail!(NotUp(format!("no job {job} is up on this host{}", others(&JobDirectory::jobs(&bases)))));
+            let why = format!("no job {job} is up on this host{}", others(&JobDirectory::jobs(&bases)));
+            bail!(NotUp(format!("{why} ({})", looked(&bases))));
         };
         return Ok(Found::Job(directory));
     }
@@ -135,7 +137,8 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
         JobDirectory::check_bases(&bases)?;
     }
     let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
-    let Some(job) = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs)? else {
+    let chosen = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs);
+    let Some(job) = chosen.map_err(|why| NotUp(format!("{why} ({})", looked(&bases))))? else {
         let directories = jobs.iter().filter_map(|job| JobDirectory::find(&bases, job).transpose());
         return Ok(Found::Several(directories.collect::<Result<_, _>>()?));
     };
@@ -145,19 +148,28 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
 
 /// Which of the jobs of this host is meant within the allocation of that name. The job of another allocation, which may
 /// share the host, is not: it ends when it likes. `None` when it could be any of several.
-fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<Option<String>> {
+fn choose(allocated: Option<String>, jobs: &[String]) -> Result<Option<String>, String> {
     let is_other = |job: &&String| allocated.is_none() || !is_of_allocation(job);
     match (&allocated, jobs) {
         (Some(job), jobs) if jobs.contains(job) => return Ok(Some(job.clone())),
-        (None, []) => bail!(NotUp("no job is up on this host; forebay up starts one".to_owned())),
+        (None, []) => return Err("no job is up on this host; forebay up starts one".to_owned()),
         _ => {}
     }
     let own: Vec<&String> = jobs.iter().filter(is_other).collect();
     match (own.as_slice(), &allocated) {
         ([job], _) => Ok(Some((*job).clone())),
-        ([], Some(allocated)) => bail!(NotUp(format!("no job {allocated} is up on this host{}", others(jobs)))),
+        ([], Some(allocated)) => Err(format!("no job {allocated} is up on this host{}", others(jobs))),
         _ => Ok(None),
     }
+}
+
+/// Whose jobs were looked for, and where: `user me; looked in /tmp/forebay-1003; XDG_RUNTIME_DIR is not set`.
+fn looked(bases: &[PathBuf]) -> String {
+    let bases: Vec<String> = bases.iter().map(|base| base.display().to_string()).collect();
+    let unset = if std::env::var_os("XDG_RUNTIME_DIR").is_none() { "; XDG_RUNTIME_DIR is not set" } else { "" };
+    let user = machine::user_name(rustix::process::geteuid().as_raw());
+    let looked = if bases.is_empty() { String::new() } else { format!("; looked in {}", bases.join(", ")) };
+    format!("user {user}{looked}{unset}")
 }
 
 /// Whether a scheduler gave the name: `17`, `17-2` of an array.
@@ -178,7 +190,7 @@ mod tests {
 
     fn chosen(allocated: Option<&str>, jobs: &[&str]) -> Result<String, String> {
         let jobs: Vec<String> = jobs.iter().map(|job| (*job).to_owned()).collect();
-        let chosen = choose(allocated.map(str::to_owned), &jobs).map_err(|error| error.to_string())?;
+        let chosen = choose(allocated.map(str::to_owned), &jobs)?;
         Ok(chosen.unwrap_or_else(|| "any".to_owned()))
     }
 

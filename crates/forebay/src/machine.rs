@@ -12,6 +12,17 @@ pub fn default_budget_bytes(memory_bytes: u64, nodes_here: u64) -> u64 {
     (all / nodes_here.max(1)).max(forebay_daemon::limits::BUDGET_BYTES_MIN)
 }
 
+/// The name of a user, where this host's own file has it; else the number.
+pub fn user_name(uid: u32) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of_line = |line: &str| -> Option<String> {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    };
+    users.lines().find_map(of_line).unwrap_or_else(|| uid.to_string())
+}
+
 /// The names by which this host may be listed: Slurm's for the node, the host name, and that without its domain.
 pub fn host_names() -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -25,6 +36,12 @@ pub fn host_names() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_have_names_or_numbers() {
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(4_000_000_000), "4000000000");
+    }
 
     #[test]
     fn the_budget_is_a_tenth_shared_and_bounded() {

@@ -13,6 +13,7 @@ mod commands;
 mod directives;
 mod elf;
 mod exit;
+mod health;
 mod job_spec;
 mod jobs;
 mod leftovers;

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::death::Death;
 use crate::limits::{ARENAS, ARENAS_VARIABLE};
 use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
@@ -49,6 +50,8 @@ pub struct Orders<'a> {
     pub replaced: u32,
     /// Whether the job has been up already.
     pub job_is_up: bool,
+    /// The last death.
+    pub last_death: Option<Death>,
 }
 
 /// The program of a daemon: the file itself, so that a daemon that died is followed by one of the same build whatever has
@@ -131,8 +134,9 @@ impl Daemon {
             is_silent: false,
             is_over: false,
         };
-        let Orders { restarts, replaced, job_is_up, key, .. } = *orders;
-        let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT, job_is_up };
+        let Orders { restarts, replaced, job_is_up, last_death, key, .. } = *orders;
+        let keeper_pid = std::process::id();
+        let plan = ToDaemon::Plan { keeper_pid, restarts, replaced, layout: LAYOUT, job_is_up, last_death };
         // One that died already is seen as any other that dies.
         let files: Vec<BorrowedFd<'_>> = [Some(orders.plan), key].into_iter().flatten().map(AsFd::as_fd).collect();
         daemon.tell(&plan, &files);

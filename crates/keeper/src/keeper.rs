@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::daemon::{Daemon, Orders, Program, State};
+use crate::death::Death;
 use crate::handed::Replayed;
 use crate::held::Held;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
@@ -80,6 +81,7 @@ pub fn keep<P: Serialize>(
         next_program: None,
         restarts: Restarts::default(),
         replaced: 0,
+        last_death: None,
         silence_max: silence_max(options.deadline),
         start_at: None,
         has_served: false,
@@ -107,9 +109,9 @@ impl Launch {
     }
 
     fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
-        let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
+        let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up, last_death }) = (self, life);
         let key = self.key.as_ref();
-        Daemon::start(&Orders { program, name, plan, key, restarts, replaced, job_is_up })
+        Daemon::start(&Orders { program, name, plan, key, restarts, replaced, job_is_up, last_death })
     }
 }
 
@@ -119,6 +121,7 @@ struct Life {
     restarts: u32,
     replaced: u32,
     job_is_up: bool,
+    last_death: Option<Death>,
 }
 
 struct Keeper {
@@ -141,6 +144,7 @@ struct Keeper {
     next_program: Option<Program>,
     restarts: Restarts,
     replaced: u32,
+    last_death: Option<Death>,
     /// How long a daemon that serves may say nothing.
     silence_max: Duration,
     /// When a daemon is to be started.
@@ -315,7 +319,8 @@ impl Keeper {
     }
 
     fn life(&self) -> Life {
-        Life { restarts: self.restarts.count, replaced: self.replaced, job_is_up: self.job_is_up }
+        let Self { replaced, job_is_up, last_death, .. } = *self;
+        Life { restarts: self.restarts.count, replaced, job_is_up, last_death }
     }
 
     /// Lets the daemon that stands by serve.
@@ -338,6 +343,7 @@ impl Keeper {
             }
         }
         self.restarts.served();
+        self.last_death = self.last_death.map(Death::served_now);
         let paused = self.paused_since.take().map(|since| since.elapsed());
         if !std::mem::replace(&mut self.has_served, true) {
             self.ready.iter().for_each(tell);
@@ -396,6 +402,7 @@ impl Keeper {
             self.paused_since.get_or_insert_with(Instant::now);
             return None;
         }
+        self.last_death = Some(Death::now(status, daemon.was_late));
         let how = daemon.take_failure().unwrap_or_else(|| format!("the daemon ended by {status}; see its log"));
         if !self.has_served {
             return Some(Err(anyhow!(how)));
@@ -414,6 +421,7 @@ impl Keeper {
             self.replaced += 1;
         } else {
             tracing::error!(%status, "the daemon ended while it was being replaced");
+            self.last_death = Some(Death::now(status, false));
             if let VoteReply::GiveUp(why) = self.restarts.died(Instant::now(), true) {
                 return Some(Err(anyhow!("the node has no daemon any more: {why}")));
             }

@@ -8,6 +8,7 @@
 
 mod asking;
 mod daemon;
+mod death;
 pub mod exercise;
 mod handed;
 mod held;
@@ -29,6 +30,7 @@ mod starter;
 pub mod trusted_path;
 pub mod view_mount;
 
+pub use death::Death;
 pub use handed::{Replayed, take_stdin};
 pub use keeper::keep;
 pub use link::{ExitReason, HandedMount, Handoff, Kept, Link};

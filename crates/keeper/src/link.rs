@@ -10,6 +10,7 @@ use forebay_fuse::{KeptRequests, Mount, Negotiated};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::death::Death;
 use crate::handed::take_stdin;
 use crate::messages::{BegunMount, LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
@@ -28,6 +29,8 @@ pub struct Kept {
     pub replaced: u32,
     /// Whether the job has been up already.
     pub job_is_up: bool,
+    /// The last death before this daemon.
+    pub last_death: Option<Death>,
 }
 
 impl Kept {
@@ -108,7 +111,8 @@ impl Link {
     /// This daemon's plan, its place in the life of its node, and the memory file with the job's key.
     pub fn plan<P: DeserializeOwned>(&self) -> anyhow::Result<(P, Kept, Option<OwnedFd>)> {
         let message = packets::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
-        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up }, files)) = message else {
+        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up, last_death }, files)) = message
+        else {
             bail!("the keeper gave no orders");
         };
         ensure!(
@@ -122,7 +126,7 @@ impl Link {
         let plan = serde_json::from_slice(&text).context(
             "the plan of the running job is of another version than this program; use forebay down, then forebay up",
         )?;
-        Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up }, files.next()))
+        Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up, last_death }, files.next()))
     }
 
     /// Says that everything is prepared and waits for what is needed; `None` when it is not to serve after all.

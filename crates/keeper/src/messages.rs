@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::death::Death;
+
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
 pub const LAYOUT: u32 = 10;
@@ -31,6 +33,9 @@ pub enum ToDaemon {
         /// Whether the job has been up already.
         #[serde(default)]
         job_is_up: bool,
+        /// The last death, if there was one.
+        #[serde(default)]
+        last_death: Option<Death>,
     },
     /// Serve from now on. With it, in this order: the listener for peers, that of the control socket, the ledger of the
     /// inodes, the end of the kernel's leases; then for each mount the FUSE connection, and the memory of requests in flight if it is kept.
@@ -128,7 +133,14 @@ mod tests {
         let plan = file_of(b"the plan").unwrap();
         send(
             ours.as_fd(),
-            &ToDaemon::Plan { keeper_pid: 4, restarts: 2, replaced: 0, layout: LAYOUT, job_is_up: false },
+            &ToDaemon::Plan {
+                keeper_pid: 4,
+                restarts: 2,
+                replaced: 0,
+                layout: LAYOUT,
+                job_is_up: false,
+                last_death: None,
+            },
             &[plan.as_fd()],
         )
         .unwrap();

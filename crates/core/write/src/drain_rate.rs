@@ -54,7 +54,7 @@ impl DrainRate {
         under_way.bytes = under_way.bytes.saturating_add(bytes);
         if under_way.bytes >= LARGE_BYTES {
             let busy = now.since(under_way.since);
-            self.large.add(Sample { busy, bytes: under_way.bytes, steps: 0 });
+            self.large.add(Sample { busy, bytes: under_way.bytes, steps: 0 }, LARGE_BYTES);
             *under_way = UnderWay { since: now, bytes: 0, is_large: true, ..*under_way };
         }
     }
@@ -71,15 +71,16 @@ impl DrainRate {
         let Some(UnderWay { since, bytes, steps, is_large }) = self.under_way.take() else { return };
         let sample = Sample { busy: now.since(since), bytes, steps };
         match is_large {
-            true => self.large.add(sample),
+            true => self.large.add(sample, LARGE_BYTES),
             // Contents that are sent ahead are no step, and take as long as one.
-            false if bytes > 0 || steps > 0 => self.small.add(Sample { steps: steps.max(1), ..sample }),
+            false if bytes > 0 || steps > 0 => self.small.add(Sample { steps: steps.max(1), ..sample }, 0),
             false => {}
         }
     }
 
-    /// How fast it went lately, bytes a second: what was large, if anything was; `None` where nothing was sent. Of `begun_bytes`, which
-    /// are being sent, none has landed yet: if they take longer than at the rate of before, the rate is lower.
+    /// How fast it went lately, bytes a second: what was large, if anything was, else many small files. `None` where little was sent:
+    /// the time of a few small files is that of their calls. Of `begun_bytes`, which are being sent, none has landed yet: if they take
+    /// longer than at the rate of before, the rate is lower.
     #[must_use]
     pub fn bytes_per_s(&self, now: Time, begun_bytes: u64) -> Option<u64> {
         let open = self.under_way.map_or(Duration::ZERO, |under_way| now.since(under_way.since));
@@ -94,10 +95,11 @@ impl DrainRate {
         seconds(bytes as f64 / rate as f64 + self.small.seconds_of_a_step() * steps as f64)
     }
 
-    /// Whether anything was measured.
+    /// Whether the time for so many bytes was measured: a large amount needs a rate, a small one the time of a step.
     #[must_use]
-    pub fn is_known(&self) -> bool {
-        !self.large.samples.is_empty() || !self.small.samples.is_empty()
+    pub fn is_known(&self, bytes: u64) -> bool {
+        let has_rate = self.large.sum.bytes >= LARGE_BYTES;
+        has_rate || bytes < LARGE_BYTES && !self.small.samples.is_empty()
     }
 }
 
@@ -109,7 +111,7 @@ struct Sample {
     steps: u64,
 }
 
-/// The newest samples that are `WINDOW` together, or more by what the first of them has.
+/// The newest samples that are `WINDOW` together, or more by the first of them.
 #[derive(Clone, Debug, Default)]
 struct Window {
     samples: VecDeque<Sample>,
@@ -117,7 +119,9 @@ struct Window {
 }
 
 impl Window {
-    fn add(&mut self, sample: Sample) {
+    /// Adds one, and forgets the oldest, but for the last `least_bytes`: the last bytes of a file may wait for its disk, and alone they
+    /// would be believed to be the rate.
+    fn add(&mut self, sample: Sample, least_bytes: u64) {
         self.sum = plus(self.sum, sample);
         match self.samples.back_mut().filter(|last| last.busy < SAMPLE) {
             Some(last) => *last = plus(*last, sample),
@@ -125,16 +129,17 @@ impl Window {
         }
         while let Some(first) = self.samples.front().copied()
             && self.sum.busy.saturating_sub(first.busy) >= WINDOW
+            && self.sum.bytes.saturating_sub(first.bytes) >= least_bytes
         {
             self.samples.pop_front();
             self.sum = self.samples.iter().copied().fold(Sample::default(), plus);
         }
     }
 
-    /// At least 1, since what takes for ever has no rate; `None` where nothing was measured.
+    /// At least 1, since what takes for ever has no rate; `None` where less than `LARGE_BYTES` were measured.
     fn bytes_per_s(&self, open: Duration, begun_bytes: u64) -> Option<u64> {
         let Sample { busy, bytes, .. } = self.sum;
-        if bytes == 0 {
+        if bytes < LARGE_BYTES {
             return None;
         }
         let busy = busy.max(Duration::from_micros(1)).as_secs_f64();

@@ -49,8 +49,8 @@ pub use stripes::{NextStripe, Stripes};
 pub use timing::{LEADER_LEASE, LEASE_TTL};
 pub use tree::permissions::check as check_access;
 pub use tree::{
-    Ahead, Drain, Listed, LostFile, OwnExtended, Refusal, Released, SentStripes, Tree, Turn, Way, blocks_of, gone_from,
-    is_gone, node_of_gone,
+    Ahead, Drain, Listed, LostFile, OwnExtended, Refusal, Released, SentStripes, ToLand, Tree, Turn, Way, blocks_of,
+    gone_from, is_gone, node_of_gone,
 };
 pub use unreplicated::Unreplicated;
 pub use voters::{standby, voters};

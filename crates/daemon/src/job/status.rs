@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use forebay_cache::{KindCounters, ObjectKind};
+use forebay_keeper::Death;
+use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::read::ReadParts;
@@ -58,6 +60,9 @@ pub struct ReadyNode {
     keeper_pid: u32,
     restarts: u32,
     replaced: u32,
+    /// The last death of a daemon of this node, `null` where none died.
+    #[serde(default)]
+    last_death: Option<Death>,
     state: String,
     view: String,
     uptime_ms: u64,
@@ -148,7 +153,22 @@ summed! {
 
 summed! {
     /// Requests to the backing file system.
-    BackingStatus { listings: u64, stats: u64, opens: u64, reads: u64, bytes: u64, errors: u64 }
+    BackingStatus {
+        listings: u64, stats: u64, opens: u64, reads: u64, bytes: u64, errors: u64, errors_by_kind: ByKind, absent_names: u64,
+    }
+}
+
+/// Numbers by their kinds, as `EACCES`.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(transparent)]
+struct ByKind(BTreeMap<String, u64>);
+
+impl AddAssign<&Self> for ByKind {
+    fn add_assign(&mut self, other: &Self) {
+        for (kind, count) in &other.0 {
+            *self.0.entry(kind.clone()).or_default() += count;
+        }
+    }
 }
 
 summed! {
@@ -224,6 +244,7 @@ impl ReadyNode {
             keeper_pid: options.kept.keeper_pid,
             restarts: options.kept.restarts,
             replaced: options.kept.replaced,
+            last_death: node.last_death(),
             state: "ready".to_owned(),
             view: options.view.to_string_lossy().into_owned(),
             uptime_ms: node.uptime().as_millis() as u64,
@@ -305,8 +326,12 @@ fn overlay(node: &Node, read: &ReadParts) -> OverlayStatus {
 }
 
 fn backing(read: &ReadParts) -> BackingStatus {
-    let forebay_store::Counters { listings, stats, opens, reads, bytes, errors, .. } = read.backing.counters();
-    BackingStatus { listings, stats, opens, reads, bytes, errors }
+    let forebay_store::Counters { listings, stats, opens, reads, bytes, errors, absent_names, .. } =
+        read.backing.counters();
+    let kind = |errno: Errno| errno.symbol().map_or_else(|| format!("errno {}", errno.number()), str::to_owned);
+    let by_kind = read.backing.errors_by_kind().into_iter().map(|(errno, count)| (kind(errno), count));
+    let errors_by_kind = ByKind(by_kind.collect());
+    BackingStatus { listings, stats, opens, reads, bytes, errors, errors_by_kind, absent_names }
 }
 
 fn prefill(read: &ReadParts) -> PrefillStatus {
@@ -354,7 +379,7 @@ mod tests {
     /// Fields that programs may rely on. A field is added here with the field, and never taken away.
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
-        node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \
+        node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel last_death memory_bytes overlay parents pid \
               prefill rank replaced restarts state threads uptime_ms view
         unreachable: host rank state why
         totals: backing cache kernel memory_bytes overlay prefill
@@ -364,7 +389,7 @@ mod tests {
         overlay: asked_early bytes_received bytes_sent checksum_failures coalesced connections corrupt_frames \
               early_used failovers hedged prefetch_issued prefetch_used promoted refreshes_missed refused reparented \
               requests_sent requests_served timed_out
-        backing: bytes errors listings opens reads stats
+        backing: absent_names bytes errors errors_by_kind listings opens reads stats
         prefill: ahead_bytes chunks failed parcels path recorded state";
 
     fn fields(value: &impl Serialize) -> BTreeSet<String> {

@@ -123,4 +123,8 @@ impl Exports for Store {
     fn counters(&self) -> Counters {
         self.counters()
     }
+
+    fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        Store::errors_by_kind(self)
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
 use forebay_store::{Counters, StoreOptions};
+use forebay_types::Errno;
 
 use crate::environment::{BackingThreads, Exports};
 use crate::options::DaemonOptions;
@@ -79,6 +80,11 @@ impl Backing {
     /// Requests to the backing file system so far.
     pub fn counters(&self) -> Counters {
         self.store.get().map(|store| store.counters()).unwrap_or_default()
+    }
+
+    /// Errors among them, by kind.
+    pub fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        self.store.get().map(|store| store.errors_by_kind()).unwrap_or_default()
     }
 
     /// Lets it find every path anew. Closing blocks where the backing file system hangs.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use forebay_body::Pool;
+use forebay_keeper::Death;
 use forebay_overlay::Forest;
 use forebay_transport::Endpoint;
 use forebay_transport::life::Life;
@@ -63,6 +64,8 @@ pub struct Node {
     started: Instant,
     endpoint: OnceLock<Endpoint>,
     job_is_up: AtomicBool,
+    /// The last death before this daemon, once it serves.
+    last_death: OnceLock<Death>,
     end: Notify,
     hand_over: Notify,
 }
@@ -82,6 +85,7 @@ impl Node {
             started: Instant::now(),
             endpoint: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
+            last_death: OnceLock::new(),
             end: Notify::new(),
             hand_over: Notify::new(),
         })
@@ -148,6 +152,18 @@ impl Node {
 
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// Programs are served from now on.
+    pub fn note_serving(&self) {
+        if let Some(death) = self.options.kept.last_death {
+            self.last_death.get_or_init(|| death.served_now());
+        }
+    }
+
+    /// The last death of a daemon of this node.
+    pub fn last_death(&self) -> Option<Death> {
+        self.last_death.get().copied().or(self.options.kept.last_death)
     }
 
     /// The cores' time now.

@@ -26,6 +26,9 @@ const RANGES_MAX: usize = 1000;
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Left {
     node: u32,
+    /// Its store.
+    #[serde(default)]
+    store: String,
     /// Bytes that its programs have written and not committed.
     uncommitted_bytes: u64,
     /// Its kernel may have had more, in maps.
@@ -169,6 +172,15 @@ impl WriteParts {
             missing.truncate(RANGES_MAX);
             LeftFile { path, missing_bytes, missing, more_ranges }
         });
-        Some(Left { node: self.local.rank.0, uncommitted_bytes, has_unsent, steps, files: files.collect(), more_files })
+        let store = self.local.log.path().to_string_lossy().into_owned();
+        Some(Left {
+            node: self.local.rank.0,
+            store,
+            uncommitted_bytes,
+            has_unsent,
+            steps,
+            files: files.collect(),
+            more_files,
+        })
     }
 }

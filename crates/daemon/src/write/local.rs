@@ -13,6 +13,7 @@ use forebay_wire::log_record::RecordData;
 use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Leadership;
 use forebay_write::Copies;
+use tokio::time::Instant;
 
 use super::calls::{BackingCalls, MayLand, TooLate};
 use super::copying::Copying;
@@ -47,6 +48,8 @@ pub struct Local {
     pub last_record: Option<LogPosition>,
     /// Programs that wait for room in the log.
     pub waiting: AtomicUsize,
+    /// When a write was last refused for want of room.
+    refused_at: Mutex<Option<Instant>>,
     /// Stripes that this node has written to the backing file system since its daemon began.
     pub stripes_written: AtomicU64,
     /// Those that it is writing for the leader.
@@ -81,6 +84,7 @@ impl Local {
             next_serial: AtomicU64::new(next_serial),
             last_record,
             waiting: AtomicUsize::new(0),
+            refused_at: Mutex::default(),
             stripes_written: AtomicU64::new(0),
             stripes_under_way: UnderWay::default(),
         }
@@ -121,6 +125,16 @@ impl Local {
     pub fn is_filling(&self) -> bool {
         let space = self.log.space();
         self.waiting.load(Ordering::Relaxed) > 0 || space.live_bytes * 100 >= space.capacity_bytes * FILLING_PERCENT
+    }
+
+    /// A write is refused for want of room.
+    pub fn note_refusal(&self) {
+        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// How long ago the last one was.
+    pub fn refused_ago(&self) -> Option<Duration> {
+        self.refused_at.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     /// Has the kernel send what it has gathered of a mount, within a time.

@@ -65,6 +65,7 @@ pub fn open(
         drain: options.drain,
         ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
+        has_kernel: true,
         kernel_leases: KernelLeases::new(kernel_leases),
         daemon,
         deadline: node.options.deadline,

@@ -83,7 +83,8 @@ pub struct WriteParts {
     pub(super) made_at_ms: u64,
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
-    drain: DrainPolicy,
+    pub(super) drain: DrainPolicy,
+    has_kernel: bool,
     pub(super) ends_at: Option<Duration>,
     /// How long a program may wait.
     deadline: Duration,
@@ -111,6 +112,8 @@ pub struct Beginning {
     pub ends_at: Option<Duration>,
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
+    /// Whether a kernel serves programs from it: where stores are salvaged, none does.
+    pub has_kernel: bool,
     /// The end of the leases that its kernel has.
     pub kernel_leases: KernelLeases,
     /// How many daemons there were before on this mount.
@@ -131,7 +134,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
+        let Beginning { drain, has_kernel, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
         let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
         nodes.lost.begin(opened.unheard);
         let cache = PageCache::new(daemon == 0, kernel_leases);
@@ -149,6 +152,8 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
+        let drainer =
+            leader.as_ref().map(|leader| Drainer::new((leader, &beginning.backing), &reader, &commits, drain));
         Self {
             early_commits: EarlyCommits::new(&nodes, &commits),
             locking: Locking::new(&reader, &commits, daemon > 0),
@@ -159,11 +164,12 @@ impl WriteParts {
             local,
             made_at_ms,
             drain,
+            has_kernel,
             ends_at: beginning.ends_at,
             deadline: beginning.deadline,
             daemon,
             freeze: Arc::default(),
-            drainer: leader.as_ref().map(|leader| Drainer::new(leader, &reader, &commits, drain)),
+            drainer,
             reclaim: Reclaim::new(
                 &reader,
                 &files,
@@ -198,7 +204,7 @@ impl WriteParts {
     pub async fn flush(&self) -> Result<(), Errno> {
         // Data that comes now is refused: nobody waits for it, and programs are to be told by their own `close`. Before the node has
         // joined, none has been served.
-        if self.freeze.is_frozen() || self.is_first_daemon() && self.joined.outcome().is_none() {
+        if !self.has_kernel || self.freeze.is_frozen() || self.is_first_daemon() && self.joined.outcome().is_none() {
             return Ok(());
         }
         let (local, files, mount) = (Arc::clone(&self.local), Arc::clone(&self.files), self.mount.clone());

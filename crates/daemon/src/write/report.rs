@@ -18,6 +18,7 @@ use super::parts::WriteParts;
 use super::time_limit::left_of;
 use super::tree::leader::Leader;
 use super::tree::paths::backing_path;
+use crate::options::DrainPolicy;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,7 +30,21 @@ pub struct BurstStatus {
     /// How long changes of this node's programs are still refused, since a `down` has begun; `null` where they are not.
     #[serde(default)]
     changes_refused_ms: Option<u64>,
+    /// The directory that programs see, and where it lands.
+    #[serde(default)]
+    dir: String,
+    #[serde(default)]
+    backing: String,
+    /// `--drain`.
+    #[serde(default)]
+    drain: DrainPolicy,
     capacity_bytes: u64,
+    /// Writers that wait for room in the store now.
+    #[serde(default)]
+    waiting_writers: u64,
+    /// How long ago a write was last refused for want of room; `null` where none was.
+    #[serde(default)]
+    refused_ms_ago: Option<u64>,
     /// Written, and not committed.
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
@@ -56,9 +71,14 @@ struct LandingStatus {
     draining_bytes: u64,
     /// Sent and verified since the leader's daemon began.
     landed_bytes: u64,
-    /// How fast that went lately; 0 where nothing was sent.
+    /// Bytes that the backing file system does not have, and files that have some.
+    #[serde(default)]
+    left_bytes: u64,
+    #[serde(default)]
+    left_files: u64,
+    /// How fast that went lately; 0 where too little was sent.
     drain_bytes_per_s: u64,
-    /// How long what is committed takes, as it went lately, milliseconds; `null` where nothing was sent.
+    /// How long what is committed takes, as it went lately, milliseconds; `null` where that is not known.
     time_left_ms: Option<u64>,
     /// Bytes that only silent nodes have.
     lost_bytes: u64,
@@ -89,23 +109,25 @@ impl WriteParts {
         let progress = self.progress();
         BurstStatus {
             mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
-            changes_refused_ms: self
-                .freeze
-                .closed_for()
-                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            changes_refused_ms: self.freeze.closed_for().map(in_ms),
+            dir: self.dir.to_string_lossy().into_owned(),
+            backing: self.backing.to_string_lossy().into_owned(),
+            drain: self.drain,
             capacity_bytes: space.capacity_bytes,
+            waiting_writers: self.local.waiting.load(Ordering::Relaxed) as u64,
+            refused_ms_ago: self.local.refused_ago().map(in_ms),
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
             partner: self.nodes.partners_of(self.local.rank).first().map(|partner| partner.0),
             uncopied_bytes: self.local.copying.as_ref().and_then(|copying| copying.behind_bytes(&self.nodes)),
             stripes_written: self.local.stripes_written.load(Ordering::Relaxed),
-            landing: self.landing_status(),
+            landing: self.landing_status(&progress),
             steps_to_land: progress.steps,
             why: progress.why,
         }
     }
 
-    fn landing_status(&self) -> Option<LandingStatus> {
+    fn landing_status(&self, progress: &Progress) -> Option<LandingStatus> {
         let (leader, meter) = (self.leader()?, self.meter()?);
         let (left, lost_bytes) = {
             let tree = leader.tree();
@@ -113,14 +135,15 @@ impl WriteParts {
             (left_of(&tree), lost.map(|extent| extent.len).sum())
         };
         let now = leader.nodes.now();
-        let (takes, is_known) = meter.time_for(left, now);
+        let takes = meter.time_for(left, now).0;
         let ends_in = self.ends_at.map(|ends_at| ends_at.saturating_sub(self.local.unix_time()));
-        let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Some(LandingStatus {
             draining_bytes: meter.under_way_bytes(),
             landed_bytes: meter.sent_bytes(),
-            drain_bytes_per_s: meter.bytes_per_s(now),
-            time_left_ms: if left.0 == 0 { Some(0) } else { is_known.then(|| in_ms(takes)) },
+            left_bytes: progress.bytes,
+            left_files: progress.files,
+            drain_bytes_per_s: progress.bytes_per_s.unwrap_or(0),
+            time_left_ms: progress.time_left_ms,
             lost_bytes,
             second_home_behind: leader.replicator.second_home_behind(),
             ends_in_ms: ends_in.map(in_ms),
@@ -209,6 +232,10 @@ impl WriteParts {
         }
         Ok(ranges)
     }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn aside_in_words(second: &str, of_others: u64) -> String {

@@ -269,6 +269,7 @@ fn begin(opened: OpenedStore, leadership: Leadership, landing: &Path, calls: Tog
         drain: DrainPolicy::Auto,
         ends_at: None,
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
+        has_kernel: false,
         kernel_leases: KernelLeases::new(None),
         daemon: 0,
         deadline: DEADLINE,

@@ -203,7 +203,7 @@ fn refused_connections_are_counted() {
     crate::place::wait_until("they are counted", || {
         place.json(&["status", "--job", "port"])["nodes"][0]["overlay"]["refused"] == 3
     });
-    assert!(place.succeeds(&["status", "--job", "port"]).contains("connections refused: 3;"));
+    assert!(place.succeeds(&["status", "--job", "port"]).contains("refused      3 connections;"));
     let log = fs::read_to_string(place.job("port").join("logs/node-0.log")).unwrap();
     assert_eq!(log.matches("a connection was refused").count(), 1, "{log}");
     place.succeeds(&["down", "--job", "port"]);

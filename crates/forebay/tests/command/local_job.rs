@@ -26,7 +26,7 @@ fn every_view_shows_the_export_and_down_leaves_nothing() {
     assert_eq!(nodes.iter().map(|node| node["rank"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(nodes.iter().all(|node| node["state"] == "ready"));
     let table = place.succeeds(&["status"]);
-    assert!(table.starts_with("job three: 3 of 3 nodes answer\n"), "{table}");
+    assert!(table.starts_with("forebay three  3/3 nodes  up ") && table.contains("\nhealthy\n"), "{table}");
 
     let down = place.json(&["down", "--job", "three"]);
     assert_eq!(down["ended"], serde_json::json!([0, 1, 2]));
@@ -80,7 +80,7 @@ fn several_jobs_are_told_apart() {
     place.kill("one", 0);
     wait_until("the job is dead", || place.json(&["status"])["jobs"][0]["state"] == "dead");
     place.succeeds(&["down", "--job", "one"]);
-    assert!(place.succeeds(&["status"]).starts_with("job two"));
+    assert!(place.succeeds(&["status"]).starts_with("forebay two "));
     place.succeeds(&["down"]);
     place.assert_clean();
 }

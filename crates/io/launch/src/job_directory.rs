@@ -142,6 +142,36 @@ impl JobDirectory {
         jobs
     }
 
+    /// The jobs of other users in their usual places on this host, each with its owner, for root. What lies where its owner alone
+    /// may write is theirs.
+    #[must_use]
+    pub fn of_other_users() -> Vec<(Self, u32)> {
+        if uid() != 0 {
+            return vec![];
+        }
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let shared = entries(Path::new("/tmp")).filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let owner = name.strip_prefix("forebay-")?.split('.').next()?.parse().ok()?;
+            Some((entry.path(), owner))
+        });
+        let of_sessions = entries(Path::new("/run/user")).filter_map(|entry| {
+            let owner = entry.file_name().to_str()?.parse().ok()?;
+            Some((entry.path().join("forebay"), owner))
+        });
+        let bases = shared.chain(of_sessions).filter(|(base, owner)| *owner != 0 && is_private_to(base, *owner));
+        let jobs = bases.flat_map(|(base, owner)| entries(&base).map(move |entry| (entry.path(), owner)));
+        let mut jobs: Vec<_> = jobs
+            .filter(|(path, owner)| is_private_to(path, *owner))
+            .filter(|(path, _)| {
+                path.file_name().and_then(OsStr::to_str).is_some_and(|name| check_job_name(name).is_ok())
+            })
+            .map(|(path, owner)| (Self { path }, owner))
+            .collect();
+        jobs.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+        jobs
+    }
+
     /// The directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -351,6 +381,11 @@ impl JobDirectory {
         self.path.parent().into_iter().for_each(base::remove_with_last_job);
         Ok(())
     }
+}
+
+/// Whether it is a real directory that its owner alone may enter.
+fn is_private_to(path: &Path, owner: u32) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
 }
 
 /// The mount points in a directory, as the views of several nodes, then the directory that holds them.

@@ -2,7 +2,9 @@
 //!
 //! Relaxed atomics: each figure is exact once the calls have returned; figures of one snapshot may be a call apart.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use forebay_types::Errno;
 
@@ -21,7 +23,12 @@ pub struct Counters {
     pub bytes: u64,
     /// Operations that ended with an error. That a name is absent is an answer, and none.
     pub errors: u64,
+    /// Operations on names that are absent.
+    pub absent_names: u64,
 }
+
+/// Kinds of errors that are counted apart at most: the file system's, of which there are about 130.
+const KINDS_MAX: usize = 160;
 
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -31,6 +38,8 @@ pub(crate) struct Tally {
     pub(crate) reads: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) errors: AtomicU64,
+    absent_names: AtomicU64,
+    by_kind: Mutex<BTreeMap<i32, (Errno, u64)>>,
 }
 
 impl Tally {
@@ -41,10 +50,23 @@ impl Tally {
     /// Counts the error of an operation on its way out.
     pub(crate) fn outcome<T>(&self, outcome: Result<T, Errno>) -> Result<T, Errno> {
         let is_absent = |errno| matches!(errno, &Errno::ENOENT | &Errno::ENOTDIR);
-        if outcome.as_ref().is_err_and(|errno| !is_absent(errno)) {
-            Self::one(&self.errors);
+        match &outcome {
+            Err(errno) if is_absent(errno) => Self::one(&self.absent_names),
+            Err(errno) => {
+                Self::one(&self.errors);
+                let mut by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
+                if by_kind.len() < KINDS_MAX || by_kind.contains_key(&errno.number()) {
+                    by_kind.entry(errno.number()).or_insert((*errno, 0)).1 += 1;
+                }
+            }
+            Ok(_) => {}
         }
         outcome
+    }
+
+    /// The errors, by kind.
+    pub(crate) fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        self.by_kind.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 
     pub(crate) fn snapshot(&self) -> Counters {
@@ -56,6 +78,7 @@ impl Tally {
             reads: read(&self.reads),
             bytes: read(&self.bytes),
             errors: read(&self.errors),
+            absent_names: read(&self.absent_names),
         }
     }
 }
@@ -73,6 +96,8 @@ mod tests {
         assert_eq!(tally.snapshot().errors, 0);
         assert!(tally.outcome::<()>(Err(Errno::EIO)).is_err());
         assert!(tally.outcome::<()>(Err(Errno::EACCES)).is_err());
-        assert_eq!(tally.snapshot().errors, 2);
+        assert!(tally.outcome::<()>(Err(Errno::EIO)).is_err());
+        assert_eq!((tally.snapshot().errors, tally.snapshot().absent_names), (3, 2));
+        assert_eq!(tally.errors_by_kind(), [(Errno::EIO, 2), (Errno::EACCES, 1)]);
     }
 }

@@ -163,6 +163,12 @@ impl Store {
         self.backing.calls.tally.snapshot()
     }
 
+    /// Errors among them, by kind.
+    #[must_use]
+    pub fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        self.backing.calls.tally.errors_by_kind()
+    }
+
     /// The exports, symbolic links resolved, those within others left out.
     #[must_use]
     pub fn exports(&self) -> &[ViewPath] {

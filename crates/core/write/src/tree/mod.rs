@@ -34,5 +34,5 @@ pub use drained::{Ahead, Drain};
 pub use landed::Turn;
 pub use lost::{LostFile, gone_from, is_gone, node_of_gone};
 pub use nodes::{OwnExtended, SentStripes, blocks_of};
-pub use questions::{Listed, Way};
+pub use questions::{Listed, ToLand, Way};
 pub use state::{Refusal, Released, Tree};

@@ -34,6 +34,17 @@ pub enum Way {
     Landed,
 }
 
+/// The amount that the backing file system does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ToLand {
+    /// Bytes that only logs have.
+    pub bytes: u64,
+    /// Bytes of these that have been sent to drafts, and verified.
+    pub sent_bytes: u64,
+    /// Files that have such bytes.
+    pub files: u64,
+}
+
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
@@ -154,6 +165,21 @@ impl Tree {
             _ => vec![],
         };
         self.nodes.active().flat_map(move |(_, node)| of(node))
+    }
+
+    /// The amount that has not landed.
+    #[must_use]
+    pub fn to_land(&self) -> ToLand {
+        let mut to_land = ToLand::default();
+        for (_, node) in self.nodes.active() {
+            let Contents::File(extents) = &node.contents else { continue };
+            let bytes = extents.written_bytes();
+            let sent = extents.written().filter(|extent| extents.is_sent(extent));
+            to_land.bytes += bytes;
+            to_land.sent_bytes += sent.map(|extent| extent.len).sum::<u64>();
+            to_land.files += u64::from(bytes > 0);
+        }
+        to_land
     }
 
     /// The same of files that programs have open and have changed.

@@ -46,11 +46,11 @@ impl Bed {
 #[test]
 fn no_rate_is_known_before_the_first_bytes() {
     let mut bed = Bed::default();
-    assert!(!bed.rate.is_known() && bed.rate.bytes_per_s(bed.now, 0).is_none());
+    assert!(!bed.rate.is_known(1) && bed.rate.bytes_per_s(bed.now, 0).is_none());
     bed.rate.begin(bed.now);
     bed.pass(60_000);
     bed.rate.end(bed.now);
-    assert!(!bed.rate.is_known(), "an attempt that failed is no measurement");
+    assert!(!bed.rate.is_known(1), "an attempt that failed is no measurement");
     assert!((bed.seconds_for(1_500_000_000, 1) - 15.0).abs() < 0.001);
 }
 
@@ -61,6 +61,8 @@ fn a_small_file_tells_nothing_of_large_ones() {
     bed.send(1, 4096, 50);
     let predicted = bed.seconds_for(1_500_000_000, 1);
     assert!((15.0..15.1).contains(&predicted), "{predicted}");
+    assert!(bed.rate.bytes_per_s(bed.now, 0).is_none(), "80 kB/s would be no rate");
+    assert!(bed.rate.is_known(4096) && !bed.rate.is_known(1_500_000_000));
     // Nor do many of them, and what is large is measured by what was large.
     (0..10_000).for_each(|_| bed.send(1, 4096, 50));
     assert!((15.0..15.1).contains(&bed.seconds_for(1_500_000_000, 1)));
@@ -75,6 +77,23 @@ fn many_small_files_take_as_long_each_as_they_did() {
     (0..1000).for_each(|_| bed.send(1, 4096, 50));
     let predicted = bed.seconds_for(100_000 * 4096, 100_000);
     assert!((5000.0..5010.0).contains(&predicted), "{predicted}");
+}
+
+/// The window held the last bytes of a file alone when these took longer than it: 500 MB were to take days.
+#[test]
+fn last_bytes_that_wait_for_a_disk_are_no_rate_of_their_own() {
+    let mut bed = Bed::default();
+    bed.rate.begin(bed.now);
+    bed.pass(1000);
+    bed.rate.landed(bed.now, 100 * MIB);
+    bed.pass(15_000);
+    bed.rate.landed(bed.now, 10);
+    bed.rate.end(bed.now);
+    let told = bed.bytes_per_s() / MIB as f64;
+    assert!((6.0..7.0).contains(&told), "100 MiB in 16 s: {told}");
+    bed.send(100, 4 * MIB, 100);
+    let told = bed.bytes_per_s() / MIB as f64;
+    assert!((39.0..41.0).contains(&told), "the window has moved on: {told}");
 }
 
 #[test]

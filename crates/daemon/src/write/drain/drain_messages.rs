@@ -20,20 +20,22 @@ pub fn both(one: Option<String>, other: Option<String>) -> Option<String> {
     }
 }
 
-/// A call on the backing file system.
-pub fn action(leader: &Leader, action: &Action) -> String {
-    let path = |place: &Place| leader.path_of(place).map_or_else(|_| "?".to_owned(), |path| path.to_string());
+/// A call on the backing file system, in the directory `backing`, that failed.
+pub fn action(leader: &Leader, backing: &Path, action: &Action) -> String {
+    let path = |place: &Place| {
+        leader.path_of(place).map_or_else(|_| "?".to_owned(), |path| format!("{}{path}", backing.display()))
+    };
     match action {
-        Action::Make { place, .. } => format!("making {}", path(place)),
-        Action::Publish { places, .. } => format!("publishing {}", places.first().map(path).unwrap_or_default()),
-        Action::Update { place, .. } => format!("updating {}", path(place)),
-        Action::UpdateUnnamed { file, .. } => format!("updating file {file}, whose name the job has removed"),
-        Action::Link { from, to, .. } => format!("linking {} to {}", path(to), path(from)),
-        Action::Rename { from, to, .. } => format!("renaming {} to {}", path(from), path(to)),
-        Action::Remove { place, .. } => format!("removing {}", path(place)),
-        Action::SetAttributes { place: Some(place), .. } => format!("setting the attributes of {}", path(place)),
-        Action::SetAttributes { place: None, .. } => "setting the attributes of the directory itself".to_owned(),
-        Action::Discard { file, .. } => format!("removing the draft of file {file}, which is gone"),
+        Action::Make { place, .. } => format!("cannot make {}", path(place)),
+        Action::Publish { places, .. } => format!("cannot create {}", places.first().map(path).unwrap_or_default()),
+        Action::Update { place, .. } => format!("cannot update {}", path(place)),
+        Action::UpdateUnnamed { file, .. } => format!("cannot update file {file}, whose name the job has removed"),
+        Action::Link { from, to, .. } => format!("cannot link {} to {}", path(to), path(from)),
+        Action::Rename { from, to, .. } => format!("cannot rename {} to {}", path(from), path(to)),
+        Action::Remove { place, .. } => format!("cannot remove {}", path(place)),
+        Action::SetAttributes { place: Some(place), .. } => format!("cannot set the attributes of {}", path(place)),
+        Action::SetAttributes { place: None, .. } => format!("cannot set the attributes of {}", backing.display()),
+        Action::Discard { file, .. } => format!("cannot remove the draft of file {file}, which is gone"),
     }
 }
 

@@ -6,6 +6,7 @@
 //! The task waits without a thread for all that the backing file system and other nodes do. Threads that may wait for this node's own disk go on
 //! with it (`pool_task`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -46,13 +47,18 @@ pub struct Drainer {
 }
 
 impl Drainer {
-    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+    pub fn new(
+        (leader, backing): (&Arc<Leader>, &Path),
+        reader: &Arc<Reader>,
+        commits: &Arc<Commits>,
+        policy: DrainPolicy,
+    ) -> Arc<Self> {
         let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         Arc::new(Self {
             leader: Arc::clone(leader),
             commits: Arc::clone(commits),
-            steps: Steps::new(leader, reader, &meter),
+            steps: Steps::new(leader, backing, reader, &meter),
             early_writer: EarlyWriter::new(leader, reader, commits, &meter),
             meter,
             policy,
@@ -64,11 +70,27 @@ impl Drainer {
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let attempt_bytes = self.meter.attempt_bytes();
-        let (steps, landed_steps) = {
+        let (steps, landed_steps, to_land) = {
             let tree = self.leader.tree();
-            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64)
+            (tree.steps_to_land(), tree.steps_end() - tree.steps_to_land() as u64, tree.to_land())
         };
-        Progress { steps, why: self.trouble().clone(), is_final: false, landed_steps, attempt_bytes }
+        let now = self.leader.nodes.now();
+        // The tree knows of whole stripes, the attempt of each block.
+        let bytes = to_land.bytes.saturating_sub(to_land.sent_bytes.max(attempt_bytes));
+        let (takes, is_known) = self.meter.time_for((bytes, steps), now);
+        let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Progress {
+            steps,
+            why: self.trouble().clone(),
+            is_final: false,
+            landed_steps,
+            attempt_bytes,
+            bytes,
+            files: to_land.files,
+            landed_bytes: self.meter.sent_bytes(),
+            bytes_per_s: self.meter.bytes_per_s(now),
+            time_left_ms: if bytes == 0 && steps == 0 { Some(0) } else { is_known.then(|| in_ms(takes)) },
+        }
     }
 
     /// A drain has begun: all changes until now are followed whatever the policy.

@@ -37,15 +37,15 @@ impl Meter {
         self.attempt_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How fast it went lately, verified and durable; 0 where nothing was sent.
-    pub fn bytes_per_s(&self, now: Time) -> u64 {
-        self.rate().bytes_per_s(now, self.under_way_bytes()).unwrap_or(0)
+    /// How fast it went lately, verified and durable; `None` where too little was sent.
+    pub fn bytes_per_s(&self, now: Time) -> Option<u64> {
+        self.rate().bytes_per_s(now, self.under_way_bytes())
     }
 
     /// How long so many bytes and steps take, and whether that was measured or is assumed.
     pub fn time_for(&self, (bytes, steps): (u64, usize), now: Time) -> (Duration, bool) {
         let rate = self.rate();
-        (rate.time_for(bytes, steps as u64, now, self.under_way_bytes()), rate.is_known())
+        (rate.time_for(bytes, steps as u64, now, self.under_way_bytes()), rate.is_known(bytes))
     }
 
     /// The bytes that `send` lands count, and the time that it takes.

@@ -15,4 +15,19 @@ pub struct Progress {
     pub landed_steps: u64,
     /// Bytes of the first step that are verified in this attempt, or were in the last one.
     pub attempt_bytes: u64,
+    /// Bytes that the backing file system does not have.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Files that have such bytes.
+    #[serde(default)]
+    pub files: u64,
+    /// Bytes that were sent and verified since the leader's daemon began.
+    #[serde(default)]
+    pub landed_bytes: u64,
+    /// How fast that went lately; `None` where too little was sent.
+    #[serde(default)]
+    pub bytes_per_s: Option<u64>,
+    /// How long the rest takes; `None` where that is not known.
+    #[serde(default)]
+    pub time_left_ms: Option<u64>,
 }

@@ -1,5 +1,6 @@
 //! The steps of a drain: each is done, or turns out to be done, or gives way to what others have done, and is noted in the tree.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, ViewPath};
@@ -21,6 +22,8 @@ use crate::write::tree::paths::draft_path;
 /// See the module.
 pub struct Steps {
     leader: Arc<Leader>,
+    /// Where it all lands.
+    backing: PathBuf,
     meter: Arc<Meter>,
     publisher: Publisher,
     in_place: InPlace,
@@ -28,12 +31,13 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn new(leader: &Arc<Leader>, reader: &Arc<Reader>, meter: &Arc<Meter>) -> Self {
+    /// Steps in the directory `backing`.
+    pub fn new(leader: &Arc<Leader>, backing: &Path, reader: &Arc<Reader>, meter: &Arc<Meter>) -> Self {
         let (maker, meter, reader) = (Maker::new(leader), Arc::clone(meter), Arc::clone(reader));
         let publisher =
             Publisher { leader: Arc::clone(leader), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
         let in_place = InPlace { leader: Arc::clone(leader), reader, meter: Arc::clone(&meter) };
-        Self { leader: Arc::clone(leader), meter, publisher, in_place, maker }
+        Self { leader: Arc::clone(leader), backing: backing.to_owned(), meter, publisher, in_place, maker }
     }
 
     /// Does one thing, or several of which each is a file that appears, and says so to the tree.
@@ -213,9 +217,9 @@ impl Steps {
         }
     }
 
-    /// An action in words.
+    /// The failure of an action, in words.
     fn told(&self, action: &Action) -> String {
-        drain_messages::action(&self.leader, action)
+        drain_messages::action(&self.leader, &self.backing, action)
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {

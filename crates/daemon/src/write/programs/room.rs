@@ -51,13 +51,18 @@ impl Room {
         let before = self.local.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.local);
         if before >= WAITING_FOR_ROOM_MAX {
+            self.local.note_refusal();
             return outcome;
         }
         let (mut seen, mut since) = (self.local.log.space(), Instant::now());
         loop {
             self.nodes.pause(POLL_INTERVAL).await;
             let outcome = append();
-            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= self.timeout || self.nodes.is_ending() {
+            if !matches!(outcome, Err(Errno::ENOSPC)) {
+                return outcome;
+            }
+            if since.elapsed() >= self.timeout || self.nodes.is_ending() {
+                self.local.note_refusal();
                 return outcome;
             }
             let space = self.local.log.space();

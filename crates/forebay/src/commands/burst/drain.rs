@@ -1,19 +1,20 @@
 //! `drain`: lets what programs wrote to the burst tier land now.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use forebay_daemon::Progress;
 use forebay_launch::JobDirectory;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::DrainArguments;
 use crate::commands::ask::ask_any;
 use crate::exit::DONE_IN_PART;
+use crate::health::amounts::{part, rate, size, span};
 use crate::jobs;
 use crate::output::say;
+use crate::progress::ProgressLine;
 use crate::settings::Effective;
 
 /// How long a daemon waits for what lands before it says how far it is.
@@ -25,35 +26,22 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// How long something may keep a drain that nobody gave a time, while nothing lands.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// How far a drain is.
-#[derive(Deserialize, Debug)]
-pub struct Progress {
-    /// Changes that have not landed.
-    pub steps: u64,
-    /// The reason that keeps them, if there is one.
-    pub why: Option<String>,
-    /// Waiting does not change it.
-    #[serde(default)]
-    pub is_final: bool,
-    /// Changes that have landed since the tree began.
-    #[serde(default)]
-    pub landed_steps: u64,
-    /// Bytes of the next one that are verified in this attempt, or were in the last one.
-    #[serde(default)]
-    pub attempt_bytes: u64,
-}
-
 /// Drains.
 pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let progress = match arguments.wait {
-        true => wait(&directory, arguments.timeout)?,
+        true => wait_by(arguments.timeout, "", |time| ask(&directory, time, false))?,
         false => ask(&directory, Duration::ZERO, false)?,
     };
     let has_landed = progress.steps == 0 && progress.why.is_none();
     if arguments.json {
-        say!("{}", json!({"landed": has_landed, "steps_to_land": progress.steps, "why": progress.why}));
+        let Progress { steps, why, bytes, files, landed_bytes, bytes_per_s, time_left_ms, .. } = &progress;
+        say!(
+            "{}",
+            json!({"landed": has_landed, "steps_to_land": steps, "why": why, "left_bytes": bytes, "left_files": files,
+                   "landed_bytes": landed_bytes, "bytes_per_s": bytes_per_s, "time_left_ms": time_left_ms})
+        );
     } else if has_landed {
         say!("all has landed");
     } else {
@@ -62,32 +50,26 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
-/// Waits until all has landed, `timeout` at most; without one until something has kept it for a while.
+/// Waits at the job's end until all has landed: programs change nothing from then on.
 ///
 /// # Errors
 /// When no daemon answers, or there is no burst tier.
-pub fn wait(directory: &JobDirectory, timeout: Option<Duration>) -> anyhow::Result<Progress> {
-    wait_by(timeout, |time| ask(directory, time, false))
-}
-
-/// The same at the job's end: programs change nothing from then on.
-///
-/// # Errors
-/// As `wait`.
 pub fn wait_last(directory: &JobDirectory) -> anyhow::Result<Progress> {
-    wait_by(None, |time| ask(directory, time, true))
+    wait_by(None, "; Ctrl-C keeps the job: its programs can write again 2 min later", |time| ask(directory, time, true))
 }
 
-/// The same of whatever `drain` lets land, which waits for so long at most.
+/// Waits until all has landed that `drain` lets land, `timeout` at most; without one until something has kept it for a while. `drain`
+/// waits for so long at most. `notice` is said with the progress.
 ///
 /// # Errors
 /// As `drain`.
 pub fn wait_by(
     timeout: Option<Duration>,
+    notice: &str,
     mut drain: impl FnMut(Duration) -> anyhow::Result<Progress>,
 ) -> anyhow::Result<Progress> {
     let began = Instant::now();
-    let mut kept = Kept::default();
+    let (mut kept, mut amount, mut shown) = (Kept::default(), Amount::default(), ProgressLine::begin());
     loop {
         let left = timeout.map_or(ROUND, |timeout| timeout.saturating_sub(began.elapsed()).min(ROUND));
         let progress = drain(left)?;
@@ -98,10 +80,46 @@ pub fn wait_by(
         if timeout.is_some_and(|timeout| began.elapsed() >= timeout) || timeout.is_none() && is_kept {
             return Ok(progress);
         }
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[Kforebay: {}", told(&progress));
-        }
+        amount.note(&progress);
+        shown.show(|| format!("{}{notice}", amount.line(&progress)));
     }
+}
+
+/// How much there is to land in all. More may come while it lands.
+#[derive(Default)]
+struct Amount {
+    first_landed_bytes: Option<u64>,
+    all_bytes: u64,
+}
+
+impl Amount {
+    fn note(&mut self, progress: &Progress) {
+        let first = *self.first_landed_bytes.get_or_insert(progress.landed_bytes);
+        let landed = progress.landed_bytes.saturating_sub(first);
+        self.all_bytes = self.all_bytes.max(landed + progress.bytes);
+    }
+
+    /// `landing: 120 of 300 MiB, 20 MB/s, 9 s left (1 file)`.
+    fn line(&self, progress: &Progress) -> String {
+        let mut words = match self.all_bytes {
+            0 => vec![changes(progress.steps)],
+            all => vec![part(all.saturating_sub(progress.bytes), all)],
+        };
+        words.extend(progress.bytes_per_s.map(rate));
+        let left = progress.time_left_ms.map(Duration::from_millis);
+        words.extend(left.map(|left| format!("{} left", span(left))));
+        let files = match progress.files {
+            0 => String::new(),
+            1 => " (1 file)".to_owned(),
+            files => format!(" ({files} files)"),
+        };
+        let why = progress.why.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+        format!("landing: {}{files}{why}", words.join(", "))
+    }
+}
+
+fn changes(steps: usize) -> String {
+    format!("{steps} change{}", if steps == 1 { "" } else { "s" })
 }
 
 /// Since when something has kept a drain, and how far it had come by then. Something that is tried again sends the same bytes again: only what
@@ -131,9 +149,18 @@ pub fn told(progress: &Progress) -> String {
     if let (0, Some(why)) = (progress.steps, &progress.why) {
         return why.clone();
     }
-    let have = if progress.steps == 1 { " of the burst tier has" } else { "s of the burst tier have" };
     let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    format!("{} change{have} not landed{why}", progress.steps)
+    let mut amount = match (progress.bytes, progress.files) {
+        (0, _) => changes(progress.steps),
+        (bytes, 0 | 1) => format!("{} in 1 file", size(bytes)),
+        (bytes, files) => format!("{} in {files} files", size(bytes)),
+    };
+    if why.is_empty() {
+        let left = progress.time_left_ms.map(Duration::from_millis).filter(|_| progress.bytes_per_s.is_some());
+        amount.extend(progress.bytes_per_s.map(|bytes_per_s| format!(", {}", rate(bytes_per_s))));
+        amount.extend(left.map(|left| format!(", {} left", span(left))));
+    }
+    format!("not landed: {amount}{why}")
 }
 
 fn ask(directory: &JobDirectory, wait: Duration, is_last: bool) -> anyhow::Result<Progress> {
@@ -153,6 +180,11 @@ pub fn is_wanted(directory: &JobDirectory) -> bool {
 /// Whether only `drain` lets anything land.
 pub fn is_manual(directory: &JobDirectory) -> bool {
     setting(directory, "drain").is_some_and(|policy| policy == json!(["manual"]))
+}
+
+/// `--burst-store` of the job.
+pub fn store(directory: &JobDirectory) -> Option<String> {
+    setting(directory, "burst-store")?.get(0)?.as_str().map(str::to_owned)
 }
 
 /// The changes that have not landed because no drain was run.
@@ -180,7 +212,7 @@ mod tests {
     use super::*;
 
     fn progress(landed_steps: u64, attempt_bytes: u64, has_why: bool) -> Progress {
-        Progress { steps: 9, why: has_why.then(String::new), is_final: false, landed_steps, attempt_bytes }
+        Progress { steps: 9, why: has_why.then(String::new), landed_steps, attempt_bytes, ..Progress::default() }
     }
 
     #[test]
@@ -197,6 +229,31 @@ mod tests {
         assert!(!is_kept(120, 5, 4, true));
         assert!(is_kept(150, 5, 4, true));
         assert!(!is_kept(151, 6, 0, true), "it goes on");
+    }
+
+    #[test]
+    fn a_drain_says_how_far_it_is() {
+        let mib = 1 << 20;
+        let mut amount = Amount::default();
+        let at = |landed: u64, left: u64| Progress {
+            steps: 1,
+            bytes: left * mib,
+            files: 1,
+            landed_bytes: (1000 + landed) * mib,
+            bytes_per_s: Some(20_000_000),
+            time_left_ms: Some(9400),
+            ..Progress::default()
+        };
+        amount.note(&at(0, 300));
+        amount.note(&at(120, 180));
+        assert_eq!(amount.line(&at(120, 180)), "landing: 120 of 300 MiB, 20 MB/s, 9 s left (1 file)");
+        assert_eq!(told(&at(120, 180)), "not landed: 180 MiB in 1 file, 20 MB/s, 9 s left");
+        let begun = Progress { bytes_per_s: None, time_left_ms: None, ..at(0, 300) };
+        assert_eq!(amount.line(&begun), "landing: 0 of 300 MiB (1 file)", "a rate that is not known is not said");
+        let kept = Progress { why: Some("no room".to_owned()), ..at(0, 300) };
+        assert_eq!(told(&kept), "not landed: 300 MiB in 1 file: no room");
+        let names = Progress { steps: 3, ..Progress::default() };
+        assert_eq!(Amount::default().line(&names), "landing: 3 changes");
     }
 
     /// Before, each attempt counted as progress.

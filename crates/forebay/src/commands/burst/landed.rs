@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::LandedArguments;
 use crate::commands::ask::ask_any;
 use crate::exit::DONE_IN_PART;
+use crate::health::remedy;
 use crate::jobs;
 use crate::output::say;
 use crate::settings::values::show_size;
@@ -65,7 +66,11 @@ fn unknown(path: &Path, error: &anyhow::Error) -> Value {
 fn told(file: &Value) -> String {
     let text = |key: &str| file[key].as_str().unwrap_or("?").to_owned();
     let size = |key: &str| show_size(file[key].as_u64().unwrap_or(0));
-    let why = file["why"].as_str().map_or_else(String::new, |why| format!(": {why}"));
+    let why = file["why"].as_str().map_or_else(String::new, |why| match why.starts_with("cannot ") {
+        // An obstacle on the backing file system, which names the path there.
+        true => format!("; waiting: {why}; {}", remedy(why, "its directory")),
+        false => format!(": {why}"),
+    });
     if file["bytes"].is_null() {
         return format!("{} {}{why}", text("state"), text("path"));
     }
@@ -80,5 +85,11 @@ mod tests {
     fn a_file_that_waits_says_why() {
         let file = json!({"path": "/c/a", "state": "committed", "bytes": 2048, "landed_bytes": 0, "why": "no room"});
         assert_eq!(told(&file), "committed /c/a (0B of 2KiB landed): no room");
+        let why = "cannot create /lustre/me/ckpt/a: Permission denied (EACCES)";
+        let file = json!({"path": "/c/a", "state": "committed", "bytes": 2048, "landed_bytes": 0, "why": why});
+        let expected = format!(
+            "committed /c/a (0B of 2KiB landed); waiting: {why}; make its directory writable for the job's user; landing is retried every second"
+        );
+        assert_eq!(told(&file), expected);
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::health::amounts::size;
+
 /// Ranges of one file that are printed at most; `--json` has more.
 const RANGES_PRINTED_MAX: usize = 4;
 
@@ -13,6 +15,8 @@ const FILES_PRINTED_MAX: usize = 20;
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Left {
     node: u32,
+    #[serde(default)]
+    store: String,
     uncommitted_bytes: u64,
     #[serde(default)]
     has_unsent: bool,
@@ -34,6 +38,27 @@ struct LeftFile {
 /// A daemon's report of itself and those below it.
 pub fn all(told: &Value) -> Vec<Left> {
     serde_json::from_value(told.clone()).unwrap_or_default()
+}
+
+/// Where the changes are kept and how they land: `Kept in STORE (250 MiB, 1 file). Land it: forebay salvage --burst-store STORE`.
+/// `store` is the setting of the job, which stands for all nodes' stores.
+pub fn kept(left: &[Left], store: Option<&str>) -> String {
+    let named = left.iter().map(|left| left.store.as_str()).find(|store| !store.is_empty());
+    let store = store.filter(|store| *store != "auto").or(named).unwrap_or("DIR");
+    let bytes: u64 = left
+        .iter()
+        .map(|left| left.uncommitted_bytes + left.files.iter().map(|file| file.missing_bytes).sum::<u64>())
+        .sum();
+    let files: u64 = left.iter().map(|left| left.files.len() as u64 + left.more_files).sum();
+    let amount = match (bytes, files) {
+        (0, _) => String::new(),
+        (bytes, 0) => format!(" ({})", size(bytes)),
+        (bytes, 1) => format!(" ({}, 1 file)", size(bytes)),
+        (bytes, files) => format!(" ({}, {files} files)", size(bytes)),
+    };
+    format!(
+        "Kept in {store}{amount}. Land it: forebay salvage --burst-store {store}; the next job of this name with this store lands it, too"
+    )
 }
 
 impl Left {
@@ -110,6 +135,18 @@ mod tests {
                 "what programs of node 1 stored in maps may not have landed: its kernel did not send it",
             ]
         );
+        assert_eq!(
+            kept(
+                &all(
+                    &json!([{"node": 0, "store": "/s/0", "uncommitted_bytes": 0, "steps": 1, "more_files": 0, "files": [
+                {"path": "/b/x", "missing_bytes": 250u64 << 20, "missing": [], "more_ranges": 0}]}])
+                ),
+                Some("auto")
+            ),
+            "Kept in /s/0 (250 MiB, 1 file). Land it: forebay salvage --burst-store /s/0; the next job of this name with this store \
+             lands it, too"
+        );
+        assert!(kept(&[], Some("/s")).starts_with("Kept in /s. Land it: "));
         assert_eq!(all(&Value::Null).len(), 0, "a job without a burst tier");
     }
 }

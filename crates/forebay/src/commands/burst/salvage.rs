@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_daemon::{NotLanded, Salvage, SalvageEnd};
+use forebay_daemon::{NotLanded, Progress, Salvage, SalvageEnd};
 use serde_json::json;
 
 use crate::burst_mount;
 use crate::cli::SalvageArguments;
-use crate::commands::burst::drain::{self, Progress};
+use crate::commands::burst::drain;
 use crate::exit::DONE_IN_PART;
 use crate::meeting::{Met, Place, leave, meet, stores_in};
 use crate::output::say;
@@ -56,16 +56,17 @@ fn land(
     }
     salvage.start().context("cannot start landing")?;
     let bytes = salvage.bytes_left();
-    let progress = drain::wait_by(arguments.timeout, |time| {
-        let forebay_daemon::Progress { steps, why, landed_steps, attempt_bytes, .. } = salvage.drain(time);
-        Ok(Progress { steps: steps as u64, why, is_final: steps == 0, landed_steps, attempt_bytes })
+    let progress = drain::wait_by(arguments.timeout, "", |time| {
+        let progress = salvage.drain(time);
+        Ok(Progress { is_final: progress.steps == 0, ..progress })
     })?;
     let (job, landing) = (salvage.job.clone(), salvage.landing.clone());
     let others = std::mem::take(&mut salvage.of_other_runs);
     // More may have landed since it was waited for.
     let SalvageEnd { steps, bytes: bytes_left, missing } = salvage.end();
-    let progress = Progress { steps: steps as u64, ..progress };
-    let has_landed = steps == 0 && progress.why.is_none() && others.is_empty();
+    let progress = Progress { steps, bytes: bytes_left, ..progress };
+    let is_gone = others.is_empty() && paths.iter().all(|path| !path.exists());
+    let has_landed = steps == 0 && (progress.why.is_none() || is_gone) && others.is_empty();
     let landed_bytes = bytes.saturating_sub(bytes_left);
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
     leave(paths, &landing, &job);

@@ -51,7 +51,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         found => found?,
     };
     let job = directory.job();
-    let mut outcome = Outcome { is_staged_out: true, ..Outcome::default() };
+    let store = drain::store(&directory);
+    let mut outcome = Outcome { is_staged_out: true, store, ..Outcome::default() };
     if !arguments.no_drain && !arguments.local_only {
         outcome.is_staged_out = stage::job::of_record(Way::Out, &directory);
     }
@@ -113,6 +114,8 @@ struct Outcome {
     left: Vec<Left>,
     /// Nodes that ended without saying that, and nothing else does.
     untold: Vec<NodeRank>,
+    /// `--burst-store` of the job.
+    store: Option<String>,
     /// All that is to be staged out has been, or there is none; the reason for a failure has been told.
     is_staged_out: bool,
     notes: Vec<String>,
@@ -121,7 +124,6 @@ struct Outcome {
 impl Outcome {
     /// Waits for what programs wrote to land.
     fn drain(&mut self, directory: &JobDirectory) {
-        let _told = after_a_second(|| "waiting for the burst tier to land".to_owned());
         match drain::wait_last(directory) {
             Ok(progress) if progress.steps == 0 && progress.why.is_none() => {}
             Ok(progress) => self.not_landed = Some(drain::told(&progress)),
@@ -238,7 +240,7 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, held, not_landed, left, untold, is_staged_out, notes } = self;
+            let Self { ended, missing, held, not_landed, left, untold, is_staged_out, notes, .. } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
                 "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
@@ -260,7 +262,7 @@ impl Outcome {
             eprintln!("forebay: {}", held_text(&self.held));
         }
         if let Some(not_landed) = &self.not_landed {
-            eprintln!("forebay: {not_landed}; the store keeps it for the next job of this name");
+            eprintln!("forebay: {not_landed}");
         }
         for line in self.left.iter().flat_map(Left::lines) {
             eprintln!("forebay: {line}");
@@ -270,8 +272,8 @@ impl Outcome {
                 (shown_ranks(&self.untold), if self.untold.len() == 1 { "its store" } else { "their stores" });
             eprintln!("forebay: node {nodes} did not say what of the burst tier has not landed: {has} may have more");
         }
-        if self.not_landed.is_none() && !(self.left.is_empty() && self.untold.is_empty()) {
-            eprintln!("forebay: the stores keep this for the next job of this name");
+        if self.not_landed.is_some() || !(self.left.is_empty() && self.untold.is_empty()) {
+            eprintln!("forebay: {}", left::kept(&self.left, self.store.as_deref()));
         }
         if !self.missing.is_empty() {
             eprintln!(

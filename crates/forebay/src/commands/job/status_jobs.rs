@@ -7,12 +7,32 @@ use serde_json::{Value, json};
 
 use crate::columns;
 use crate::leftovers;
-use crate::output::say;
+use crate::machine;
+use crate::output::{say, without_controls};
 use crate::settings::values::show_duration;
+
+/// A job to be listed.
+pub struct Listed {
+    pub directory: JobDirectory,
+    owner: u32,
+}
+
+impl Listed {
+    /// One of this user.
+    pub fn own(directory: JobDirectory) -> Self {
+        Self { directory, owner: rustix::process::geteuid().as_raw() }
+    }
+
+    /// One of a user.
+    pub fn of(directory: JobDirectory, owner: u32) -> Self {
+        Self { directory, owner }
+    }
+}
 
 /// The facts known of a job here.
 struct Job {
     name: String,
+    owner: String,
     state: &'static str,
     /// Nodes that it has, and those of this host.
     nodes: Option<usize>,
@@ -22,20 +42,22 @@ struct Job {
 }
 
 /// Prints the jobs.
-pub fn print(directories: &[JobDirectory], as_json: bool) {
-    let jobs: Vec<Job> = directories.iter().map(Job::of).collect();
+pub fn print(listed: &[Listed], as_json: bool) {
+    let jobs: Vec<Job> = listed.iter().map(Job::of).collect();
     if as_json {
         let jobs: Vec<Value> = jobs.iter().map(Job::as_json).collect();
         return say!("{}", json!({"jobs": jobs}));
     }
-    let head = ["job", "state", "nodes", "here", "up for", "view"].map(str::to_owned).to_vec();
+    let head = ["job", "state", "nodes", "here", "owner", "up for", "view"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(jobs.iter().map(Job::row)).collect();
-    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
-    eprintln!("forebay: several jobs are up on this host; forebay status --job NAME shows one");
+    columns::lines(&rows).iter().for_each(|line| say!("{}", without_controls(line)));
+    if listed.len() > 1 {
+        eprintln!("forebay: several jobs are up on this host; forebay status --job NAME shows one");
+    }
 }
 
 impl Job {
-    fn of(directory: &JobDirectory) -> Self {
+    fn of(Listed { directory, owner }: &Listed) -> Self {
         // Of a job of several hosts the record is where `up` ran.
         let record = JobRecord::read(directory).ok().flatten();
         let here = directory.record_ranks().len();
@@ -49,6 +71,7 @@ impl Job {
         };
         Self {
             name: directory.job(),
+            owner: machine::user_name(*owner),
             state,
             nodes: record.as_ref().map(|record| record.nodes.len()),
             here,
@@ -58,8 +81,8 @@ impl Job {
     }
 
     fn as_json(&self) -> Value {
-        let Self { name, state, nodes, here, started_unix_ms, view } = self;
-        json!({"job": name, "state": state, "nodes": nodes, "nodes_here": here, "started_unix_ms": started_unix_ms, "view": view})
+        let Self { name, owner, state, nodes, here, started_unix_ms, view } = self;
+        json!({"job": name, "owner": owner, "state": state, "nodes": nodes, "nodes_here": here, "started_unix_ms": started_unix_ms, "view": view})
     }
 
     fn row(&self) -> Vec<String> {
@@ -71,6 +94,7 @@ impl Job {
             self.state.to_owned(),
             self.nodes.map_or_else(unknown, |nodes| nodes.to_string()),
             self.here.to_string(),
+            self.owner.clone(),
             self.started_unix_ms.map_or_else(unknown, up_for),
             self.view.clone().unwrap_or_else(unknown),
         ]

@@ -26,7 +26,7 @@ use crate::cli::UpArguments;
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
 use crate::commands::job::selection::Selection;
-use crate::commands::job::up_report::{Report, Shown};
+use crate::commands::job::up_report::Report;
 use crate::commands::job::up_stopped::{StartFailed, Stopped};
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
@@ -37,6 +37,8 @@ use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
 use crate::leftovers::{self, held_text};
 use crate::output::causes;
 use crate::profiles;
+use crate::progress::ProgressLine;
+use crate::settings::values::show_duration;
 use crate::settings::{Effective, Settings, UsageError};
 use crate::signals::Signals;
 
@@ -173,12 +175,14 @@ impl Up {
     ) -> anyhow::Result<(Started, Duration)> {
         let starters = self.starters(selection)?;
         let prepare = began.elapsed();
-        let mut progress = Shown::new(self.record.nodes.len());
+        let (mut shown, count) = (ProgressLine::begin(), self.record.nodes.len());
         let Settings { wait_timeout, on_missing, .. } = self.settings;
         self.has_begun = true;
         let tell = |interrupt| signals.tell(interrupt);
-        let result = start(starters, wait_timeout, on_missing, tell, &mut |ready| progress.show(ready));
-        progress.end();
+        let mut show =
+            |ready| shown.show(|| format!("{ready} of {count} nodes ready, {}", show_duration(began.elapsed())));
+        let result = start(starters, wait_timeout, on_missing, tell, &mut show);
+        drop(shown);
         let started = result.map_err(|failure| {
             let nodes = &self.record.nodes;
             let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));

@@ -1,8 +1,7 @@
 //! Messages of `up`: its progress, its outcome, and which nodes are missing why.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
@@ -12,9 +11,6 @@ use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
 use crate::settings::values::show_duration;
-
-/// From then on a person who waits is told what for.
-const SHOW_PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 /// Hosts that a message names of nodes that have one reason.
 const HOSTS_NAMED_MAX: usize = 8;
@@ -198,36 +194,6 @@ pub fn shown_ranks(ranks: &[NodeRank]) -> String {
     let shown =
         ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
     shown.collect::<Vec<_>>().join(",")
-}
-
-/// How many nodes are ready, on a terminal, once it takes long.
-pub struct Shown {
-    began: Instant,
-    node_count: usize,
-    is_terminal: bool,
-    shown: bool,
-}
-
-impl Shown {
-    /// For so many nodes.
-    pub fn new(node_count: usize) -> Self {
-        Self { began: Instant::now(), node_count, is_terminal: std::io::stderr().is_terminal(), shown: false }
-    }
-
-    /// So many are ready.
-    pub fn show(&mut self, ready: usize) {
-        if self.is_terminal && self.began.elapsed() >= SHOW_PROGRESS_AFTER {
-            eprint!("\r{ready} of {} nodes ready, {}", self.node_count, show_duration(self.began.elapsed()));
-            self.shown = true;
-        }
-    }
-
-    /// Ends the display.
-    pub fn end(&self) {
-        if self.shown {
-            eprintln!();
-        }
-    }
 }
 
 #[cfg(test)]
