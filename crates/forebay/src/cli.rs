@@ -176,13 +176,17 @@ pub struct NodeArguments {
                   forebay failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found but cannot \
                   be run, 127 the command was not found.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
-                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py\n  \
+                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --or-direct -- ./solver\n  forebay run --view -- python3 train.py\n  \
                   srun forebay run --image /soft/images/pytorch.sqfs --set-env --bind /data -- python3 train.py"
 )]
 pub struct RunArguments {
     /// Run the command from the view instead, if it is in an export; FOREBAY_PREFIX in its environment is the view's path
     #[arg(long)]
     pub view: bool,
+    /// Where the job is not up, or its node here is lost, run the command on the file system itself, and say so (not with a burst
+    /// tier)
+    #[arg(long)]
+    pub or_direct: bool,
     /// Use the view of this node [default: this host's, the first of several]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,

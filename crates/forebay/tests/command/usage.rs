@@ -23,7 +23,7 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
         (&["up", "--replace", "--fanout", "2", "--local", "3"], "cannot change them: leave out --fanout, --local, or"),
         (&["up", "--no-such", "x"], "unexpected argument"),
-        (&["up", "--burst", "x"], "is not DIR=BACKING"),
+        (&["up", "--burst", "/"], "name a directory below /"),
         (&["up", "--burst", "/a/../b=/c"], "without .."),
         (&["explain"], "PATH"),
         (&["simulate", "nonsense"], "there is no scenario nonsense; the scenarios are import-direct"),

@@ -46,6 +46,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = match jobs::find(&effective) {
         Err(error) if error.is::<NotUp>() => {
+            jobs::remove_direct(&effective)?;
             return Ok(nothing_is_up(&error, arguments.must_be_up, arguments.json));
         }
         found => found?,

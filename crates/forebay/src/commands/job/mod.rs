@@ -10,5 +10,6 @@ pub mod selection;
 pub mod status;
 pub mod status_jobs;
 pub mod up;
-pub mod up_report;
+pub mod up_direct;
+mod up_report;
 pub mod up_stopped;

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use forebay_keeper::own_paths::only_at;
 use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
@@ -59,7 +60,10 @@ impl Report<'_> {
         if let Some(pair) = settings.burst.first() {
             let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
             let (mount, dir) = (mount.display(), pair.dir.display());
-            say!("burst:   {mount} (forebay run shows it at {dir})");
+            // A node's note says where that is not so.
+            let is_shown = !started.notes.iter().any(|(_, note)| *note == only_at(&pair.dir, &pair.backing));
+            let shown = if is_shown { dir } else { pair.backing.display() };
+            say!("burst:   {mount} (forebay run shows it at {shown})");
         }
         say!("logs:    {}", directory.logs().display());
         if let Some(profile) = &self.profile {

@@ -16,7 +16,21 @@ pub struct StartFailed {
     what: String,
     /// Below it, a line for each reason.
     why: String,
+    /// By the user, or whatever ends the job.
+    pub is_interrupted: bool,
 }
+
+/// The start was interrupted; what was stopped.
+#[derive(Debug)]
+pub struct Interrupted(pub String);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 impl fmt::Display for StartFailed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +55,8 @@ impl StartFailed {
             held => format!("\n  but {}", held_text(held)),
         };
         let notes = below("note: ", lines(by_rank(&failure.notes), nodes));
-        Self { what, why: below("", lines(&failure.reasons, nodes)) + &notes + &held }
+        let why = below("", lines(&failure.reasons, nodes)) + &notes + &held;
+        Self { what, why, is_interrupted: failure.interrupted }
     }
 
     /// With what was stopped.
