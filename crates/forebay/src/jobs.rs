@@ -8,7 +8,7 @@ use forebay_launch::{Allocation, DirectRecord, JobDirectory, NodeFile, SharedPla
 use crate::settings::{Effective, Settings};
 
 /// The name of a job that nobody named, outside an allocation.
-const DEFAULT_JOB: &str = "default";
+pub const DEFAULT_JOB: &str = "default";
 
 /// The job that a command is about is not up on this host.
 #[derive(Debug)]
@@ -125,7 +125,8 @@ pub fn name_meant(effective: &Effective) -> anyhow::Result<String> {
     Ok(effective.job()?.or_else(of_scheduler).unwrap_or_else(|| DEFAULT_JOB.to_owned()))
 }
 
-fn of_scheduler() -> Option<String> {
+/// The name that a scheduler gave the job of this process.
+pub fn of_scheduler() -> Option<String> {
     let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
     slurm.or_else(|| NodeFile::job_of(&variable))
 }

@@ -12,6 +12,7 @@ use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
 use crate::burst_mount;
+use crate::kept_logs;
 use crate::patience::after_a_second;
 use crate::view_directory;
 
@@ -72,6 +73,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
     // The records stay with the mounts: by them the next one who cleans up finds these.
     ensure!(stay.is_empty(), "{}", stay.join("; "));
     directory.remove_shared();
+    kept_logs::keep(directory);
     directory.remove()?;
     Ok(Cleaned { notes, held })
 }
@@ -114,6 +116,8 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
         }
         // The record is on the host where `up` ran.
         None => {
+            kept_logs::keep(directory);
+            directory.remove_logs();
             directory.remove_shared();
             directory.remove_if_empty();
         }

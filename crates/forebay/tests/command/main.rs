@@ -12,6 +12,8 @@ mod hosts;
 mod interface;
 mod leftovers;
 mod local_job;
+mod logs;
+mod messages;
 mod missing;
 mod place;
 mod profiles;

@@ -1,9 +1,11 @@
 //! A job as a whole: its start and end, its nodes, its state, and what it knows of a path.
 
+pub mod debug;
 pub mod down;
 pub mod escaping_paths;
 pub mod explain;
 pub mod host_ends;
+pub mod logs;
 pub mod refresh;
 pub mod replace;
 pub mod selection;

@@ -35,6 +35,7 @@ use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
+use crate::kept_logs;
 use crate::leftovers::{self, held_text};
 use crate::output::causes;
 use crate::profiles;
@@ -57,10 +58,15 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
         );
     }
     let way_out = WayOut::of(&effective, &settings, arguments.json)?;
-    bring_up(&effective, settings, arguments.json, began).or_else(|error| way_out.take(error))
+    bring_up(&effective, settings, (arguments.json, arguments.verbose), began).or_else(|error| way_out.take(error))
 }
 
-fn bring_up(effective: &Effective, settings: Settings, as_json: bool, began: Instant) -> anyhow::Result<ExitCode> {
+fn bring_up(
+    effective: &Effective,
+    settings: Settings,
+    (as_json, is_verbose): (bool, bool),
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
@@ -74,7 +80,8 @@ fn bring_up(effective: &Effective, settings: Settings, as_json: bool, began: Ins
             let took = began.elapsed();
             let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
             let Up { record, directory, settings, ports, .. } = &up;
-            let report = Report { record, directory, settings, ports, started: &started, profile, prepare, took };
+            let started = &started;
+            let report = Report { record, directory, settings, ports, started, profile, is_verbose, prepare, took };
             report.print(as_json);
             let is_staged = stage::job::carry_out(Way::In, &up.settings.stage_in, &up.directory);
             // To go on without a node is what was asked for; `Report` has said so.
@@ -152,6 +159,7 @@ impl Up {
             has_begun: false,
             failed_hosts: BTreeSet::new(),
         };
+        kept_logs::begin(&up.record.job);
         up.write_down().map_err(|error| up.undo(error))?;
         Ok(up)
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
-use crate::settings::values::show_duration;
+use crate::settings::values::{BurstStore, show_duration};
 
 /// From then on a person who waits is told what for.
 const SHOW_PROGRESS_AFTER: Duration = Duration::from_secs(2);
@@ -34,6 +34,8 @@ pub struct Report<'a> {
     pub started: &'a Started,
     /// The command whose profile it uses, or the file that is its profile.
     pub profile: Option<String>,
+    /// Whether more is told.
+    pub is_verbose: bool,
     /// How long it took before anything was started.
     pub prepare: Duration,
     /// How long it took in all.
@@ -65,9 +67,19 @@ impl Report<'_> {
             let shown = if is_shown { dir } else { pair.backing.display() };
             say!("burst:   {mount} (forebay run shows it at {shown})");
         }
+        if let (Some(BurstStore::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
+            say!("store:   {}", store.display());
+        }
         say!("logs:    {}", directory.logs().display());
         if let Some(profile) = &self.profile {
-            say!("profile: {profile}{}", profiles::advice(settings, profile));
+            if !profiles::is_of_a_shell(settings, profile) {
+                say!("profile: {profile}");
+            }
+            if self.is_verbose
+                && let Some(recording) = profiles::recording(settings)
+            {
+                say!("         {recording}");
+            }
         }
         let export = settings.export.first();
         let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
