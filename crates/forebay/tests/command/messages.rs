@@ -107,3 +107,21 @@ fn a_shells_profile_is_told_to_those_who_ask() {
     assert!(said.contains(&format!("recording this start for later ones ({directory}, ")), "{said}");
     assert!(said.contains(" of 4GiB)"), "{said}");
 }
+
+#[test]
+fn down_names_programs_that_have_files_of_the_job_open() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--export", &place.source()]);
+    let file = place.job("default").join("view").join(place.source().trim_start_matches('/')).join("file");
+    let mut user = std::process::Command::new("sleep").arg("60").stdin(fs::File::open(file).unwrap()).spawn().unwrap();
+    let down = place.run(&["down"]);
+    let message = String::from_utf8(down.stderr).unwrap();
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(down.status.success(), "{message}");
+    let named = format!("still using files of the job: {} (sleep); their next calls there fail", user.id());
+    assert!(message.contains(&named), "{message}");
+    place.succeeds(&["up", "--export", &place.source()]);
+    assert!(place.run(&["down"]).stderr.is_empty());
+    place.assert_clean();
+}

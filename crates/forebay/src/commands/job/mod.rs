@@ -15,3 +15,4 @@ pub mod up;
 pub mod up_direct;
 mod up_report;
 pub mod up_stopped;
+mod users;
