@@ -80,7 +80,7 @@ fn cases_that_make_no_sense() {
     };
     let rank = |bytes: u64, extents: Value| json!([{"node": 0, "bytes": bytes, "extents": extents}]);
     let cases: [(String, &[&str]); 12] = [
-        (String::new(), &["case.json", "not a case"]),
+        (String::new(), &["case.json", "not JSON", "--example"]),
         ("{\"topology\": ".to_owned(), &["case.json", "line 1"]),
         ("[]".to_owned(), &["case.json"]),
         (with("topology", json!({"torus": [3]})), &["case.json", "topology", "3 places", "4 nodes"]),
@@ -146,5 +146,5 @@ fn what_is_asked_for_wrongly() {
     fails(&sandbox, &unwritable, FAILED, &["/nowhere/plot.svg", "o such file"]);
     assert!(unwritable.stdout.is_empty(), "said before anything is planned");
     // `run` gives no input.
-    fails(&sandbox, &run(sandbox.command().args(["plan", "-"])), FAILED, &["standard input", "not a case"]);
+    fails(&sandbox, &run(sandbox.command().args(["plan", "-"])), FAILED, &["standard input", "not JSON"]);
 }

@@ -1,8 +1,9 @@
 //! Programs of `forebay run` see the burst tier where their scripts expect it.
 
+use std::ffi::OsStr;
 use std::fs;
 
-use forebay_tests::{Sandbox, require};
+use forebay_tests::{Job, Sandbox, require};
 
 use crate::bed::{Bed, arguments};
 
@@ -59,19 +60,52 @@ fn mpi_programs_lock_where_other_nodes_see_the_tier() {
     }
 }
 
+/// Neither it nor the directory above it is there.
 #[test]
-fn a_directory_that_does_not_exist_is_named() {
+fn without_its_directory_the_tier_is_shown_where_it_lands() {
     require!(Fuse, Root);
-    let bed = Bed::new();
-    let refused = bed.command(&["run", "--", "true"]);
-    assert!(!refused.status.success());
-    assert!(
-        refused.stderr.contains("cannot be shown at /burst/ckpt, because there is no such directory"),
-        "{}",
-        refused.stderr
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let words = arguments(&sandbox, 1);
+    let backing = sandbox.base().join("backing").display().to_string();
+    let message = format!(
+        "/burst/ckpt does not exist on this node, so programs find the tier only at {backing}. Use that path, or choose a DIR that \
+         exists (--burst)."
     );
-    // From the view it goes.
+    let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+    let up = sandbox.up(&words).good();
+    assert!(up.stderr.contains(&message), "{}", up.stderr);
+    assert!(up.text().contains(&format!("forebay run shows it at {backing})")), "{}", up.text());
+    let bed = Bed { job: Job::of(sandbox) };
+    let script = format!("echo y > {backing}/b; stat -fc %T {backing}");
+    let run = bed.command(&["run", "--", "sh", "-c", &script]).good();
+    assert_eq!(run.text(), "fuseblk\n");
+    assert_eq!(run.stderr.trim(), format!("forebay: note: {message}"));
+    // From the view too.
     let script = "echo x > $FOREBAY_BURST/burst/ckpt/a; cat $FOREBAY_BURST/burst/ckpt/a";
     assert_eq!(bed.command(&["run", "--view", "--", "sh", "-c", script]).good().text(), "x\n");
     bed.job.down();
+}
+
+/// It is made beside what is there, and goes with the job. A directory alone is where programs write and where files land.
+#[test]
+fn a_missing_directory_is_made_and_one_alone_is_both() {
+    require!(Fuse, Root);
+    for pair in ["ckpt=backing", "backing"] {
+        let sandbox = Sandbox::new();
+        let base = sandbox.base();
+        fs::create_dir(base.join("backing")).unwrap();
+        let dir = base.join(pair.split('=').next().unwrap());
+        let words = ["--export", "source", "--burst", pair, "--burst-store", "store", "--burst-capacity", "256MiB"];
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        let bed = Bed { job: Job::up(sandbox, &words) };
+        assert!(dir.is_dir());
+        let script = format!("echo x > {0}/a && cat {0}/a", dir.display());
+        let run = bed.command(&["run", "--", "sh", "-c", &script]).good();
+        assert_eq!(run.text() + &run.stderr, "x\n");
+        assert!(bed.command(&["down"]).status.success());
+        assert_eq!(fs::read_to_string(base.join("backing/a")).unwrap(), "x\n");
+        assert_eq!(dir.exists(), pair == "backing", "one that was made goes");
+        bed.job.forget();
+    }
 }

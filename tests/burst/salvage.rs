@@ -46,7 +46,7 @@ fn writes_of_a_killed_job_land() {
     assert_eq!(Bed::listing(&backing), listing);
     assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
     fs::create_dir(sandbox.base().join("store")).unwrap();
-    assert_eq!(salvage(sandbox, "store").0, Some(0), "there is nothing more to be done");
+    assert_eq!(salvage(sandbox, "store").0, Some(3), "there is no store any more");
 }
 
 /// All of them have parts of one large file, and give their bytes to each other within one process.

@@ -172,10 +172,27 @@ fn landed_says_of_each_name_what_it_knows() {
     let value: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
     let states: Vec<&str> =
         value["files"].as_array().unwrap().iter().map(|file| file["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["unknown", "landed", "unknown", "unknown", "landed"], "{value}");
+    assert_eq!(states, ["landed", "landed", "unknown", "unknown", "landed"], "{value}");
     assert!(value["files"][2]["why"].as_str().unwrap().contains("No such file"), "{value}");
     assert_eq!(landed(&["a", "b"]).status.code(), Some(0));
-    assert_eq!(landed(&["absent", "link"]).status.code(), Some(1), "nothing is known of any");
+    assert_eq!(landed(&["link", "a", "b"]).status.code(), Some(0));
+    assert_eq!(landed(&["absent"]).status.code(), Some(1), "nothing is known of any");
+    let _ = bed.shell("echo c > d/c; ln -s ../a d/up; ln -s /etc/hosts out").good();
+    bed.drain();
+    let text = bed.command(&["landed", DIR]).text();
+    let expected = [
+        format!("landed {DIR}/a (2B of 2B landed)"),
+        format!("landed {DIR}/b (2B of 2B landed)"),
+        format!("landed {DIR}/d/c (2B of 2B landed)"),
+        format!("link {DIR}/d/up -> ../a: landed"),
+        format!("link {DIR}/link -> a: landed"),
+        format!("unknown {DIR}/out: it is a link to /etc/hosts, which is not in the burst tier"),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    let all = bed.command(&["landed"]).good().text();
+    assert!(all.starts_with("all has landed ("), "{all}");
+    let explained = bed.command(&["explain", &format!("{DIR}/d/c")]).good().text();
+    assert!(explained.contains("burst tier: 2B on") && explained.contains(", landed"), "{explained}");
     bed.job.down();
 }
 

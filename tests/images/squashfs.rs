@@ -161,5 +161,5 @@ fn doctor_names_what_serves_images() {
     let mut hidden = Program::new("unshare");
     sandbox.surround(hidden.args(["--mount", "sh", "-c", script, "sh"]).arg(job::binary()).arg("doctor"));
     let without = run(&mut hidden).text();
-    assert!(without.contains("limited  SquashFS images: ") && without.contains("install squashfuse"), "{without}");
+    assert!(without.contains("note     SquashFS images: ") && without.contains("install squashfuse"), "{without}");
 }

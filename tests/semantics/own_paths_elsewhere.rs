@@ -115,7 +115,11 @@ fn where_user_namespaces_are_off_it_says_so_and_offers_the_view() {
     };
     let refused = without(&["--", "true"]);
     assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr);
-    for part in ["user.max_user_namespaces is 0", "forebay run --view -- COMMAND", &job.view(0).display().to_string()] {
+    for part in [
+        "switched off here (user.max_user_namespaces=0)",
+        "forebay run --view -- COMMAND",
+        &job.view(0).display().to_string(),
+    ] {
         assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
     }
     let offered = without(&[

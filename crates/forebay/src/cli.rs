@@ -3,6 +3,7 @@
 mod burst;
 mod config_file;
 mod image;
+mod logs;
 mod mpiio;
 mod profile;
 mod query;
@@ -12,12 +13,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use image::{ImageArguments, SetEnv};
+pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
@@ -44,6 +46,50 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The options of `up` that most jobs need; its help shows the others with `--help=all`.
+const FIRST_OF_UP: [&str; 12] = [
+    "local",
+    "nodes",
+    "hostfile",
+    "export",
+    "view",
+    "job",
+    "burst",
+    "burst-store",
+    "time-limit",
+    "budget",
+    "on-failure",
+    "json",
+];
+
+/// The word that asks for the help with all options.
+const ALL: &str = "--help=all";
+
+impl Cli {
+    /// Reads the command line; `None` where the help with all options was asked for and has been printed.
+    ///
+    /// # Errors
+    /// As clap has it, help and version among them.
+    pub fn read() -> Result<Option<Self>, clap::Error> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut all = Self::command();
+        if let [_, name, word] = words.as_slice()
+            && word == ALL
+            && let Some(name) = name.to_str()
+        {
+            all.build();
+            if let Some(command) = all.find_subcommand_mut(name) {
+                command.print_long_help()?;
+                return Ok(None);
+            }
+        }
+        let is_first = |argument: &clap::Arg| FIRST_OF_UP.contains(&argument.get_id().as_str());
+        let shown = |argument: clap::Arg| if is_first(&argument) { argument } else { argument.hide(true) };
+        let short = Self::command().mut_subcommand("up", |up| up.mut_args(shown));
+        short.try_get_matches_from(words).and_then(|matches| Self::from_arg_matches(&matches)).map(Some)
+    }
+}
+
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -59,6 +105,10 @@ pub enum Command {
     Down(DownArguments),
     /// Show where an answer for a path comes from, node by node up to the root
     Explain(ExplainArguments),
+    /// Show the logs of the nodes, also of a job that has ended
+    Logs(LogsArguments),
+    /// Write an archive for a bug report: logs, status, settings, waiting threads
+    Debug(DebugArguments),
     /// Drop everything that the job has cached of paths that have changed
     Refresh(RefreshArguments),
     /// Copy inputs to the nodes' own disks, or files of the burst tier to other places
@@ -90,12 +140,15 @@ pub enum Command {
     /// Look up names of a view; started by its daemon
     #[command(hide = true)]
     Walk(WalkArguments),
+    /// Keep logs of a job in its user's state directory; started by what ends the job
+    #[command(hide = true)]
+    KeepLogs(KeepLogsArguments),
 }
 
 /// `up`.
 #[derive(Args, Debug)]
 #[command(after_help = format!(
-    "Without --local, --nodes and --hostfile the nodes are those of the allocation (Slurm; PBS and LSF by the \
+    "forebay up --help=all shows all options.\n\nWithout --local, --nodes and --hostfile the nodes are those of the allocation (Slurm; PBS and LSF by the \
      remote shell), or this machine alone outside one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
      forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
      \n  forebay up --replace --job train\n\n{SOURCES}"))]
@@ -103,6 +156,9 @@ pub struct UpArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Say also where the start is recorded
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Replace the daemons of the running job by the current version of forebay; programs on the views only wait
     #[arg(long)]
     pub replace: bool,
@@ -178,13 +234,17 @@ pub struct NodeArguments {
                   forebay failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found but cannot \
                   be run, 127 the command was not found.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
-                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py\n  \
+                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --or-direct -- ./solver\n  forebay run --view -- python3 train.py\n  \
                   srun forebay run --image /soft/images/pytorch.sqfs --set-env --bind /data -- python3 train.py"
 )]
 pub struct RunArguments {
     /// Run the command from the view instead, if it is in an export; FOREBAY_PREFIX in its environment is the view's path
     #[arg(long)]
     pub view: bool,
+    /// Where the job is not up, or its node here is lost, run the command on the file system itself, and say so (not with a burst
+    /// tier)
+    #[arg(long)]
+    pub or_direct: bool,
     /// Use the view of this node [default: this host's, the first of several]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
@@ -348,13 +408,17 @@ pub struct SimulateArguments {
 #[derive(Args, Debug)]
 #[command(
     after_help = "CASE is JSON; docs/aggregation.md has its format. Times are predicted by a model of flows that share links \
-                  fairly; nothing is measured.\n\nExamples:\n  forebay plan case.json\n  \
+                  fairly; nothing is measured.\n\nExamples:\n  forebay plan --example > case.json\n  forebay plan case.json\n  \
                   forebay plan case.json --strategy joint --json\n  \
                   forebay plan - --plot placement.svg < case.json"
 )]
 pub struct PlanArguments {
     /// The case, as JSON; - is standard input
-    pub case: PathBuf,
+    #[arg(required_unless_present = "example")]
+    pub case: Option<PathBuf>,
+    /// Print a case to begin with
+    #[arg(long, exclusive = true)]
+    pub example: bool,
     /// A strategy by name, all, or best
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub strategy: String,
@@ -408,7 +472,6 @@ pub struct WalkArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_examples() {

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use forebay_launch::{Allocation, JobDirectory, NodeFile, SharedPlace, session_base};
+use forebay_launch::{Allocation, DirectRecord, JobDirectory, NodeFile, SharedPlace, session_base, state_directory};
 
 use crate::machine;
 use crate::settings::{Effective, Settings};
 
 /// The name of a job that nobody named, outside an allocation.
-const DEFAULT_JOB: &str = "default";
+pub const DEFAULT_JOB: &str = "default";
 
 /// The job that a command is about is not up on this host.
 #[derive(Debug)]
@@ -118,11 +118,64 @@ pub enum Found {
     Several(Vec<JobDirectory>),
 }
 
+/// The name of the job that is meant where none is up: the one given, else the allocation's.
+///
+/// # Errors
+/// `UsageError` when the name given cannot be one.
+pub fn name_meant(effective: &Effective) -> anyhow::Result<String> {
+    Ok(effective.job()?.or_else(of_scheduler).unwrap_or_else(|| DEFAULT_JOB.to_owned()))
+}
+
+/// The name that a scheduler gave the job of this process.
+pub fn of_scheduler() -> Option<String> {
+    let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
+    slurm.or_else(|| NodeFile::job_of(&variable))
+}
+
+/// Where the record of a job that did not come up lies for the other hosts of its allocation.
+pub fn shared_record_base(job: &str) -> Option<PathBuf> {
+    of_scheduler().filter(|id| id == job).and_then(|_| state_directory(&variable))
+}
+
+/// The record of the job that is meant, if its `up` failed and its programs are to use the file system itself.
+///
+/// # Errors
+/// As `name_meant`.
+pub fn direct(effective: &Effective) -> anyhow::Result<Option<DirectRecord>> {
+    let job = name_meant(effective)?;
+    Ok(DirectRecord::find(&record_bases(effective, &job)?, &job))
+}
+
+/// Removes that record; whether there was one.
+///
+/// # Errors
+/// As `name_meant`.
+pub fn remove_direct(effective: &Effective) -> anyhow::Result<bool> {
+    let job = name_meant(effective)?;
+    Ok(DirectRecord::remove(&record_bases(effective, &job)?, &job))
+}
+
+fn record_bases(effective: &Effective, job: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let bases = job_bases(effective.directory()?.as_deref());
+    Ok(bases.into_iter().chain(shared_record_base(job)).collect())
+}
+
 /// As `find`, for a command that can do something with several.
 ///
 /// # Errors
 /// When there is none, or jobs would lie where others could have prepared them.
 pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
+    let found = look_for(effective);
+    match found {
+        Err(error) if error.is::<NotUp>() => Err(match direct(effective)? {
+            Some(_) => NotUp(format!("{error}; its start failed, and forebay run uses the file system itself")).into(),
+            None => error,
+        }),
+        found => found,
+    }
+}
+
+fn look_for(effective: &Effective) -> anyhow::Result<Found> {
     let bases = job_bases(effective.directory()?.as_deref());
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
@@ -136,8 +189,7 @@ pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
     if jobs.is_empty() {
         JobDirectory::check_bases(&bases)?;
     }
-    let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
-    let chosen = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs);
+    let chosen = choose(of_scheduler(), &jobs);
     let Some(job) = chosen.map_err(|why| NotUp(format!("{why} ({})", looked(&bases))))? else {
         let directories = jobs.iter().filter_map(|job| JobDirectory::find(&bases, job).transpose());
         return Ok(Found::Several(directories.collect::<Result<_, _>>()?));

@@ -12,6 +12,7 @@ use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
 use crate::burst_mount;
+use crate::kept_logs;
 use crate::patience::after_a_second;
 use crate::view_directory;
 
@@ -63,6 +64,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
         end(&nodes, &mut cleaned);
         detach_all(&directory.job(), &nodes, &mut cleaned)?;
         directory.remove_shared();
+        kept_logs::keep(directory);
         match directory.remove() {
             Ok(()) => return Ok(cleaned),
             // A node that was still starting has come to its record meanwhile.
@@ -140,6 +142,8 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
         }
         // The record is on the host where `up` ran.
         None => {
+            kept_logs::keep(directory);
+            directory.remove_logs();
             directory.remove_shared();
             directory.remove_if_empty();
         }

@@ -7,11 +7,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Write};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use anyhow::Context;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::log_repeats::Repeats;
 
 /// Begins the log, once a process.
 ///
@@ -27,7 +32,7 @@ pub fn start(log_file: Option<&Path>, filter: &str) -> anyhow::Result<()> {
         }
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).log_internal_errors(false);
-    log.with_writer(Log { to, lost: AtomicU64::new(0) }).init();
+    log.with_writer(Log { to, lost: AtomicU64::new(0), repeats: Mutex::default() }).init();
     Ok(())
 }
 
@@ -40,16 +45,24 @@ struct Log {
     to: To,
     /// Lines that could not be written since the last one that could.
     lost: AtomicU64,
+    repeats: Mutex<Repeats>,
 }
 
-/// Writes one line.
-struct LineWriter<'a>(&'a Log);
+/// Writes one line, of a warning or an error if it is one.
+struct LineWriter<'a> {
+    log: &'a Log,
+    is_warning: bool,
+}
 
 impl<'a> MakeWriter<'a> for Log {
     type Writer = LineWriter<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        LineWriter(self)
+        LineWriter { log: self, is_warning: false }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
+        LineWriter { log: self, is_warning: *metadata.level() <= Level::WARN }
     }
 }
 
@@ -74,7 +87,12 @@ impl Log {
 
 impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.line(line);
+        // The lock is given back before anything is written: a disk may hang.
+        let lines = self.log.repeats.lock().map(|mut known| known.lines(line, self.is_warning, Instant::now()));
+        let lines = lines.unwrap_or_else(|_| line.to_owned());
+        if !lines.is_empty() {
+            self.log.line(&lines);
+        }
         Ok(line.len())
     }
 
@@ -90,7 +108,7 @@ mod tests {
     #[test]
     fn a_full_disk_costs_lines_and_says_so_later() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut log = Log { to: To::File(full), lost: AtomicU64::new(0) };
+        let mut log = Log { to: To::File(full), lost: AtomicU64::new(0), repeats: Mutex::default() };
         for _ in 0..3 {
             log.make_writer().write_all(b"a line\n").unwrap();
         }

@@ -16,8 +16,11 @@ mod exit;
 mod health;
 mod job_spec;
 mod jobs;
+mod kept_logs;
 mod leftovers;
 mod log;
+mod log_lines;
+mod log_repeats;
 mod machine;
 mod meeting;
 mod mpiio_libraries;
@@ -35,15 +38,14 @@ mod view_directory;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::exit::{RUN_FAILED, WRONG_USAGE};
 use crate::settings::UsageError;
 
 fn main() -> ExitCode {
     forebay_daemon::end_the_process();
-    let command = match cli::Cli::try_parse() {
-        Ok(cli) => cli.command,
+    let command = match cli::Cli::read() {
+        Ok(Some(cli)) => cli.command,
+        Ok(None) => return ExitCode::SUCCESS,
         Err(error) if error.use_stderr() && is_run() => {
             error.print().ok();
             return ExitCode::from(RUN_FAILED);

@@ -13,7 +13,7 @@ use forebay_types::ViewPath;
 
 use crate::jobs::variable;
 use crate::settings::Settings;
-use crate::settings::values::ProfileChoice;
+use crate::settings::values::{ProfileChoice, show_size};
 
 /// Programs that may stand between a script and `forebay up`.
 const WRAPPERS_MAX: usize = 4;
@@ -60,14 +60,23 @@ pub fn problem(settings: &Settings) -> Option<ProfileError> {
     }
 }
 
-/// Advice about a profile that is `shown`.
-pub fn advice(settings: &Settings, shown: &str) -> &'static str {
-    let is_guessed = settings.profile == ProfileChoice::Auto && settings.profile_command.is_none();
-    if is_guessed && is_interactive(shown) {
-        " (the shell's, whatever it runs; --profile-command names another)"
-    } else {
-        ""
-    }
+/// Whether a profile that is `shown` is of the shell that a person types in, which says nothing of what runs.
+pub fn is_of_a_shell(settings: &Settings, shown: &str) -> bool {
+    settings.profile == ProfileChoice::Auto && settings.profile_command.is_none() && is_interactive(shown)
+}
+
+/// Where the start is recorded, and how much lies there.
+pub fn recording(settings: &Settings) -> Option<String> {
+    let directory = match (&settings.profile, &settings.profile_dir) {
+        (ProfileChoice::Off, _) => return None,
+        (ProfileChoice::File(path), _) => path.parent()?.to_owned(),
+        (ProfileChoice::Auto, given) => given.clone().or_else(|| ProfileDirectory::default_path(&variable).ok())?,
+    };
+    let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    let bytes =
+        files.filter_map(|file| file.metadata().ok()).filter(|file| file.is_file()).map(|file| file.len()).sum();
+    let [used, budget] = [bytes, settings.profile_budget].map(show_size);
+    Some(format!("recording this start for later ones ({}, {used} of {budget})", directory.display()))
 }
 
 /// Whether a command, as `command_of` tells it, is a shell without a script.

@@ -1,13 +1,13 @@
 //! Reports of the write path: how much is where, and how far a file is on its way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name, NodeRank};
-use forebay_wire::write::{BURST_ROOT, Caller, Place};
+use forebay_wire::write::{BURST_ROOT, Caller, Piece, Place, Source};
 use forebay_wire::write_message::WriteMessage;
 use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,9 @@ pub struct Landed {
     landed_bytes: u64,
     missing: Vec<(u64, u64)>,
     why: Option<String>,
+    /// The nodes whose stores have its bytes, and how many.
+    #[serde(default)]
+    nodes: Vec<(NodeRank, u64)>,
 }
 
 impl WriteParts {
@@ -195,6 +198,7 @@ impl WriteParts {
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
         let second = aside.and_then(|_| backing_path(&tree, file));
         let of_others = tree.bytes_of_others(file);
+        let nodes = nodes_of(&tree.pieces(file, 0..state.attributes.size_bytes).map_err(gone)?);
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
@@ -218,7 +222,7 @@ impl WriteParts {
             _ => self.progress().why,
         };
         let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
-        Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
+        Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why, nodes })
     }
 
     /// Ranges that nodes which have a file open have written and not committed.
@@ -236,6 +240,17 @@ impl WriteParts {
 
 fn in_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How many bytes lie in which node's log.
+fn nodes_of(pieces: &[Piece]) -> Vec<(NodeRank, u64)> {
+    let mut nodes = BTreeMap::<NodeRank, u64>::new();
+    for piece in pieces {
+        if let Source::Log(extent) = &piece.source {
+            *nodes.entry(extent.node).or_default() += piece.len;
+        }
+    }
+    nodes.into_iter().collect()
 }
 
 fn aside_in_words(second: &str, of_others: u64) -> String {

@@ -37,10 +37,10 @@ pub struct DrainArguments {
 /// `landed`.
 #[derive(Args, Debug)]
 #[command(after_help = "Exit status: 0 all of them have landed, 3 some have not, 1 failed.\n\nExamples:\n  \
-                  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*")]
+                  forebay landed\n  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*")]
 pub struct LandedArguments {
-    /// Files, by their path in DIR or below the burst mount
-    #[arg(required = true, value_name = "PATH")]
+    /// Files, links and directories, by their path in DIR or below the burst mount [default: all of the tier, in one line]
+    #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Print a JSON object instead of text
     #[arg(long)]

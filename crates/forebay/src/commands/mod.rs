@@ -39,6 +39,9 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => job::status::run(arguments),
         Command::Down(arguments) => job::down::run(arguments),
         Command::Explain(arguments) => job::explain::run(arguments),
+        Command::Logs(arguments) => job::logs::run(arguments),
+        Command::Debug(arguments) => job::debug::run(arguments),
+        Command::KeepLogs(_) => crate::kept_logs::carry_out().map(|()| ExitCode::SUCCESS),
         Command::Refresh(arguments) => job::refresh::run(arguments),
         Command::Stage(arguments) => stage::run(arguments),
         Command::Drain(arguments) => burst::drain::run(arguments),
@@ -60,11 +63,12 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Not by a command of Forebay, which has its environment and has warned of it; nor for what a shell reads.
 fn is_called_by_people(command: &Command) -> bool {
     match command {
-        Command::Node(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_) => false,
+        Command::Node(_) | Command::KeepLogs(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_) => false,
         Command::Doctor(arguments) => arguments.probe.is_none(),
         Command::Up(arguments) => !arguments.local_only,
         Command::Status(arguments) => !arguments.local_only,
         Command::Down(arguments) => !arguments.local_only,
+        Command::Logs(arguments) => !arguments.local_only,
         Command::Stage(arguments) => arguments.command.options().of.is_none(),
         _ => true,
     }

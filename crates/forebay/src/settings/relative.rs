@@ -9,6 +9,8 @@ enum Form {
     Path(&'static [&'static str]),
     /// Two, with `=` between them.
     Pair,
+    /// The same, or one that stands for both.
+    PairOrOne,
 }
 
 const PLAIN: Form = Form::Path(&[]);
@@ -20,7 +22,7 @@ const WITH_PATHS: [(&str, Form); 17] = [
     ("munge", Form::Path(&["auto", "off"])),
     ("export", PLAIN),
     ("view", PLAIN),
-    ("burst", Form::Pair),
+    ("burst", Form::PairOrOne),
     ("burst-store", Form::Path(&["auto"])),
     ("burst-mount", PLAIN),
     ("partner", Form::Path(&["none", "all"])),
@@ -41,7 +43,8 @@ const WITH_PATHS: [(&str, Form); 17] = [
 pub fn made_absolute(key: &str, text: &str) -> Result<String, String> {
     match WITH_PATHS.iter().find(|(with_paths, _)| *with_paths == key) {
         Some((_, Form::Path(words))) if !words.contains(&text) => path(text),
-        Some((_, Form::Pair)) => match text.split_once('=') {
+        Some((_, Form::PairOrOne)) if !text.contains('=') => path(text),
+        Some((_, Form::Pair | Form::PairOrOne)) => match text.split_once('=') {
             Some((one, other)) => Ok(format!("{}={}", path(one)?, path(other)?)),
             None => Ok(text.to_owned()),
         },
@@ -51,6 +54,12 @@ pub fn made_absolute(key: &str, text: &str) -> Result<String, String> {
 
 /// An empty one is refused by whoever reads it.
 fn path(text: &str) -> Result<String, String> {
+    // A shell leaves it in `--burst=~/a` and after the `=` of a pair.
+    if let Some(rest) = text.strip_prefix("~/")
+        && let Ok(home) = std::env::var("HOME")
+    {
+        return Ok(format!("{}/{rest}", home.trim_end_matches('/')));
+    }
     if text.is_empty() || text.starts_with('/') {
         return Ok(text.to_owned());
     }
@@ -76,6 +85,7 @@ mod tests {
     #[test]
     fn relative_paths_mean_this_directory() {
         let here = std::env::current_dir().unwrap().display().to_string();
+        let home = std::env::var("HOME").unwrap();
         for (key, text, expected) in [
             ("export", "a/../b", format!("{here}/a/../b")),
             ("export", "/a", "/a".to_owned()),
@@ -84,7 +94,8 @@ mod tests {
             ("profile", "off", "off".to_owned()),
             ("profile", "p", format!("{here}/p")),
             ("burst", "ckpt=/b", format!("{here}/ckpt=/b")),
-            ("burst", "ckpt", "ckpt".to_owned()),
+            ("burst", "ckpt", format!("{here}/ckpt")),
+            ("burst", "~/a=~/b", format!("{home}/a={home}/b")),
             ("stage-in", "/a=b,scatter", format!("/a={here}/b,scatter")),
             ("profile-command", "a", "a".to_owned()),
         ] {

@@ -13,8 +13,8 @@ use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
 use super::values::{
-    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, Partnering, ProfileChoice, Role, StagePair, TimeLimit,
-    Topology, WhenMissing,
+    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, OnFailure, Partnering, ProfileChoice, Role, StagePair,
+    TimeLimit, Topology, WhenMissing,
 };
 
 /// How long a request may take, whatever dies (option `--deadline`).
@@ -170,6 +170,9 @@ settings! {
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
         /// Reaction to a node that fails to start: fail stops the job, continue names the node and goes on without it
         Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
+        /// Outcome of a start that fails: fail with status 1, or direct, which says so, ends with status 0 and lets forebay run use
+        /// the file system itself (not with --burst)
+        Up One(on_failure) on_failure: OnFailure = "on-failure" "fail|direct", "fail";
     }
     "View" {
         /// Export this directory and everything below it; repeatable [default: /]
@@ -191,8 +194,8 @@ settings! {
     }
     "Burst tier" {
         /// Give programs the directory DIR to write to: files are written to the node's own disk (--burst-store) and then copied
-        /// to BACKING, a directory of the backing file system
-        Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR=BACKING";
+        /// to BACKING, a directory of the backing file system; DIR alone is both
+        Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR[=BACKING]";
         /// Keep files that have not landed in DIR; with --local, and where nodes share a host, those of node I in DIR/I. auto: the
         /// site's directory on the node's own disk (/mnt/bb/$USER, $SLURM_TMPDIR, $TMPDIR)
         Node Optional(burst_store) burst_store: Option<BurstStore> = "burst-store" "DIR|auto";

@@ -109,10 +109,9 @@ pub struct BurstPair {
     pub backing: PathBuf,
 }
 
-/// `/ckpt=/lustre/me/ckpt`.
+/// `/ckpt=/lustre/me/ckpt`; a directory alone is both.
 pub fn burst(text: &str) -> Result<BurstPair, String> {
-    let wrong = || format!("'{text}' is not DIR=BACKING; write for example /ckpt=/lustre/me/ckpt");
-    let (dir, backing) = text.split_once('=').ok_or_else(wrong)?;
+    let (dir, backing) = text.split_once('=').unwrap_or((text, text));
     let pair = BurstPair { dir: absolute_path(dir)?, backing: absolute_path(backing)? };
     let is_plain = pair.dir.components().skip(1).all(|part| matches!(part, std::path::Component::Normal(_)));
     if !is_plain || pair.dir.parent().is_none() {
@@ -308,6 +307,24 @@ pub fn when_missing(text: &str) -> Result<WhenMissing, String> {
     let word = if text == "go-on" { WhenMissing::Continue.word() } else { text };
     let known = [WhenMissing::Fail, WhenMissing::Continue].into_iter().find(|known| known.word() == word);
     known.ok_or_else(|| format!("'{text}' is neither fail nor continue"))
+}
+
+/// The outcome of a start that fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnFailure {
+    /// It has failed.
+    Fail,
+    /// Programs use the file system itself.
+    Direct,
+}
+
+/// `fail` or `direct`.
+pub fn on_failure(text: &str) -> Result<OnFailure, String> {
+    match text {
+        "fail" => Ok(OnFailure::Fail),
+        "direct" => Ok(OnFailure::Direct),
+        _ => Err(format!("'{text}' is neither fail nor direct")),
+    }
 }
 
 /// Whether MUNGE seals the key.

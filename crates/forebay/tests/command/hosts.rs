@@ -100,7 +100,9 @@ fn a_host_that_cannot_be_reached_ends_the_start() {
     let (job, shell) = ("unreachable", remote_shell(&place));
     let arguments = ["up", "--nodes", "127.0.0.1,bad", "--remote-shell", &shell, "--job", job, "--view", "view"];
     let message = place.fails(1, &[&arguments[..], &["--export", &place.source()]].concat());
-    assert!(message.contains("1 of 2 nodes did not start"), "{message}");
+    assert!(message.contains("1 of 2 nodes did not start; "), "{message}");
+    let counted = "; 1 stopped, 1 unknown: bad (forebay down there ends what may run)\n";
+    assert!(message.contains(counted), "{message}");
     assert!(message.contains("to bad failed with exit status 255") && message.contains("no route to bad"), "{message}");
     assert_eq!(message.matches("no route to bad").count(), 1, "a reason is told once: {message}");
     assert!(message.contains("what may run there could not be ended: bad"), "{message}");

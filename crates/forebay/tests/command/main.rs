@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
+mod direct;
 mod explained;
 mod failed_start;
 mod first_program;
@@ -11,6 +12,8 @@ mod hosts;
 mod interface;
 mod leftovers;
 mod local_job;
+mod logs;
+mod messages;
 mod missing;
 mod place;
 mod profiles;

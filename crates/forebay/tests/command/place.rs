@@ -60,6 +60,7 @@ impl Place {
         }
         command.args(arguments).env("FOREBAY_DIRECTORY", self.path("run")).current_dir(self.root.path());
         // Jobs that record nothing, unless a test wants it.
+        command.env("XDG_STATE_HOME", self.path("state"));
         command.env("FOREBAY_PROFILE", "off").env("FOREBAY_PROFILE_DIR", self.path("profiles"));
         command
     }

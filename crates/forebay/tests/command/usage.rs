@@ -23,7 +23,7 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
         (&["up", "--replace", "--fanout", "2", "--local", "3"], "cannot change them: leave out --fanout, --local, or"),
         (&["up", "--no-such", "x"], "unexpected argument"),
-        (&["up", "--burst", "x"], "is not DIR=BACKING"),
+        (&["up", "--burst", "/"], "name a directory below /"),
         (&["up", "--burst", "/a/../b=/c"], "without .."),
         (&["explain"], "PATH"),
         (&["simulate", "nonsense"], "there is no scenario nonsense; the scenarios are import-direct"),
@@ -99,6 +99,10 @@ fn every_command_explains_itself() {
         let help = place.succeeds(&[command, "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains("Sizes: 64MiB or 64M (by 1024), 1GB (by 1000)."), "{help}");
     }
+    let options = |help: &str| help.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    let (first, all) = (place.succeeds(&["up", "--help"]), place.succeeds(&["up", "--help=all"]));
+    assert_eq!(options(&first), 12, "{first}");
+    assert!(first.contains("up --help=all shows all options") && options(&all) > 50, "{all}");
     place.succeeds(&["config", "--budget", "16384k", "--direct-above", "4G"]);
     let help = place.succeeds(&["--help"]);
     for command in [

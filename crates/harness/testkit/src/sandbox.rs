@@ -169,6 +169,7 @@ impl Sandbox {
         command.env("XDG_RUNTIME_DIR", self.runtime()).env("LC_ALL", "C").current_dir(self.base());
         // Counts of a test must not depend on the ones before it, and no file goes into the user's own cache.
         command.env("FOREBAY_PROFILE", "off").env("XDG_CACHE_HOME", self.base().join("cache"));
+        command.env("XDG_STATE_HOME", self.base().join("state"));
     }
 
     /// `up` with the job's name, and what comes of it.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use forebay_types::{NodeRank, limits};
 use serde::{Deserialize, Serialize};
 
+use crate::ports;
+
 /// The lines that count on a starter's standard output.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,8 +96,21 @@ impl Gathered {
     pub(crate) fn reasons(&self) -> BTreeMap<NodeRank, String> {
         let missing: std::collections::BTreeSet<NodeRank> = self.missing_ranks().collect();
         let told = self.troubles.iter().filter(|trouble| missing.contains(&trouble.rank));
-        told.map(|Trouble { rank, by, why }| (*rank, format!("node {by} cannot reach it: {why}"))).collect()
+        told.map(|Trouble { rank, by, why }| (*rank, format!("node {by} cannot reach it: {why}{}", advice(why))))
+            .collect()
     }
+}
+
+/// Errors of a host that answers nothing, or in whose place a router refuses: a firewall does both.
+const SILENCES: [&str; 3] = ["timed out", "No route to host", "did not answer"];
+
+/// Advice about a node that cannot be reached for this reason.
+fn advice(why: &str) -> String {
+    if !SILENCES.iter().any(|silence| why.contains(silence)) {
+        return String::new();
+    }
+    let (first, last) = ports::RANGE;
+    format!("; a firewall? Open TCP {first}-{last} between nodes, or fix one port: --port P --interface I")
 }
 
 #[cfg(test)]
@@ -125,5 +140,10 @@ mod tests {
         assert!(!gathered.is_complete());
         let reasons = BTreeMap::from([(NodeRank(3), "node 9 cannot reach it: refused".to_owned())]);
         assert_eq!(gathered.reasons(), reasons, "of those that are missing");
+        let line = line.replace("\"refused\"", "\"node 3 cannot be reached at 10.0.0.3:20007: timed out\"");
+        let Line::Gathered(gathered) = serde_json::from_str(&line).unwrap() else { panic!("another line") };
+        let advice =
+            "timed out; a firewall? Open TCP 20000-32767 between nodes, or fix one port: --port P --interface I";
+        assert!(gathered.reasons()[&NodeRank(3)].ends_with(advice), "{:?}", gathered.reasons());
     }
 }

@@ -180,6 +180,7 @@ pub fn host_starter(
         command,
         stderr,
         leaves: true,
+        trial: Some(format!("{} {} true", call.shell.join(" "), node.host)),
     })
 }
 

@@ -332,13 +332,18 @@ impl JobDirectory {
         self.path.join("made")
     }
 
-    /// Removes what one node left here: its sockets, its record, its log.
+    /// Removes what one node left here: its sockets and its record. Its log stays until the job's last node on this host ends.
     pub fn remove_node(&self, rank: NodeRank) {
         let sockets = [self.socket(rank), self.keeper_socket(rank), self.entrance(rank)];
-        let files = [self.entrance_lock(rank), self.node_record(rank), self.log(rank)];
+        let files = [self.entrance_lock(rank), self.node_record(rank)];
         for path in sockets.into_iter().chain(files) {
             ignore_missing(fs::remove_file(path));
         }
+    }
+
+    /// Removes the logs of all nodes.
+    pub fn remove_logs(&self) {
+        ignore_missing(fs::remove_dir_all(self.logs()));
     }
 
     /// Removes the directories that are empty now, the job's own and its base among them.

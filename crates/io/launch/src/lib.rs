@@ -8,6 +8,7 @@
 
 mod address;
 mod base;
+mod direct;
 mod error;
 pub mod exercise;
 mod gathered;
@@ -32,6 +33,7 @@ mod topology;
 
 pub use address::{NodeAddress, ViewLayout};
 pub use base::MARK;
+pub use direct::{DirectRecord, state_directory};
 pub use error::{LaunchError, MungeProblem};
 pub use gathered::{Gathered, Slowest, Trouble};
 pub(crate) use hostfile::check_host;

@@ -46,7 +46,7 @@ pub fn local_starter(
     command.args(arguments).stdin(Stdio::from(stdin)).stderr(stderr);
     // A daemon must not keep the user's directory in use.
     command.current_dir("/");
-    Ok(Starter { name: "its daemon".to_owned(), ranks: vec![rank], command, stderr: log, leaves: false })
+    Ok(Starter { name: "its daemon".to_owned(), ranks: vec![rank], command, stderr: log, leaves: false, trial: None })
 }
 
 /// A log, opened so that several writers do not overwrite each other.

@@ -20,6 +20,9 @@ const FIRST: u16 = 20_000;
 /// Ports in that range.
 const COUNT: u16 = 12_768;
 
+/// The first and the last one.
+pub(crate) const RANGE: (u16, u16) = (FIRST, FIRST + COUNT - 1);
+
 /// Candidates. Where one port in a hundred is taken, all four are on one host of 10^8.
 const CANDIDATES: usize = 4;
 

@@ -91,6 +91,9 @@ pub struct NodeRecord {
     /// The directories that the keeper made for the burst mount, innermost first; they go with it.
     #[serde(default)]
     pub burst_created: Vec<PathBuf>,
+    /// Whether it has a burst tier.
+    #[serde(default)]
+    pub has_burst: bool,
 }
 
 impl JobRecord {
@@ -157,7 +160,7 @@ impl NodeRecord {
     }
 }
 
-fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
+pub(crate) fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
     let new = path.with_extension("new");
     let mut text = serde_json::to_vec_pretty(record)
         .map_err(|error| LaunchError::Record { path: path.to_owned(), problem: error.to_string() })?;
@@ -168,7 +171,7 @@ fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
         .map_err(|error| LaunchError::io("write", path, error))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LaunchError> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LaunchError> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -220,6 +223,7 @@ mod tests {
             view: "/v".into(),
             view_created: true,
             burst_created: vec![],
+            has_burst: false,
         };
         node.write(&directory).unwrap();
         fs::write(directory.node_record(NodeRank(4)), "{").unwrap();

@@ -71,7 +71,7 @@ pub fn slurm_starter(
         // Its own process group: Ctrl-C in the terminal of `up`, or later of the job's script, is not for it.
         .process_group(0);
     let ranks = (0..u32::try_from(count).unwrap_or(u32::MAX)).map(NodeRank).collect();
-    Ok(Starter { name: "srun".to_owned(), ranks, command, stderr, leaves: false })
+    Ok(Starter { name: "srun".to_owned(), ranks, command, stderr, leaves: false, trial: None })
 }
 
 /// An `srun` that runs one program on one node of an allocation, called as a remote shell is: the host comes next.

@@ -46,6 +46,8 @@ pub struct Starter {
     pub stderr: PathBuf,
     /// Whether it ends when the job is up and leaves its daemons running.
     pub leaves: bool,
+    /// A command that shows whether it works at all: `ssh n4 true`.
+    pub trial: Option<String>,
 }
 
 /// The reaction to a node that fails to start.
@@ -159,6 +161,7 @@ struct Running {
     child: Option<Child>,
     stderr: PathBuf,
     leaves: bool,
+    trial: Option<String>,
     /// It says nothing more.
     is_closed: bool,
 }
@@ -174,7 +177,10 @@ impl Running {
         if self.is_closed {
             return ended_message(&self.name, Some(ExitStatus::default()), &tail);
         }
-        let mut message = format!("{late}; {} still runs", self.name);
+        let mut message = match &self.trial {
+            Some(trial) => format!("{late}; {} gave no answer; try: {trial}", self.name),
+            None => format!("{late}; {} still runs", self.name),
+        };
         append_tail(&mut message, &tail);
         message
     }
@@ -201,7 +207,7 @@ struct Start {
 
 impl Start {
     fn spawn(&mut self, index: usize, starter: Starter, events: &Sender<Event>) {
-        let Starter { name, ranks, mut command, stderr, leaves } = starter;
+        let Starter { name, ranks, mut command, stderr, leaves, trial } = starter;
         let child = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
                 if let Some(stdout) = child.stdout.take() {
@@ -217,7 +223,7 @@ impl Start {
             }
         };
         let is_closed = child.is_none();
-        self.running.push(Running { name, ranks, child, stderr, leaves, is_closed });
+        self.running.push(Running { name, ranks, child, stderr, leaves, trial, is_closed });
     }
 
     fn fail(&mut self, ranks: &[NodeRank], message: &str) {

@@ -7,7 +7,8 @@ fn shell(rank: u32, script: &str, directory: &Path) -> Starter {
     let stderr = directory.join(format!("stderr-{rank}"));
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::null()).stderr(File::create(&stderr).unwrap());
-    Starter { name: format!("the shell of rank {rank}"), ranks: vec![NodeRank(rank)], command, stderr, leaves: false }
+    let name = format!("the shell of rank {rank}");
+    Starter { name, ranks: vec![NodeRank(rank)], command, stderr, leaves: false, trial: None }
 }
 
 /// A report of the root about so many nodes.
@@ -145,7 +146,9 @@ fn a_job_goes_on_without_silent_nodes_when_the_time_is_up() {
     let runs = says_but(2, "[1,2]").replace(r#""troubles":[]"#, &format!(r#""troubles":[{missing}]"#));
     let starters = || {
         let runs = shell(0, &format!("{runs}exec sleep 60"), temporary.path());
-        vec![runs, shell(1, "exec sleep 60", temporary.path()), shell(2, "exec sleep 60", temporary.path())]
+        let hangs = |rank| shell(rank, "exec sleep 60", temporary.path());
+        let trial = Some("ssh n2 true".to_owned());
+        vec![runs, hangs(1), Starter { trial, ..hangs(2) }]
     };
     // The deadline under test: time enough for a shell to say a line.
     let deadline = Duration::from_secs(2);
@@ -153,7 +156,8 @@ fn a_job_goes_on_without_silent_nodes_when_the_time_is_up() {
     assert_eq!(started.missing.keys().map(|rank| rank.0).collect::<Vec<_>>(), [1, 2]);
     let why = &started.missing[&NodeRank(1)];
     assert!(why.contains("not ready after 2s") && why.contains("node 3 cannot reach it: no route"), "{why}");
-    assert!(started.missing[&NodeRank(2)].contains("the shell of rank 2 still runs"));
+    assert!(started.missing[&NodeRank(2)].contains("the shell of rank 2 gave no answer; try: ssh n2 true"));
+    assert!(why.contains("no route") && !why.contains("try:"), "{why}");
     end_all(&started.running, STOP_GRACE);
 
     let failure = start(starters(), deadline, WhenMissing::Fail, drop, &mut |_| {}).unwrap_err();

@@ -105,6 +105,14 @@ impl Directory {
         Ok(contents)
     }
 
+    /// The room that its files take, bytes, as far as they can be looked at.
+    pub fn bytes(&self) -> u64 {
+        let entries = Dir::read_from(&self.directory).into_iter().flatten().flatten();
+        let found =
+            entries.filter_map(|entry| statat(&self.directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok());
+        found.map(|found| u64::try_from(found.st_blocks).unwrap_or(0) * 512).sum()
+    }
+
     /// A whole small file; `None` when there is none. One that is longer than `bytes_max` is an error, and not read.
     pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         let file = match open_regular(&self.directory, name, OFlags::RDONLY) {

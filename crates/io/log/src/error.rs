@@ -16,7 +16,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another job wrote it.
-    #[error("store {} belongs to job {found}, not to {job}: land what it holds (forebay salvage), or remove it", .path.display())]
+    #[error("store {} belongs to job {found}, not to {job}, and holds up to {} that have not landed. Land them: forebay salvage --burst-store {}. Deleting it loses them", .path.display(), mib(*bytes), .path.display())]
     OtherJob {
         /// The store.
         path: PathBuf,
@@ -24,6 +24,8 @@ pub enum StoreError {
         found: String,
         /// The job that asked.
         job: String,
+        /// The size of its files.
+        bytes: u64,
     },
     /// Another node of the job wrote it.
     #[error("store {} belongs to node {found} of the job, not to node {node}: start the job with its nodes in the same order, or land what the stores hold (forebay salvage)", .path.display())]
@@ -109,7 +111,7 @@ pub enum StoreError {
         problem: &'static str,
     },
     /// There is too little room for a log.
-    #[error("store {} is too small: {capacity_bytes} bytes, at least {min_bytes} are needed", .path.display())]
+    #[error("store {} is too small: {}; {} is the least (--burst-capacity)", .path.display(), mib(*capacity_bytes), mib(*min_bytes))]
     TooSmall {
         /// The store.
         path: PathBuf,
@@ -142,6 +144,15 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// A size as people write it: `192 MiB`, rounded up; less than one in bytes.
+fn mib(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        0..MIB => format!("{bytes} bytes"),
+        bytes => format!("{} MiB", bytes.div_ceil(MIB)),
+    }
 }
 
 impl StoreError {

@@ -164,7 +164,8 @@ fn read_head(directory: &Directory) -> Result<StoreHead, StoreError> {
 fn read_own_head(directory: &Directory, owner: &Owner) -> Result<StoreHead, StoreError> {
     let (head, path) = (read_head(directory)?, directory.path().to_owned());
     if head.job != owner.job {
-        return Err(StoreError::OtherJob { path, found: head.job, job: owner.job.clone() });
+        let bytes = directory.bytes();
+        return Err(StoreError::OtherJob { path, found: head.job, job: owner.job.clone(), bytes });
     }
     if head.node != owner.node {
         return Err(StoreError::OtherNode { path, found: head.node, node: owner.node });

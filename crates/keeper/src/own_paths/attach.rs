@@ -66,27 +66,28 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// It must be seen from here.
+    /// It must be seen from here. Where there is no directory for programs to see it at, they see it where it lands, and that is said.
     ///
     /// # Errors
-    /// When it is not, or when one of its own paths is no directory.
+    /// When it is not, or where it lands is no directory here.
     pub fn find(places: &BurstPlaces, rank: NodeRank) -> anyhow::Result<Self> {
         let Some(root) = places.mount.open()? else {
             bail!("the burst mount {} of node {rank} is not visible here", places.mount.path.display());
         };
-        let mut dirs = vec![];
-        for dir in [&places.dir, &places.backing] {
-            let found = dir.canonicalize().ok().filter(|found| found.is_dir());
-            let found = found.with_context(|| {
-                format!(
-                    "the burst tier cannot be shown at {}, because there is no such directory here; make an empty \
-                     one, or use the burst mount {}",
-                    dir.display(),
-                    places.mount.path.display()
-                )
-            })?;
-            dirs.push(found);
+        let found = |dir: &Path| dir.canonicalize().ok().filter(|found| found.is_dir());
+        let backing = found(&places.backing).with_context(|| {
+            format!(
+                "the burst tier cannot be shown at {}, because there is no such directory here; make an empty one, or use the burst \
+                 mount {}",
+                places.backing.display(),
+                places.mount.path.display()
+            )
+        })?;
+        let dir = found(&places.dir);
+        if dir.is_none() {
+            eprintln!("forebay: note: {}", places.only_at_backing());
         }
+        let dirs = dir.filter(|dir| *dir != backing).into_iter().chain([backing]).collect();
         Ok(Self { root, dirs })
     }
 

@@ -28,7 +28,7 @@ pub use lend::lend;
 pub(crate) use lock::lock;
 pub(crate) use namespaces::make as make_namespace;
 pub use namespaces::{Namespace, make_user_namespace};
-pub use place::{BurstPlaces, Node, Place, base};
+pub use place::{BurstPlaces, Node, Place, base, only_at};
 
 use crate::trusted_path;
 use attach::Trees;

@@ -126,7 +126,7 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
         set.is_ok_and(|set| set.trim() == *value)
     };
     let why = match SWITCHES.iter().find(|switch| forbids(switch)) {
-        Some((name, value)) => format!("{name} is {value}"),
+        Some(switch) => return switched_off(*switch),
         // Since Linux 5.12 for a namespace in which root is root.
         None if geteuid().is_root() => "root of a container needs CAP_SETFCAP or CAP_SYS_ADMIN for it".to_owned(),
         None => "a container or a security module may forbid it".to_owned(),
@@ -134,9 +134,30 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
     anyhow!("{what}: {error} ({why})")
 }
 
+/// The refusal where a setting of the system is the reason; the kernel's error says less.
+fn switched_off((name, value): (&str, &str)) -> anyhow::Error {
+    let other = if value == "0" { "15000" } else { "0" };
+    let other = if name.ends_with("clone") { "1" } else { other };
+    anyhow!(
+        "user namespaces are switched off here ({name}={value}), so `run` cannot show exports at their paths. Use run --view, or ask \
+         for sysctl {name}={other}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_switch_that_is_off_is_named_with_the_value_to_ask_for() {
+        let told = SWITCHES.map(|switch| switched_off(switch).to_string());
+        assert!(
+            told[0].starts_with("user namespaces are switched off here (user.max_user_namespaces=0), so `run` cannot")
+        );
+        let asked =
+            SWITCHES.iter().zip(["15000", "1", "0"]).map(|((name, _), value)| format!("ask for sysctl {name}={value}"));
+        assert!(told.iter().zip(asked).all(|(told, asked)| told.ends_with(&asked)), "{told:?}");
+    }
 
     #[test]
     fn a_root_that_is_no_mount_point_is_named() {

@@ -23,7 +23,22 @@ pub struct Place {
     pub may_mount: bool,
 }
 
+/// The message where there is no `dir`.
+#[must_use]
+pub fn only_at(dir: &Path, backing: &Path) -> String {
+    format!(
+        "{} does not exist on this node, so programs find the tier only at {}. Use that path, or choose a DIR that exists (--burst).",
+        dir.display(),
+        backing.display()
+    )
+}
+
 impl BurstPlaces {
+    /// The message where its directory for programs does not exist.
+    pub(super) fn only_at_backing(&self) -> String {
+        only_at(&self.dir, &self.backing)
+    }
+
     /// The directory below which the mount lies at `dir`: what programs know it by.
     #[must_use]
     pub fn base(&self) -> &Path {

@@ -1,18 +1,23 @@
 //! `landed`: how far files are on their way from the burst tier to the backing file system.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use forebay_keeper::own_paths::{self, BurstPlaces};
+use forebay_launch::JobDirectory;
 use serde_json::{Value, json};
 
 use crate::cli::LandedArguments;
 use crate::commands::ask::ask_any;
+use crate::commands::burst::names::{self, Named};
+use crate::commands::stage::places::below_burst;
 use crate::exit::DONE_IN_PART;
 use crate::health::remedy;
 use crate::jobs;
+use crate::machine;
 use crate::output::say;
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
@@ -24,29 +29,43 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
-    let mut asked = vec![];
+    if arguments.paths.is_empty() {
+        return all(&directory, arguments.json);
+    }
+    let burst = own_paths::find_node(&directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
+    let mut named = vec![];
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
-        let Some(text) = absolute.to_str() else {
+        if absolute.to_str().is_none() {
             let message = "only paths that are valid UTF-8 can be named";
             return Err(UsageError(format!("{}: {message}", path.display())).into());
-        };
-        let told = ask_any(&directory, None, &json!({"command": "landed", "path": text}), TIMEOUT);
+        }
+        match &burst {
+            Some(burst) => named.extend(names::of(burst, &absolute)),
+            None => named.push(Named::File(absolute)),
+        }
+    }
+    let mut asked = vec![];
+    for name in named {
+        let file = file_of(&directory, burst.as_deref(), name);
         // Where no daemon answers, none answers to the others.
-        let is_about_path = told.as_ref().err().is_none_or(|error| !error.chain().any(|cause| cause.is::<io::Error>()));
-        asked.push((path, told));
-        if !is_about_path {
+        let is_silent =
+            file.as_ref().err().is_some_and(|(_, error)| error.chain().any(|cause| cause.is::<io::Error>()));
+        asked.push(file);
+        if is_silent {
             break;
         }
     }
     // Where nothing is known of any, the command has failed.
-    if asked.iter().all(|(_, told)| told.is_err())
-        && let Some(error) = asked.iter_mut().find_map(|(_, told)| std::mem::replace(told, Ok(Value::Null)).err())
+    if asked.iter().all(Result::is_err)
+        && let Some(Err((_, error))) = asked.pop_if(|_| true)
     {
         return Err(error);
     }
-    let files: Vec<Value> =
-        asked.into_iter().map(|(path, told)| told.unwrap_or_else(|error| unknown(path, &error))).collect();
+    let files: Vec<Value> = asked
+        .into_iter()
+        .map(|file| file.unwrap_or_else(|(path, error)| unknown(&path, &format!("{error:#}"))))
+        .collect();
     let has_landed = files.iter().all(|file| file["state"] == "landed");
     if arguments.json {
         say!("{}", json!({"files": files}));
@@ -56,9 +75,78 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
+/// How far what a name is has come; else the path with the reason why that is not known.
+fn file_of(
+    directory: &JobDirectory,
+    burst: Option<&BurstPlaces>,
+    name: Named,
+) -> Result<Value, (PathBuf, anyhow::Error)> {
+    let known =
+        |path: &Path| ask_any(directory, None, &json!({"command": "landed", "path": path_of(burst, path)}), TIMEOUT);
+    match name {
+        Named::File(path) => known(&path).map_err(|error| (path, error)),
+        Named::Link(path, target, Some(end)) => {
+            let mut file = known(&end).map_err(|error| (path.clone(), error))?;
+            (file["link"], file["target"]) = (json!(path.to_string_lossy()), json!(target.to_string_lossy()));
+            Ok(file)
+        }
+        Named::Link(path, target, None) => {
+            let why = format!("it is a link to {}, which is not in the burst tier", target.display());
+            Ok(unknown(&path, &why))
+        }
+        Named::Empty(path) => Ok(unknown(&path, "it is a directory without files")),
+        Named::TooMany(path) => {
+            Ok(unknown(&path, "this and the files after it are too many to be asked about; name fewer"))
+        }
+    }
+}
+
+/// The path by which the daemon knows it: it has a mount of its own.
+fn path_of(burst: Option<&BurstPlaces>, path: &Path) -> PathBuf {
+    let in_mount = burst.and_then(|burst| Some((burst, below_burst(burst, path)?)));
+    let below =
+        in_mount.as_ref().and_then(|(burst, path)| Some(burst.dir.join(path.strip_prefix(&burst.mount.path).ok()?)));
+    below.unwrap_or_else(|| path.to_owned())
+}
+
+/// The whole tier, in one line.
+fn all(directory: &JobDirectory, as_json: bool) -> anyhow::Result<ExitCode> {
+    let status = ask_any(directory, None, &json!({"command": "status"}), TIMEOUT)?;
+    let tiers: Vec<&Value> = status["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|node| &node["burst"])
+        .filter(|tier| tier.is_object())
+        .collect();
+    if tiers.is_empty() {
+        bail!("the job {} has no burst tier; forebay up --burst DIR=BACKING gives it one", directory.job());
+    }
+    let sum = |name: &str| tiers.iter().map(|tier| tier[name].as_u64().unwrap_or(0)).sum::<u64>();
+    let [steps, dirty, landed, lost] = ["steps_to_land", "dirty_bytes", "landed_bytes", "lost_bytes"].map(sum);
+    let waiting = dirty + sum("committed_bytes");
+    let has_landed = steps == 0 && dirty == 0 && lost == 0;
+    if as_json {
+        let totals =
+            json!({"steps_to_land": steps, "not_landed_bytes": waiting, "landed_bytes": landed, "lost_bytes": lost});
+        say!("{}", json!({"files": [], "totals": totals, "landed": has_landed}));
+    } else if has_landed {
+        say!("all has landed ({})", show_size(landed));
+    } else {
+        let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
+        let plural = if steps == 1 { "" } else { "s" };
+        say!(
+            "{} in the stores, {steps} change{plural} to land, {} landed{lost}",
+            show_size(waiting),
+            show_size(landed)
+        );
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
 /// A name of which nothing can be said: it does not exist, or is no file.
-fn unknown(path: &Path, error: &anyhow::Error) -> Value {
-    let (path, why) = (path.to_string_lossy(), format!("{error:#}"));
+fn unknown(path: &Path, why: &str) -> Value {
+    let path = path.to_string_lossy();
     json!({"path": path, "state": "unknown", "bytes": null, "landed_bytes": null, "missing": [], "why": why})
 }
 
@@ -71,6 +159,13 @@ fn told(file: &Value) -> String {
         true => format!("; waiting: {why}; {}", remedy(why, "its directory")),
         false => format!(": {why}"),
     });
+    if let (Some(link), Some(target)) = (file["link"].as_str(), file["target"].as_str()) {
+        let far = match text("state").as_str() {
+            "landed" => String::new(),
+            _ => format!(" ({} of {} landed)", size("landed_bytes"), size("bytes")),
+        };
+        return format!("link {link} -> {target}: {}{far}{why}", text("state"));
+    }
     if file["bytes"].is_null() {
         return format!("{} {}{why}", text("state"), text("path"));
     }

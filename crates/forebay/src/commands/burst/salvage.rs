@@ -132,23 +132,21 @@ fn carried(arguments: &SalvageArguments, place: Option<&Path>) -> ExitCode {
     place.map_or(ExitCode::SUCCESS, |_| ExitCode::from(DONE_IN_PART))
 }
 
-/// Where there are directories without stores, all has landed. One that does not exist is not the one that is meant, perhaps; on some of
+/// Where there are directories without stores, all has landed, or they are the wrong ones. One that does not exist is not the one that is meant, perhaps; on some of
 /// the machines whose stores meet, it may have gone to the others.
 fn nothing_there(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     if arguments.meet.is_none()
         && let Some(absent) = arguments.burst_store.iter().find(|directory| !directory.exists())
     {
-        bail!(
-            "{} does not exist: give the directory of --burst-store, on a node that has it (`salvage` removes a store when all of it \
-             has landed)",
-            absent.display()
-        );
+        bail!("{} does not exist; nothing was salvaged. `up` prints the store of a job.", absent.display());
     }
     if arguments.json {
-        say!("{}", json!({"job": null, "landed": true, "landed_bytes": 0, "missing": [], "stores": []}));
+        let landed = arguments.meet.map(|_| true);
+        say!("{}", json!({"job": null, "landed": landed, "landed_bytes": 0, "missing": [], "stores": []}));
     } else {
         let names: Vec<_> = arguments.burst_store.iter().map(|path| path.display().to_string()).collect();
         say!("there is no store in {}: everything has landed, or the store is elsewhere", names.join(", "));
     }
-    Ok(ExitCode::SUCCESS)
+    // An epilogue asks on every node, and most have no store.
+    Ok(if arguments.meet.is_some() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum State {
     /// All is there.
     Ok,
+    /// Something that most jobs do without is not there.
+    Note,
     /// It costs something.
     Limited,
     /// It does not go without.
@@ -32,6 +34,11 @@ impl Check {
     /// It is there.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, state: State::Ok, found: found.into(), cost: None, details: None }
+    }
+
+    /// It is not there, and only jobs that want it meet that.
+    pub fn note(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
+        Self { state: State::Note, cost: Some(cost.into()), ..Self::ok(name, found) }
     }
 
     /// It is there, at that cost.

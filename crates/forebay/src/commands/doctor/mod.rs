@@ -6,6 +6,7 @@
 mod check;
 mod probe;
 mod protocol;
+mod surroundings;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -58,15 +59,21 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         scheduler(),
         sealing(),
         interfaces(),
+        surroundings::store(),
+        surroundings::port(),
+        surroundings::clock(),
+        surroundings::running_jobs(),
         images(),
         aggregation(),
     ]);
+    let verdict = verdict(&checks, view_possible);
     if arguments.json {
-        say!("{:#}", json!({"view_possible": view_possible, "checks": checks}));
+        say!("{:#}", json!({"view_possible": view_possible, "verdict": verdict, "checks": checks}));
     } else {
         print(&checks);
+        say!("\n{verdict}");
     }
-    let is_limited = checks.iter().any(|check| check.state != State::Ok);
+    let is_limited = checks.iter().any(|check| !matches!(check.state, State::Ok | State::Note));
     Ok(match (view_possible, is_limited) {
         (false, _) => ExitCode::FAILURE,
         (true, true) => ExitCode::from(DONE_IN_PART),
@@ -74,10 +81,26 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The result in a line.
+fn verdict(checks: &[Check], view_possible: bool) -> String {
+    let of = |wanted: &[State]| {
+        let names = checks.iter().filter(|check| wanted.contains(&check.state)).map(|check| check.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (lacks, notes) = (of(&[State::Limited, State::Missing]), of(&[State::Note]));
+    let notes = if notes.is_empty() { notes } else { format!(" (notes: {notes})") };
+    match (view_possible, lacks.is_empty()) {
+        (true, true) => format!("Forebay works on this machine{notes}"),
+        (true, false) => format!("Forebay works on this machine, with limits: {lacks}{notes}"),
+        (false, _) => format!("Forebay does not work on this machine: {lacks}{notes}"),
+    }
+}
+
 fn print(checks: &[Check]) {
     for Check { name, state, found, cost, .. } in checks {
         let state = match state {
             State::Ok => "ok",
+            State::Note => "note",
             State::Limited => "limited",
             State::Missing => "missing",
         };
@@ -330,7 +353,7 @@ fn images() -> Check {
     const NAME: &str = "SquashFS images";
     match SERVERS.iter().find_map(|server| in_path(server)) {
         Some(server) => Check::ok(NAME, format!("{} serves them to forebay run --image", server.display())),
-        None => Check::limited(
+        None => Check::note(
             NAME,
             format!("there is no {} here", SERVERS.join(", no ")),
             "forebay run --image takes directories only; install squashfuse",
@@ -343,7 +366,7 @@ fn aggregation() -> Check {
     const NAME: &str = "MPI-IO";
     let unusable = mpiio_libraries::found().find_map(|(_, path)| mpiio_libraries::why_not_preloadable(&path));
     if let Some(why) = unusable {
-        return Check::limited(NAME, why, "MPI-IO programs run without aggregation until then");
+        return Check::note(NAME, why, "MPI-IO programs run without aggregation until then");
     }
     let found: Vec<String> = mpiio_libraries::found().map(|(mpi, path)| format!("{mpi} {}", path.display())).collect();
     let none = "no MPI-IO library beside this command: MPI-IO programs run without aggregation; make build on a \
@@ -394,6 +417,19 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_names_what_limits_and_notes_limit_nothing() {
+        let checks = [
+            Check::ok("a", "x"),
+            Check::note("b", "x", "y"),
+            Check::limited("c", "x", "y"),
+            Check::missing("d", "x", "y"),
+        ];
+        assert_eq!(verdict(&checks[..2], true), "Forebay works on this machine (notes: b)");
+        assert_eq!(verdict(&checks, true), "Forebay works on this machine, with limits: c, d (notes: b)");
+        assert_eq!(verdict(&checks[2..], false), "Forebay does not work on this machine: c, d");
+    }
+
+    #[test]
     fn every_lack_has_its_cost() {
         for check in [
             view().0,
@@ -406,6 +442,10 @@ mod tests {
             scheduler(),
             sealing(),
             interfaces(),
+            surroundings::store(),
+            surroundings::port(),
+            surroundings::clock(),
+            surroundings::running_jobs(),
             images(),
             aggregation(),
         ] {

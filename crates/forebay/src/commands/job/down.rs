@@ -14,6 +14,7 @@ use crate::commands::burst::drain;
 use crate::commands::burst::left::{self, Left};
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::up_report::shown_ranks;
+use crate::commands::job::users;
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
 use crate::exit::{DONE_IN_PART, NOT_UP};
@@ -46,6 +47,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = match jobs::find(&effective) {
         Err(error) if error.is::<NotUp>() => {
+            jobs::remove_direct(&effective)?;
             return Ok(nothing_is_up(&error, arguments.must_be_up, arguments.json));
         }
         found => found?,
@@ -53,6 +55,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let job = directory.job();
     let store = drain::store(&directory);
     let mut outcome = Outcome { is_staged_out: true, store, ..Outcome::default() };
+    outcome.notes.extend(users::note(&directory).filter(|_| !arguments.local_only));
     if !arguments.no_drain && !arguments.local_only {
         outcome.is_staged_out = stage::job::of_record(Way::Out, &directory);
     }

@@ -26,14 +26,16 @@ use crate::cli::UpArguments;
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
 use crate::commands::job::selection::Selection;
+use crate::commands::job::up_direct::WayOut;
 use crate::commands::job::up_report::Report;
-use crate::commands::job::up_stopped::{StartFailed, Stopped};
+use crate::commands::job::up_stopped::{Interrupted, StartFailed, Stopped};
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
 use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
+use crate::kept_logs;
 use crate::leftovers::{self, held_text};
 use crate::output::causes;
 use crate::profiles;
@@ -57,21 +59,32 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
             UsageError("--stage-out needs --burst DIR=BACKING: it takes files of the burst tier".to_owned()).into()
         );
     }
+    let way_out = WayOut::of(&effective, &settings, arguments.json)?;
+    bring_up(&effective, settings, (arguments.json, arguments.verbose), began).or_else(|error| way_out.take(error))
+}
+
+fn bring_up(
+    effective: &Effective,
+    settings: Settings,
+    (as_json, is_verbose): (bool, bool),
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
     let ports = ports.context("cannot choose the nodes' ports")?;
-    let selection = Selection::choose(&effective, &settings, ports.first(), allocated)?;
+    let selection = Selection::choose(effective, &settings, ports.first(), allocated)?;
     let signals = Signals::catch()?;
-    let mut up = Up::lay_out(&effective, settings, job, ports, &selection)?;
+    let mut up = Up::lay_out(effective, settings, job, ports, &selection)?;
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
             let took = began.elapsed();
             let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
             let Up { record, directory, settings, ports, .. } = &up;
-            let report = Report { record, directory, settings, ports, started: &started, profile, prepare, took };
-            report.print(arguments.json);
+            let started = &started;
+            let report = Report { record, directory, settings, ports, started, profile, is_verbose, prepare, took };
+            report.print(as_json);
             let is_staged = stage::job::carry_out(Way::In, &up.settings.stage_in, &up.directory);
             // To go on without a node is what was asked for; `Report` has said so.
             Ok(if is_staged { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
@@ -148,6 +161,7 @@ impl Up {
             has_begun: false,
             failed_hosts: BTreeSet::new(),
         };
+        kept_logs::begin(&up.record.job);
         up.write_down().map_err(|error| up.undo(error))?;
         Ok(up)
     }
@@ -240,6 +254,7 @@ impl Up {
     fn undo(&self, error: anyhow::Error) -> anyhow::Error {
         let stopped = self.stop();
         match error.downcast::<StartFailed>() {
+            Ok(failed) if failed.is_interrupted => anyhow!(Interrupted(failed.text(&stopped))),
             Ok(failed) => anyhow!(failed.text(&stopped)),
             Err(error) if stopped.is_all() => error,
             Err(error) => anyhow!("{}{}", causes(&error).join(": "), stopped.text()),

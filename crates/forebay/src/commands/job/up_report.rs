@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_keeper::own_paths::only_at;
 use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
-use crate::settings::values::show_duration;
+use crate::settings::values::{BurstStore, show_duration};
 
 /// Hosts that a message names of nodes that have one reason.
 const HOSTS_NAMED_MAX: usize = 8;
@@ -29,6 +30,8 @@ pub struct Report<'a> {
     pub started: &'a Started,
     /// The command whose profile it uses, or the file that is its profile.
     pub profile: Option<String>,
+    /// Whether more is told.
+    pub is_verbose: bool,
     /// How long it took before anything was started.
     pub prepare: Duration,
     /// How long it took in all.
@@ -55,11 +58,24 @@ impl Report<'_> {
         if let Some(pair) = settings.burst.first() {
             let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
             let (mount, dir) = (mount.display(), pair.dir.display());
-            say!("burst:   {mount} (forebay run shows it at {dir})");
+            // A node's note says where that is not so.
+            let is_shown = !started.notes.iter().any(|(_, note)| *note == only_at(&pair.dir, &pair.backing));
+            let shown = if is_shown { dir } else { pair.backing.display() };
+            say!("burst:   {mount} (forebay run shows it at {shown})");
+        }
+        if let (Some(BurstStore::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
+            say!("store:   {}", store.display());
         }
         say!("logs:    {}", directory.logs().display());
         if let Some(profile) = &self.profile {
-            say!("profile: {profile}{}", profiles::advice(settings, profile));
+            if !profiles::is_of_a_shell(settings, profile) {
+                say!("profile: {profile}");
+            }
+            if self.is_verbose
+                && let Some(recording) = profiles::recording(settings)
+            {
+                say!("         {recording}");
+            }
         }
         let export = settings.export.first();
         let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());

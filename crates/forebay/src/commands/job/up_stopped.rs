@@ -16,7 +16,21 @@ pub struct StartFailed {
     what: String,
     /// Below it, a line for each reason.
     why: String,
+    /// By the user, or whatever ends the job.
+    pub is_interrupted: bool,
 }
+
+/// The start was interrupted; what was stopped.
+#[derive(Debug)]
+pub struct Interrupted(pub String);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 impl fmt::Display for StartFailed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,13 +55,13 @@ impl StartFailed {
             held => format!("\n  but {}", held_text(held)),
         };
         let notes = below("note: ", lines(by_rank(&failure.notes), nodes));
-        Self { what, why: below("", lines(&failure.reasons, nodes)) + &notes + &held }
+        let why = below("", lines(&failure.reasons, nodes)) + &notes + &held;
+        Self { what, why, is_interrupted: failure.interrupted }
     }
 
     /// With what was stopped.
     pub fn text(&self, stopped: &Stopped) -> String {
-        let all = if stopped.is_all() { "; everything is stopped" } else { "" };
-        format!("{}{all}{}{}", self.what, self.why, stopped.text())
+        format!("{}; {}{}{}", self.what, stopped.count(), self.why, stopped.text())
     }
 }
 
@@ -65,6 +79,17 @@ impl Stopped {
     /// Whether nothing of the job can be left anywhere.
     pub fn is_all(&self) -> bool {
         self.not_ended.is_empty() && self.unknown.is_empty()
+    }
+
+    /// In a line: how many hosts are stopped, and on which there may be something. `down` finds it there by the host's own records.
+    fn count(&self) -> String {
+        if self.is_all() {
+            return "everything is stopped".to_owned();
+        }
+        let of_lines = self.unknown.iter().filter_map(|line| line.split_once(": ").map(|(host, _)| host.to_owned()));
+        let unknown: Vec<String> = self.not_ended.iter().cloned().chain(of_lines).collect();
+        let (stopped, count) = (self.on.len(), unknown.len());
+        format!("{stopped} stopped, {count} unknown: {} (forebay down there ends what may run)", named(&unknown))
     }
 
     /// The lines below the reasons.
@@ -116,7 +141,8 @@ mod tests {
     fn a_host_of_which_nothing_is_known_is_not_stopped() {
         let stopped = Stopped { on: words(&["a", "d"]), not_ended: words(&["b"]), unknown: words(&["c: no route"]) };
         let text = failed().text(&stopped);
-        assert!(text.starts_with("4 of 8 nodes did not start\n"), "{text}");
+        let counted = "4 of 8 nodes did not start; 2 stopped, 2 unknown: b, c (forebay down there ends what may run)\n";
+        assert!(text.starts_with(counted), "{text}");
         let lines = "\n  everything is stopped on a, d\n  what may run there could not be ended: b\n  it is not known whether all is cleaned \
                      up:\n    c: no route";
         assert!(text.ends_with(lines), "{text}");

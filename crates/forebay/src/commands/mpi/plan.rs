@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use forebay_aggregate::{Case, CaseDescription, Plan, Strategy, TopologyDescription, plan, plan_all};
 use serde_json::{Value, json};
 
@@ -27,10 +27,17 @@ const SWITCHES_BYTES_MAX: u64 = 1 << 30;
 /// Totals closer to each other than this part of the least are equal for people.
 const EQUAL_PART: f64 = 0.01;
 
+/// A case that can be planned: a torus, with the I/O nodes of two of its faces.
+const EXAMPLE: &str = include_str!("plan_example.json");
+
 /// Plans a case.
 pub fn run(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     let wanted = Wanted::parse(&arguments.strategy)?;
-    let case = read(&arguments.case)?;
+    let Some(case) = &arguments.case else {
+        say!("{}", EXAMPLE.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    };
+    let case = read(case)?;
     let not_written = |file: &PathBuf| format!("the plot cannot be written to {}", file.display());
     // Whether it can be written is known before it takes time to plan; what is there stays until there is a plan.
     let create = |file| File::options().write(true).create(true).truncate(false).open(file);
@@ -94,8 +101,10 @@ fn read(path: &Path) -> anyhow::Result<Case> {
     };
     let text = source.and_then(|source| all(source, CASE_BYTES_MAX));
     let text = text.with_context(|| format!("the case cannot be read from {name}"))?;
-    let mut description: CaseDescription = serde_json::from_slice(&text)
-        .with_context(|| format!("{name} is not a case; docs/aggregation.md has the format"))?;
+    let mut description: CaseDescription = serde_json::from_slice(&text).map_err(|error| {
+        let what = if error.is_data() { "a case" } else { "JSON" };
+        anyhow!("{name} is not {what}: {error}; forebay plan --example prints a case")
+    })?;
     read_switches(&mut description, path).with_context(|| format!("{name} cannot be planned"))?;
     Case::new(description).with_context(|| format!("{name} cannot be planned"))
 }

@@ -237,11 +237,16 @@ impl Plan {
         let process = Process::this();
         let mut burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
         if let Some(burst) = &mut burst {
+            if let Some(message) = burst_mount::offer(directory, &burst.options) {
+                tell(&json!({"note": {"rank": self.rank, "message": message}}));
+            }
             burst.options.switches = std::mem::take(&mut self.switches);
         }
         let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
         let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
-        let record = NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created };
+        let has_burst = burst.is_some();
+        let record =
+            NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created, has_burst };
         let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
             let (mount, burst) =

@@ -4,6 +4,7 @@
 //! The command takes the place of this process: its exit status, its signals and its process number are what whoever
 //! started it sees, and nothing is left between a scheduler and its ranks.
 
+mod direct;
 mod image;
 mod image_environment;
 
@@ -15,12 +16,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
 use forebay_keeper::own_paths::{self, Node};
-use forebay_types::NodeRank;
 
 use crate::cli::RunArguments;
+use crate::commands::run::direct::Way;
 use crate::exit::{NOT_FOUND, NOT_RUN};
-use crate::jobs;
-use crate::machine;
 use crate::output::causes;
 use crate::run_environment;
 use crate::search_path::find_program;
@@ -30,13 +29,21 @@ use crate::settings::Effective;
 const PREFIX: &str = "FOREBAY_PREFIX";
 
 /// Runs the command; returns only if that fails.
-pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
-    let directory = jobs::find(&effective)?;
-    let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank), &machine::host_names())?;
-    own_paths::check_view(&node, arguments.view)?;
+pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(std::mem::take(&mut arguments.given.0), arguments.file.config.take())?;
+    let way = direct::way(&effective, &arguments)?;
+    if let Way::Direct(why) = &way {
+        direct::announce(&arguments, why)?;
+    }
     let mut words = arguments.command.into_iter();
     let program = words.next().context("no command was given")?;
+    let Way::Node(directory, node) = way else {
+        let mut command = Command::new(&program);
+        if arguments.view {
+            command.env(PREFIX, "/");
+        }
+        return Ok(execute(&program, command.args(words)));
+    };
     if let Some(image) = &arguments.image.image {
         own_paths::enter(&directory, &node).context("no container can be made here")?;
         let locks = !arguments.no_mpi_locks;
@@ -50,9 +57,14 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     };
     let locks = !arguments.no_mpi_locks;
     command.envs(run_environment::of_burst_tier(node.burst.as_deref(), locks, |name| std::env::var_os(name)));
-    let error = command.args(words).exec();
+    Ok(execute(&program, command.args(words)))
+}
+
+/// Becomes the command; the exit status if it cannot.
+fn execute(program: &OsStr, command: &mut Command) -> ExitCode {
+    let error = command.exec();
     eprintln!("forebay: cannot run {}: {error}", program.display());
-    Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))
+    ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN })
 }
 
 /// The error, and the way to do without.

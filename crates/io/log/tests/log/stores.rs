@@ -52,7 +52,7 @@ fn another_jobs_store_is_refused_by_name() {
     drop(open(&path, 4));
     let other = Owner { job: "4712".into(), ..owner(1) };
     let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
-    assert!(refused.contains("belongs to job 4711, not to 4712"), "{refused}");
+    assert!(refused.contains("belongs to job 4711, not to 4712, and holds up to "), "{refused}");
     let other = Owner { node: NodeRank(1), ..owner(1) };
     let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
     assert!(refused.contains("belongs to node 3 of the job, not to node 1"), "{refused}");

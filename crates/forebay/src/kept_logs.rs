@@ -1,0 +1,250 @@
+//! Logs of jobs that have ended, in `~/.local/state/forebay/JOB/` of their user.
+//!
+//! A home directory may hang, be read-only or be missing, and no job must wait for it. So a process of its own writes there
+//! (`forebay keep-logs`). It gets the logs in a memory file, because the job's directory goes meanwhile, and nobody waits for its end
+//! longer than `WAIT`. The logs of the last jobs stay, within a limit for all of them.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, ensure};
+use forebay_launch::{JobDirectory, MemoryFile, check_job_name, state_directory};
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::variable;
+
+/// How long the end of a job waits at most. A home directory that answers takes milliseconds.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// How often it is seen whether the process has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How long the process may take: then it gives the home directory up.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+/// Jobs whose logs are kept.
+const JOBS_KEPT: usize = 10;
+
+/// The logs of all of them, bytes.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// The logs of one host, bytes: they are in memory for a moment.
+const HOST_BYTES_MAX: u64 = 16 << 20;
+
+/// One log, bytes: its end is what tells why a job ended.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+
+/// The order to the process: a line of JSON, then the bytes of the logs, one after the other.
+#[derive(Serialize, Deserialize, Debug)]
+struct Order {
+    job: String,
+    /// The job begins: the logs of an earlier one of this name get another.
+    begins: bool,
+    /// Names and lengths.
+    logs: Vec<(String, u64)>,
+}
+
+/// Moves the logs of an earlier job of this name away. It is not waited for.
+pub fn begin(job: &str) {
+    hand_over(&Order { job: job.to_owned(), begins: true, logs: vec![] }, &[], Duration::ZERO);
+}
+
+/// Keeps the logs of a job that ends on this host. A failure is an event of the log, and nothing more.
+pub fn keep(directory: &JobDirectory) {
+    let paths: Vec<PathBuf> = logs_in(&directory.logs());
+    let bytes_max = LOG_BYTES_MAX.min(HOST_BYTES_MAX / paths.len().max(1) as u64);
+    let logs: Vec<(String, Vec<u8>)> = paths
+        .iter()
+        .filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), end_of(path, bytes_max).ok()?)))
+        .filter(|(_, bytes)| !bytes.is_empty())
+        .collect();
+    if logs.is_empty() {
+        return;
+    }
+    let names = logs.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect();
+    let bytes: Vec<&[u8]> = logs.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    hand_over(&Order { job: directory.job(), begins: false, logs: names }, &bytes, WAIT);
+}
+
+/// The logs in a directory, by name.
+pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut logs: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    logs.sort();
+    logs
+}
+
+/// The end of a file, from the beginning of a line.
+fn end_of(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(bytes_max);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = vec![];
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    if skipped == 0 {
+        return Ok(bytes);
+    }
+    let line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+    let note = format!("{} bytes of the log before this line were not kept\n", skipped + line as u64);
+    Ok([note.as_bytes(), &bytes[line..]].concat())
+}
+
+fn hand_over(order: &Order, logs: &[&[u8]], wait: Duration) {
+    if let Err(error) = try_to_hand_over(order, logs, wait) {
+        tracing::debug!(error = format!("{error:#}"), "the logs are not kept");
+    }
+}
+
+fn try_to_hand_over(order: &Order, logs: &[&[u8]], wait: Duration) -> anyhow::Result<()> {
+    if state_directory(&variable).is_none() {
+        return Ok(());
+    }
+    let mut line = serde_json::to_vec(order)?;
+    line.push(b'\n');
+    let memory = MemoryFile::new("forebay-logs", &[&[line.as_slice()], logs].concat())?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("forebay").args(["keep-logs", &order.job]).current_dir("/").process_group(0);
+    let mut child = command.stdin(memory.input()?).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let until = Instant::now() + wait;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// The process that writes to the home directory; the order is its standard input.
+///
+/// # Errors
+/// When the order is none, or the logs cannot be written; the process has no reader.
+pub fn carry_out() -> anyhow::Result<()> {
+    spawn(|| {
+        sleep(GIVE_UP);
+        std::process::exit(1);
+    });
+    let state = state_directory(&variable).context("no home directory")?;
+    let mut input = vec![];
+    std::io::stdin().take(HOST_BYTES_MAX + (4 << 20)).read_to_end(&mut input)?;
+    let line = input.iter().position(|byte| *byte == b'\n').context("no order")?;
+    let order: Order = serde_json::from_slice(&input[..line])?;
+    check_job_name(&order.job)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    let directory = state.join(&order.job);
+    if order.begins {
+        set_aside(&directory)?;
+    } else {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let mut rest = &input[line + 1..];
+        for (name, len) in &order.logs {
+            let is_plain = Path::new(name).file_name().is_some_and(|plain| plain.to_str() == Some(name));
+            let log = usize::try_from(*len).ok().and_then(|len| rest.split_off(..len)).filter(|_| is_plain);
+            fs::write(directory.join(name), log.context("the order is wrong")?)?;
+        }
+    }
+    prune(&state, &order.job);
+    Ok(())
+}
+
+/// Renames the logs of the last job of this name by the time of its end.
+fn set_aside(directory: &Path) -> anyhow::Result<()> {
+    let Some(ended) = last_change(directory) else { return Ok(()) };
+    let seconds = ended.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let name = directory.file_name().and_then(|name| name.to_str()).context("no name")?;
+    ensure!(!name.is_empty(), "no name");
+    Ok(fs::rename(directory, directory.with_file_name(format!("{name}.{seconds}")))?)
+}
+
+fn last_change(directory: &Path) -> Option<SystemTime> {
+    logs_in(directory).iter().filter_map(|log| log.metadata().ok()?.modified().ok()).max()
+}
+
+/// The jobs whose logs are kept, the last one first.
+pub fn kept_jobs(state: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut jobs: Vec<(SystemTime, PathBuf)> = entries.filter_map(|path| Some((last_change(&path)?, path))).collect();
+    jobs.sort();
+    jobs.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// Removes the logs of all but the last jobs, and the oldest of those that are too many bytes; of `job` itself last.
+fn prune(state: &Path, job: &str) {
+    let jobs = kept_jobs(state);
+    jobs.iter().skip(JOBS_KEPT).for_each(|path| remove(path));
+    let bytes = |path: &Path| logs_in(path).iter().filter_map(|log| Some(log.metadata().ok()?.len())).sum::<u64>();
+    let (own, others): (Vec<_>, Vec<_>) =
+        jobs.into_iter().take(JOBS_KEPT).partition(|path| path.file_name().is_some_and(|name| name == job));
+    let mut total = 0;
+    for path in own.iter().chain(&others) {
+        total += bytes(path);
+        if total > KEPT_BYTES_MAX {
+            // The hosts of one large job share the limit, and those that end last have it.
+            for log in logs_in(path) {
+                let len = log.metadata().map_or(0, |log| log.len());
+                if total > KEPT_BYTES_MAX && fs::remove_file(log).is_ok() {
+                    total -= len;
+                }
+            }
+            fs::remove_dir(path).ok();
+        }
+    }
+}
+
+/// Removes logs alone, so that a file of the user is never lost.
+fn remove(path: &Path) {
+    logs_in(path).iter().for_each(|log| drop(fs::remove_file(log)));
+    fs::remove_dir(path).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(state: &Path, job: &str, seconds: u64, bytes: usize) {
+        fs::create_dir_all(state.join(job)).unwrap();
+        let file = File::create(state.join(job).join("node-0.log")).unwrap();
+        file.set_len(bytes as u64).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    }
+
+    fn names(state: &Path) -> Vec<String> {
+        kept_jobs(state).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_last_ten_jobs_stay_within_the_limit() {
+        let state = tempfile::tempdir().unwrap();
+        (0..12).for_each(|job| kept(state.path(), &format!("j{job}"), 100 + job, 10));
+        fs::write(state.path().join("j0/mine"), "").unwrap();
+        prune(state.path(), "j11");
+        assert_eq!(names(state.path()).len(), 10);
+        assert!(names(state.path()).iter().all(|name| !["j0", "j1"].contains(&name.as_str())));
+        assert!(state.path().join("j0/mine").exists() && !state.path().join("j1").exists());
+        kept(state.path(), "large", 1, 60 << 20);
+        kept(state.path(), "j5", 105, 5 << 20);
+        prune(state.path(), "j11");
+        assert!(!names(state.path()).contains(&"large".to_owned()), "the oldest is too much");
+        assert!(names(state.path()).contains(&"j5".to_owned()));
+    }
+
+    #[test]
+    fn an_earlier_job_of_the_name_is_set_aside() {
+        let state = tempfile::tempdir().unwrap();
+        set_aside(&state.path().join("j")).unwrap();
+        kept(state.path(), "j", 7, 1);
+        set_aside(&state.path().join("j")).unwrap();
+        assert_eq!(names(state.path()), ["j.7"]);
+    }
+
+    #[test]
+    fn the_end_of_a_long_log_is_kept_from_a_line_on() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        fs::write(log.path(), "first\nsecond\nthird\n").unwrap();
+        assert_eq!(end_of(log.path(), 100).unwrap(), b"first\nsecond\nthird\n");
+        assert_eq!(end_of(log.path(), 9).unwrap(), b"13 bytes of the log before this line were not kept\nthird\n");
+    }
+}
