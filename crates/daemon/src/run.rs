@@ -162,7 +162,7 @@ impl BurstSession {
         let options = burst_session_options(driver.node.options.readers);
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
-        write.set_notifier(session.notifier());
+        write.set_session(&session);
         write.start();
         Ok(Some(Self { mount, session, write: Arc::clone(write) }))
     }

@@ -3,6 +3,7 @@
 
 pub mod control;
 pub mod incoming;
+pub mod latencies;
 pub mod metrics;
 mod query;
 pub mod requests;

@@ -173,6 +173,9 @@ impl Job {
         let below = self.ask_children(&JobMessage::Status, left).await;
         let mut nodes = vec![NodeStatus::of(&self.node, &self.read, self.write.as_deref())];
         nodes.extend(self.with_unreachable(below));
+        if let Some(write) = &self.write {
+            nodes.iter_mut().for_each(|node| node.name_burst_files(write));
+        }
         nodes
     }
 
