@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use forebay_daemon::JobLabels;
 use forebay_launch::{Allocation, JobDirectory, NodeFile, SharedPlace, session_base};
 
 use crate::settings::{Effective, Settings};
@@ -157,6 +158,17 @@ fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<Option<S
         ([job], _) => Ok(Some((*job).clone())),
         ([], Some(allocated)) => bail!(NotUp(format!("no job {allocated} is up on this host{}", others(jobs)))),
         _ => Ok(None),
+    }
+}
+
+/// The labels of a job's metrics, by this command's environment.
+pub fn labels(job: &str) -> JobLabels {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let user = set("USER").or_else(|| set("LOGNAME"));
+    JobLabels {
+        job: job.to_owned(),
+        user: user.unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string()),
+        allocation: set("SLURM_JOB_ID").or_else(|| NodeFile::job_of(&variable)).unwrap_or_default(),
     }
 }
 

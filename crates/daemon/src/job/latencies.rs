@@ -150,7 +150,7 @@ impl AddAssign<&Self> for WaitingStatus {
 }
 
 impl SlowStatus {
-    /// Nothing for a request of which neither a path nor a file is known.
+    /// `None` for a request whose file is not known.
     fn of(by: &str, slow: SlowRequest, path_of: &dyn Fn(u64) -> Option<String>, node: &Node) -> Option<Self> {
         let (inode, path) = match slow.subject {
             Subject::Node(0) => return None,

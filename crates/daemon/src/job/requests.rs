@@ -91,6 +91,11 @@ impl Job {
         }
     }
 
+    /// This node's part of it.
+    pub fn own_status(&self) -> Value {
+        json!(NodeStatus::of(&self.node, &self.read, self.write.as_deref()))
+    }
+
     /// The state of the whole job, as `status --json` shows it.
     pub async fn status(&self) -> Status {
         let root = self.root();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::latencies::RequestStatus;
 use crate::read::ReadParts;
-use crate::shared::node::Node;
+use crate::shared::node::{MetricsPlaces, Node};
 use crate::write::{BurstStatus, WriteParts};
 
 /// The whole job.
@@ -80,6 +80,9 @@ pub struct ReadyNode {
     prefill: PrefillStatus,
     #[serde(flatten)]
     requests: RequestStatus,
+    /// Where its metrics are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metrics: Option<MetricsPlaces>,
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
@@ -253,6 +256,7 @@ impl ReadyNode {
             backing: backing(read),
             prefill: prefill(read),
             requests: RequestStatus::of(node, read, write),
+            metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
         }
     }

@@ -152,6 +152,7 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
+        let is_auto = drain == DrainPolicy::Auto;
         Self {
             early_commits: EarlyCommits::new(&nodes, &commits),
             locking: Locking::new(&reader, &commits, daemon > 0),
@@ -167,14 +168,7 @@ impl WriteParts {
             daemon,
             freeze: Arc::default(),
             drainer: leader.as_ref().map(|leader| Drainer::new(leader, &reader, &commits, drain)),
-            reclaim: Reclaim::new(
-                &reader,
-                &files,
-                &commits,
-                second.as_ref(),
-                partner.as_ref(),
-                drain == DrainPolicy::Auto,
-            ),
+            reclaim: Reclaim::new(&reader, &files, &commits, second.as_ref(), partner.as_ref(), is_auto),
             second,
             partner,
             commits,

@@ -5,8 +5,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::latency::Latency;
-
 /// The parts of a power of two.
 const PARTS: u64 = 16;
 const PARTS_BITS: u32 = PARTS.trailing_zeros();
@@ -49,12 +47,23 @@ impl Histogram {
         }
     }
 
-    /// Its contents by now.
+    /// The counts of its buckets that are not empty, in order, by now.
     #[must_use]
-    pub fn read(&self) -> Latency {
+    pub fn buckets(&self) -> Vec<(u16, u64)> {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
-        let buckets = counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (bucket as u16, count));
-        Latency::new(buckets.collect(), self.sum_ns.load(Ordering::Relaxed), self.max_ns.load(Ordering::Relaxed))
+        counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (bucket as u16, count)).collect()
+    }
+
+    /// All times together, ns.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns.load(Ordering::Relaxed)
+    }
+
+    /// The longest, ns.
+    #[must_use]
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns.load(Ordering::Relaxed)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::bucket_end_ns;
+use crate::histogram::{Histogram, bucket_end_ns};
 
 /// Percentiles are the ends of the buckets that have them, so at most 6.25 % too high, and never above the longest time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -34,6 +34,12 @@ impl Latency {
         let mut latency = Self { buckets, sum_us: sum_ns / 1000, max_us: max_ns.div_ceil(1000), ..Self::default() };
         latency.find_percentiles();
         latency
+    }
+
+    /// The contents of a histogram by now.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Self {
+        Self::new(histogram.buckets(), histogram.sum_ns(), histogram.max_ns())
     }
 
     /// How many took less than so long, as far as the buckets tell: those of a bucket that ends later do not count.
@@ -82,12 +88,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Histogram;
 
     fn of(times_us: &[u64]) -> Latency {
         let histogram = Histogram::default();
         times_us.iter().for_each(|us| histogram.record(Duration::from_micros(*us)));
-        histogram.read()
+        Latency::of(&histogram)
     }
 
     proptest! {

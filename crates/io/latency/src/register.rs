@@ -109,7 +109,7 @@ impl Register {
     #[must_use]
     pub fn latencies(&self) -> BTreeMap<String, Latency> {
         let kinds = self.kinds.iter().filter_map(OnceLock::get);
-        let read = kinds.map(|(name, histogram)| ((*name).to_owned(), histogram.read()));
+        let read = kinds.map(|(name, histogram)| ((*name).to_owned(), Latency::of(histogram)));
         read.filter(|(_, latency)| latency.count > 0).collect()
     }
 

@@ -4,6 +4,7 @@ pub mod down;
 pub mod escaping_paths;
 pub mod explain;
 pub mod host_ends;
+pub mod metrics;
 pub mod refresh;
 pub mod replace;
 pub mod selection;
