@@ -1,8 +1,9 @@
 //! The processor time that recording one request takes: `cargo run --release -p forebay-latency --example cost`.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use forebay_latency::Register;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Requests of each thread.
 const REQUESTS: u64 = 5_000_000;
@@ -10,7 +11,7 @@ const REQUESTS: u64 = 5_000_000;
 fn main() {
     for threads in [1, 2, 4] {
         let register = Register::new("setlkw");
-        let began = Instant::now();
+        let before = processor_time();
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let register = &register;
@@ -24,8 +25,13 @@ fn main() {
                 });
             }
         });
-        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(threads as usize) as f64;
-        let ns = began.elapsed().as_nanos() as f64 * cores / (REQUESTS * threads) as f64;
+        let ns = (processor_time() - before).as_nanos() as f64 / (REQUESTS * threads) as f64;
         println!("{threads} threads: {ns:.0} ns of a processor for each request");
     }
+}
+
+/// Of this process, all threads together.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
