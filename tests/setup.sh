@@ -16,6 +16,8 @@ PACKAGES=(
   # Mounting without privileges, other users, namespaces, disks in files.
   fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
   bubblewrap:bwrap acl:setfacl
+  # What collects metrics.
+  prometheus:prometheus,promtool curl:curl
   # Images, and what is in them.
   squashfs-tools:mksquashfs squashfuse:squashfuse,squashfuse_ll busybox:busybox
   # A real network file system, a private Slurm, MPI.

@@ -22,6 +22,7 @@ mod lesser_calls;
 mod limits;
 mod locks;
 mod maps;
+mod metrics;
 mod mpi;
 mod order;
 mod other_logs;

@@ -31,14 +31,14 @@ const fn core(krate: &'static str, knows: &'static [&'static str]) -> Place {
 }
 
 const fn shell(krate: &'static str) -> Place {
-    Place { krate, group: "io", knows: &["types", "wire", "body", "secret"] }
+    Place { krate, group: "io", knows: &["types", "wire", "body", "secret", "latency"] }
 }
 
 const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 34] = [
+const PLACES: [Place; 35] = [
     // Has no code: which features crates from outside have.
     Place { krate: FEATURES, group: "", knows: &[] },
     core("types", &[]),
@@ -47,6 +47,8 @@ const PLACES: [Place; 34] = [
     shell("body"),
     // The kernel's options for the memory of a key; shells share it.
     shell("secret"),
+    // The locks and the clock with which requests are recorded; shells share it.
+    shell("latency"),
     core("overlay", &["types", "wire"]),
     core("aggregate", &["types"]),
     core("query", &[]),
@@ -112,6 +114,7 @@ const PLACES: [Place; 34] = [
             "wire",
             "body",
             "secret",
+            "latency",
             "overlay",
             "dispatch",
             "schedule",

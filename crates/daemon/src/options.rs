@@ -1,5 +1,6 @@
 //! A daemon's options when it starts: everything is decided, nothing is looked up any more.
 
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,6 +86,12 @@ pub struct DaemonOptions {
     pub metrics_file: Option<PathBuf>,
     /// How often.
     pub metrics_interval: Duration,
+    /// Where metrics are served by HTTP, beside the socket in the job's directory.
+    #[serde(default)]
+    pub metrics_listen: Option<SocketAddr>,
+    /// The labels of metrics.
+    #[serde(default)]
+    pub labels: JobLabels,
     /// How far the kernel may read ahead, bytes.
     pub read_ahead_bytes: u32,
     /// Which symbolic links are shown as links inside the view; all as they are if not given.
@@ -102,6 +109,18 @@ pub struct DaemonOptions {
     /// Its standing with its keeper.
     #[serde(skip)]
     pub kept: Kept,
+}
+
+/// The labels that all metrics of a job have.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
+#[serde(default)]
+pub struct JobLabels {
+    /// Its name.
+    pub job: String,
+    /// The name of its user.
+    pub user: String,
+    /// The scheduler's number of it; empty outside one.
+    pub allocation: String,
 }
 
 /// The burst tier on one node.

@@ -12,7 +12,7 @@ use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
-use crate::job::{control, metrics};
+use crate::job::{control, metrics, metrics_server};
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
@@ -84,6 +84,7 @@ async fn run_in_runtime(
         )),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, Arc::clone(&job))),
+        tokio::spawn(metrics_server::start(&node, &job).await?),
     ]);
     until_joined(&node, burst.as_ref()).await?;
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
@@ -163,7 +164,7 @@ impl BurstSession {
         let options = burst_session_options(driver.node.options.readers);
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
-        write.set_notifier(session.notifier());
+        write.set_session(&session);
         write.start();
         Ok(Some(Self { mount, session, write: Arc::clone(write) }))
     }

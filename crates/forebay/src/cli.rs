@@ -101,6 +101,8 @@ pub enum Command {
     Run(RunArguments),
     /// Show whether the job is well: what is blocked and what to do, reads, writes, nodes
     Status(StatusArguments),
+    /// Print metrics in the text format of Prometheus, once
+    Metrics(MetricsArguments),
     /// Stop everything on all nodes and leave nothing behind
     Down(DownArguments),
     /// Show where an answer for a path comes from, node by node up to the root
@@ -285,6 +287,25 @@ pub struct StatusArguments {
     /// Ask no other host.
     #[arg(long, hide = true)]
     pub local_only: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `metrics`.
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 done, 3 a node does not answer (forebay_up is 0), 1 failed.\n\nExamples:\n  \
+                        forebay metrics --job train > forebay.prom.new && mv forebay.prom.new forebay.prom\n  forebay metrics --all")]
+pub struct MetricsArguments {
+    /// Print the metrics of all nodes of the job, not only of those on this host
+    #[arg(long)]
+    pub all: bool,
+    /// Print OpenMetrics 1.0 instead
+    #[arg(long)]
+    pub openmetrics: bool,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

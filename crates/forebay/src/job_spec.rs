@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use forebay_daemon::JobLabels;
 use forebay_launch::{MemoryFile, NodeAddress, Ports, ViewLayout};
 use forebay_secret::Zeroizing;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ pub struct JobSpec {
     /// The switches that the nodes are on, by numbers; empty where that is not known.
     #[serde(default)]
     pub switches: Vec<u32>,
+    /// The labels of metrics.
+    #[serde(default)]
+    pub labels: JobLabels,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
 }
@@ -53,7 +57,17 @@ impl JobSpec {
         view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, ports, view_layout, switches: vec![], settings }
+        Self {
+            version: VERSION.to_owned(),
+            job,
+            job_directory,
+            nodes,
+            ports,
+            view_layout,
+            switches: vec![],
+            labels: JobLabels::default(),
+            settings,
+        }
     }
 
     /// Writes it to a file.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use forebay_daemon::JobLabels;
 use forebay_launch::{Allocation, DirectRecord, JobDirectory, NodeFile, SharedPlace, session_base, state_directory};
 
 use crate::machine;
@@ -222,6 +223,17 @@ fn looked(bases: &[PathBuf]) -> String {
     let user = machine::user_name(rustix::process::geteuid().as_raw());
     let looked = if bases.is_empty() { String::new() } else { format!("; looked in {}", bases.join(", ")) };
     format!("user {user}{looked}{unset}")
+}
+
+/// The labels of a job's metrics, by this command's environment.
+pub fn labels(job: &str) -> JobLabels {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let user = set("USER").or_else(|| set("LOGNAME"));
+    JobLabels {
+        job: job.to_owned(),
+        user: user.unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string()),
+        allocation: set("SLURM_JOB_ID").or_else(|| NodeFile::job_of(&variable)).unwrap_or_default(),
+    }
 }
 
 /// Whether a scheduler gave the name: `17`, `17-2` of an array.

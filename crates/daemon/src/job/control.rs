@@ -46,6 +46,8 @@ enum Command {
     Ping,
     Status,
     Down,
+    /// This node's status, with the labels of its metrics.
+    Metrics,
     Explain {
         path: String,
     },
@@ -130,7 +132,7 @@ pub async fn serve(listener: UnixListener, job: Arc<Job>) {
     }
 }
 
-fn is_own_user(stream: &UnixStream) -> bool {
+pub fn is_own_user(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
@@ -181,6 +183,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Ping => Ok(json!(job.node.rank().0)),
         Command::Status => Ok(json!(job.status().await)),
         Command::Down => Ok(job.shutdown().await),
+        Command::Metrics => Ok(json!({"labels": job.node.options.labels, "node": job.own_status()})),
         Command::Explain { path } => {
             let path = path_in_view(&path, &job.node)?;
             Ok(json!(job.explain_path(path).await))

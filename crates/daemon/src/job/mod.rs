@@ -3,7 +3,10 @@
 
 pub mod control;
 pub mod incoming;
+pub mod latencies;
 pub mod metrics;
+pub mod metrics_server;
+pub mod open_metrics;
 mod query;
 pub mod requests;
 pub mod status;

@@ -91,6 +91,11 @@ impl Job {
         }
     }
 
+    /// This node's part of it.
+    pub fn own_status(&self) -> Value {
+        json!(NodeStatus::of(&self.node, &self.read, self.write.as_deref()))
+    }
+
     /// The state of the whole job, as `status --json` shows it.
     pub async fn status(&self) -> Status {
         let root = self.root();
@@ -173,6 +178,9 @@ impl Job {
         let below = self.ask_children(&JobMessage::Status, left).await;
         let mut nodes = vec![NodeStatus::of(&self.node, &self.read, self.write.as_deref())];
         nodes.extend(self.with_unreachable(below));
+        if let Some(write) = &self.write {
+            nodes.iter_mut().for_each(|node| node.name_burst_files(write));
+        }
         nodes
     }
 

@@ -9,8 +9,9 @@ use forebay_keeper::Death;
 use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::latencies::RequestStatus;
 use crate::read::ReadParts;
-use crate::shared::node::Node;
+use crate::shared::node::{MetricsPlaces, Node};
 use crate::write::{BurstStatus, WriteParts};
 
 /// The whole job.
@@ -82,6 +83,11 @@ pub struct ReadyNode {
     overlay: OverlayStatus,
     backing: BackingStatus,
     prefill: PrefillStatus,
+    #[serde(flatten)]
+    requests: RequestStatus,
+    /// Where its metrics are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metrics: Option<MetricsPlaces>,
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
@@ -95,6 +101,8 @@ pub struct Totals {
     overlay: OverlayStatus,
     backing: BackingStatus,
     prefill: PrefillStatus,
+    #[serde(flatten)]
+    requests: RequestStatus,
     memory_bytes: u64,
 }
 
@@ -207,6 +215,13 @@ impl NodeStatus {
         Self::Ready(Box::new(ReadyNode::of(node, read, write)))
     }
 
+    /// Names files that only the leader of the burst tree knows, where that is this node.
+    pub fn name_burst_files(&mut self, write: &WriteParts) {
+        if let Self::Ready(node) = self {
+            node.requests.name_burst_files(write);
+        }
+    }
+
     pub fn rank(&self) -> u32 {
         match self {
             Self::Ready(node) => node.rank,
@@ -225,6 +240,7 @@ impl Totals {
             totals.overlay += &node.overlay;
             totals.backing += &node.backing;
             totals.prefill += &node.prefill;
+            totals.requests += &node.requests;
             totals.memory_bytes += node.memory_bytes;
         }
         totals
@@ -260,6 +276,8 @@ impl ReadyNode {
             overlay: overlay(node, read),
             backing: backing(read),
             prefill: prefill(read),
+            requests: RequestStatus::of(node, read, write),
+            metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
         }
     }
@@ -379,10 +397,10 @@ mod tests {
     /// Fields that programs may rely on. A field is added here with the field, and never taken away.
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
-        node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel last_death memory_bytes overlay parents pid \
-              prefill rank replaced restarts state threads uptime_ms view
+        node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
+              oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view waiting
         unreachable: host rank state why
-        totals: backing cache kernel memory_bytes overlay prefill
+        totals: backing cache in_flight kernel latency memory_bytes oldest_ms overlay prefill slowest waiting
         cache: attributes bytes chunks inodes listings negative_hits
         kind: bytes entries evicted hits misses
         kernel: bytes_read messages

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
+use forebay_latency::Register;
 use forebay_store::{Counters, StoreOptions};
 use forebay_types::Errno;
 
+use super::timed_exports::TimedExports;
 use crate::environment::{BackingThreads, Exports};
 use crate::options::DaemonOptions;
 use crate::shared::node::Node;
@@ -15,6 +17,8 @@ pub struct Backing {
     node: Arc<Node>,
     /// On which it is read.
     pub threads: Arc<dyn BackingThreads>,
+    /// How long its calls take.
+    pub latencies: Arc<Register>,
     store: OnceLock<Arc<dyn Exports>>,
     /// Why the exports could not be opened the last time. Held by whoever opens them.
     not_opened: Mutex<String>,
@@ -27,6 +31,7 @@ impl Backing {
         let backing = Self {
             node: Arc::clone(node),
             threads: node.environment.backing_threads(node.options.backing_concurrency),
+            latencies: Arc::default(),
             store: OnceLock::new(),
             not_opened: Mutex::default(),
         };
@@ -48,7 +53,8 @@ impl Backing {
             pool: self.node.pool.clone(),
             hidden: hidden(options),
         };
-        self.node.environment.open_exports(options).context("opening the exports")
+        let exports = self.node.environment.open_exports(options).context("opening the exports")?;
+        Ok(Arc::new(TimedExports { exports, latencies: Arc::clone(&self.latencies) }))
     }
 
     /// It, opened at its first use. Exports that are not there now may be at the next. May block.

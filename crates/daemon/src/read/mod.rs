@@ -25,6 +25,7 @@ mod peers;
 mod prefill;
 mod pressure;
 mod refresh;
+mod timed_exports;
 mod view;
 mod waiting;
 

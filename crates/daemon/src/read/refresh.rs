@@ -304,6 +304,8 @@ mod tests {
             job_directory: "/nowhere/job".into(),
             metrics_file: None,
             metrics_interval: PATIENCE,
+            metrics_listen: None,
+            labels: crate::options::JobLabels::default(),
             read_ahead_bytes: 0,
             links: None,
             report: None,

@@ -1,5 +1,6 @@
 //! This node: what it was told, its place in the forest, what it stands on, its clock, its memory for bodies, its connections.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +13,7 @@ use forebay_overlay::Forest;
 use forebay_transport::Endpoint;
 use forebay_transport::life::Life;
 use forebay_types::{NodeRank, Time};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -50,6 +52,18 @@ impl Future for InContext {
     }
 }
 
+/// Where a node's metrics are, in `status --json`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MetricsPlaces {
+    /// The Unix socket.
+    pub socket: String,
+    /// The TCP address; `null` without `--metrics-listen`.
+    pub address: Option<SocketAddr>,
+    /// The file with the token that the address asks for.
+    pub token_file: Option<String>,
+}
+
 /// The reason why a call that may last has no result.
 pub const NO_THREAD: &str = "the daemon ends, or its node gives it no further thread (limit of processes, ulimit -u)";
 
@@ -63,6 +77,8 @@ pub struct Node {
     life: Option<Life>,
     started: Instant,
     endpoint: OnceLock<Endpoint>,
+    /// Where its metrics are, once they are served.
+    pub metrics_places: OnceLock<MetricsPlaces>,
     job_is_up: AtomicBool,
     /// The last death before this daemon, once it serves.
     last_death: OnceLock<Death>,
@@ -84,6 +100,7 @@ impl Node {
             pool: Pool::new(POOL_PIECES),
             started: Instant::now(),
             endpoint: OnceLock::new(),
+            metrics_places: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
             last_death: OnceLock::new(),
             end: Notify::new(),

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use forebay_latency::Register;
 use forebay_read::AttemptId;
 use forebay_schedule::Class;
 use forebay_types::{Errno, Priority};
@@ -46,6 +47,8 @@ pub struct BackingCalls {
     /// Calls in the pool so far.
     served: AtomicU64,
     may_land: MayLand,
+    /// How long calls take, once it is their turn.
+    pub latencies: Arc<Register>,
 }
 
 /// The count of calls of landing against the limits.
@@ -139,6 +142,7 @@ impl BackingCalls {
             end: End::default(),
             served: AtomicU64::new(0),
             may_land: MayLand::default(),
+            latencies: Arc::default(),
         }
     }
 
@@ -156,7 +160,7 @@ impl BackingCalls {
     /// A call that a program waits for. May block.
     pub fn serve<T>(&self, call: impl FnOnce() -> T) -> T {
         let _turn = self.threads.take_turn(Class::Demand, &|| self.end.has_come());
-        call()
+        timed(&self.latencies, SERVED, call)
     }
 
     /// The result of a call that a program waits for by a task, on a thread that reads the exports. A call whose task is dropped is not
@@ -170,8 +174,10 @@ impl BackingCalls {
     ) -> Result<T, Errno> {
         let (done, outcome) = oneshot::channel();
         let attempt = AttemptId(SERVED_FIRST + self.served.fetch_add(1, Ordering::Relaxed));
+        let latencies = Arc::clone(&self.latencies);
         // The task may not wait any more.
-        self.threads.submit(attempt, Priority::Demand, Box::new(move || drop(done.send(call()))));
+        let operation = move || drop(done.send(timed(&latencies, SERVED, call)));
+        self.threads.submit(attempt, Priority::Demand, Box::new(operation));
         let mut served = Served { threads: &*self.threads, attempt, outcome };
         (&mut served.outcome).await.map_err(|_| Errno::EIO)
     }
@@ -211,7 +217,7 @@ impl BackingCalls {
     {
         // After the end there are few more, which leave things in order.
         let _ = self.wait_for(Cost::calls(calls)).await;
-        self.in_turn(make, self.may_land.clone(), true).await
+        self.in_turn("landing-step", make, self.may_land.clone(), true).await
     }
 
     /// Calls of landing in one turn that write.
@@ -228,8 +234,8 @@ impl BackingCalls {
             self.wait_for(cost).await?;
         }
         match by {
-            By::Leader | By::StripeOfLeader => self.in_turn(make, self.may_land.clone(), true).await,
-            By::Helper(may_land) => self.in_turn(make, may_land.clone(), false).await,
+            By::Leader | By::StripeOfLeader => self.in_turn("landing-write", make, self.may_land.clone(), true).await,
+            By::Helper(may_land) => self.in_turn("landing-write", make, may_land.clone(), false).await,
         }
     }
 
@@ -246,6 +252,7 @@ impl BackingCalls {
     /// `may_block`.
     async fn in_turn<T, E>(
         &self,
+        kind: &'static str,
         make: impl FnOnce(&MayLand) -> Result<T, E> + Send + 'static,
         may_land: MayLand,
         may_block: bool,
@@ -256,7 +263,8 @@ impl BackingCalls {
     {
         let (done, mut outcome) = oneshot::channel();
         // The task that waits may have gone.
-        let make: Operation = Box::new(move || drop(done.send(make(&may_land))));
+        let latencies = Arc::clone(&self.latencies);
+        let make: Operation = Box::new(move || drop(done.send(timed(&latencies, kind, || make(&may_land)))));
         // A word from now on is heard.
         let told = self.threads.look_again().notified();
         let returned = match self.threads.call(Class::Background, make) {
@@ -279,6 +287,16 @@ impl BackingCalls {
         }
         outcome.await.unwrap_or_else(|_| Err(E::too_late()))
     }
+}
+
+/// The kind of calls that programs of the burst tier wait for, by which their latencies go.
+const SERVED: &str = "burst";
+
+fn timed<T>(latencies: &Register, kind: &'static str, call: impl FnOnce() -> T) -> T {
+    let recorded = latencies.guard(kind);
+    let outcome = call();
+    recorded.done();
+    outcome
 }
 
 /// A call in the pool that a task waits for.

@@ -1,10 +1,11 @@
 //! The parts of the write path, from its beginning to its end.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forebay_fuse::{Handler, Notifier};
+use forebay_fuse::{Handler, Session};
+use forebay_latency::Register;
 use forebay_types::threads::NODES_ASKED_AT_ONCE;
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::journal::LeaderEntry;
@@ -75,6 +76,8 @@ pub struct WriteParts {
     early_commits: Arc<EarlyCommits>,
     pub(super) locking: Arc<Locking>,
     pub(super) cache: Arc<PageCache>,
+    /// Of the kernel's session, once it serves.
+    pub(super) latencies: OnceLock<Arc<Register>>,
     pub(super) election: Arc<Election>,
     /// Requests of other nodes that wait: those that keep the tree and its copies safe, those of drains, and all others.
     pub(super) tree_tasks: Arc<WaitingRequests>,
@@ -152,6 +155,7 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
+        let is_auto = drain == DrainPolicy::Auto;
         let drainer =
             leader.as_ref().map(|leader| Drainer::new((leader, &beginning.backing), &reader, &commits, drain));
         Self {
@@ -170,18 +174,12 @@ impl WriteParts {
             daemon,
             freeze: Arc::default(),
             drainer,
-            reclaim: Reclaim::new(
-                &reader,
-                &files,
-                &commits,
-                second.as_ref(),
-                partner.as_ref(),
-                drain == DrainPolicy::Auto,
-            ),
+            reclaim: Reclaim::new(&reader, &files, &commits, second.as_ref(), partner.as_ref(), is_auto),
             second,
             partner,
             commits,
             cache,
+            latencies: OnceLock::new(),
             election,
             tree_tasks: WaitingRequests::new(TREE_TASKS_PER_NODE_MAX),
             drain_tasks: WaitingRequests::new(DRAINS_PER_NODE_MAX),
@@ -236,8 +234,9 @@ impl WriteParts {
     }
 
     /// The kernel's session serves: what the kernel has cached can be taken back.
-    pub fn set_notifier(&self, notifier: Notifier) {
-        self.cache.set_notifier(notifier);
+    pub fn set_session(&self, session: &Session) {
+        self.cache.set_notifier(session.notifier());
+        let _ = self.latencies.set(Arc::clone(session.latencies()));
     }
 
     /// Whether this node's part in the tree changes with its next daemon.

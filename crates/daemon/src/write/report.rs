@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay_latency::Register;
 use forebay_types::{FileId, Kind, Name, NodeRank};
 use forebay_wire::write::{BURST_ROOT, Caller, Piece, Place, Source};
 use forebay_wire::write_message::WriteMessage;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drain::drain_messages;
 use super::drain::progress::Progress;
+use super::kernel_ids::file_of;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
 use super::tree::leader::Leader;
@@ -152,6 +154,27 @@ impl WriteParts {
             ends_in_ms: ends_in.map(in_ms),
             is_in_time: ends_in.map(|ends_in| takes <= ends_in),
         })
+    }
+
+    /// How long programs' requests take; `None` until the burst mount is served.
+    pub fn program_latencies(&self) -> Option<&Register> {
+        self.latencies.get().map(|latencies| &**latencies)
+    }
+
+    /// How long calls on the backing file system take.
+    pub fn backing_latencies(&self) -> &Register {
+        &self.local.calls.latencies
+    }
+
+    /// How long appends to the log and its syncs take.
+    pub fn log_latencies(&self) -> &Register {
+        self.local.log.latencies()
+    }
+
+    /// A file's path by its inode number. The leader of the tree knows it.
+    pub fn path_by_inode(&self, inode: u64) -> Option<String> {
+        let path = backing_path(&self.leader()?.tree(), file_of(inode))?;
+        Some(format!("{}{path}", self.dir.display()))
     }
 
     /// `drain`, by the leader wherever it is.

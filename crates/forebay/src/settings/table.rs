@@ -5,6 +5,7 @@
 //! the sources and from `up` to the daemons, so that there is one reader and no writer.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -285,6 +286,9 @@ settings! {
         Node Optional(path) metrics: Option<PathBuf> = "metrics" "FILE";
         /// How often metrics are written
         Node One(duration) metrics_interval: Duration = "metrics-interval" "TIME", "10s";
+        /// Serve each node's metrics by HTTP at this address too, for Prometheus: a port of the loopback address, 0 for a free
+        /// one, or IP:PORT; a token in the job's directory is needed
+        Node Optional(listen_address) metrics_listen: Option<SocketAddr> = "metrics-listen" "PORT|IP:PORT";
     }
 }
 

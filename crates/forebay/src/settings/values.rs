@@ -3,6 +3,7 @@
 //! One form everywhere: on the command line, in the environment and in the configuration file. A number without a
 //! unit is refused where a unit could be guessed wrong; every refusal says what would be right.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -209,6 +210,15 @@ pub fn concurrency(text: &str) -> Result<usize, String> {
 /// A port.
 pub fn port(text: &str) -> Result<u16, String> {
     number_in(text, 1, 65_535).map(|number| number as u16)
+}
+
+/// An address to listen at: a port alone is one of the loopback address.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = loopback.or_else(|_| text.parse());
+    address.map_err(|_| {
+        format!("'{text}' is neither a port (0 to 65535) nor an address with one (127.0.0.1:9100, [::1]:0)")
+    })
 }
 
 /// A budget: not below what works.

@@ -153,7 +153,7 @@ impl Node {
         let options = burst_session_options(1);
         let (session, number) = self.mount.attach(&options)?;
         let session = Arc::new(session);
-        write.set_notifier(session.notifier());
+        write.set_session(&session);
         for _ in 0..options.readers {
             let (mount, session, handler) = (Arc::clone(&self.mount), Arc::clone(&session), write.handler());
             std::thread::spawn(move || {
@@ -295,6 +295,8 @@ impl Node {
             job_directory: "/job".into(),
             metrics_file: None,
             metrics_interval: Duration::MAX,
+            metrics_listen: None,
+            labels: forebay_daemon::JobLabels::default(),
             read_ahead_bytes: 0,
             links: None,
             report: None,

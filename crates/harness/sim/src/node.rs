@@ -161,6 +161,8 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         job_directory: "/job".into(),
         metrics_file: None,
         metrics_interval: Duration::MAX,
+        metrics_listen: None,
+        labels: forebay_daemon::JobLabels::default(),
         read_ahead_bytes: 0,
         links: None,
         report: None,

@@ -70,6 +70,21 @@ const NAMED: u64 = {
     set
 };
 
+/// Names by opcode, "other" where there is none.
+const BY_OPCODE: [&str; OTHER as usize + 1] = {
+    let (mut names, mut index) = (["other"; OTHER as usize + 1], 0);
+    while index < NAMES.len() {
+        names[NAMES[index].0 as usize] = NAMES[index].1;
+        index += 1;
+    }
+    names
+};
+
+/// The name of a kind of message.
+pub(crate) fn name_of(code: u32) -> &'static str {
+    BY_OPCODE[code.min(OTHER) as usize]
+}
+
 /// Counters of one session. Reading them while it runs gives values that were true a moment ago.
 pub struct MessageCounts {
     by_opcode: [AtomicU64; OTHER as usize + 1],

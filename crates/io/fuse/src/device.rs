@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use forebay_latency::Register;
 use rustix::io::{DupFlags, Errno as OsErrno};
 use zerocopy::IntoBytes;
 
-use crate::abi::OutHeader;
-use crate::counts::MessageCounts;
+use crate::abi::{OutHeader, opcode};
+use crate::counts::{MessageCounts, name_of};
 use crate::kept_requests::KeptRequests;
 use crate::options::Access;
 
@@ -42,6 +43,8 @@ pub(crate) enum Kernel {
 pub(crate) struct Device {
     kernel: Kernel,
     pub(crate) counts: MessageCounts,
+    /// How long requests take, until their answers are with the kernel.
+    pub(crate) latencies: Arc<Register>,
     /// Bytes of the largest request.
     pub(crate) request_bytes_max: usize,
     /// Requests in flight, where a next daemon must find them.
@@ -69,6 +72,7 @@ impl Device {
         Self {
             kernel,
             counts: MessageCounts::default(),
+            latencies: Arc::new(Register::new(name_of(opcode::SETLKW))),
             request_bytes_max: access.request_bytes_max(),
             kept,
             handing_over: AtomicBool::new(false),

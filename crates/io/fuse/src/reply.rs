@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_latency::Started;
 use forebay_types::{Attributes, Errno, FileSystem};
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes;
@@ -17,6 +18,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, opcode};
 use crate::buffer::Space;
 use crate::change::Lock;
+use crate::counts::name_of;
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
 use crate::entry::{Entry, attr, entry_out, seconds_nanos};
@@ -32,14 +34,18 @@ pub struct Reply {
     /// Where the request is kept until it is answered: a slot, or the memory that it was read into.
     slot: Option<Slot>,
     space: Option<Arc<Space>>,
+    /// When it began, until it has been answered.
+    started: Option<Started>,
 }
 
 impl Reply {
-    pub(crate) fn new(device: Arc<Device>, unique: u64, code: u32, wants_reply: bool) -> Self {
+    /// To a request about a node, that begins now.
+    pub(crate) fn new(device: Arc<Device>, (unique, node): (u64, u64), code: u32, wants_reply: bool) -> Self {
         if wants_reply {
             device.in_flight.fetch_add(1, Ordering::Relaxed);
         }
-        Self { device, unique, opcode: code, pending: wants_reply, slot: None, space: None }
+        let started = wants_reply.then(|| device.latencies.begin(name_of(code), unique, node));
+        Self { device, unique, opcode: code, pending: wants_reply, slot: None, space: None, started }
     }
 
     pub(crate) fn kept_in(mut self, slot: Option<Slot>, space: Option<&Arc<Space>>) -> Self {
@@ -175,11 +181,14 @@ impl Reply {
         }
     }
 
-    fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
+    fn write(&mut self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
         if self.device.leaves(error != 0) {
             return self.leave();
         }
         self.write_to_kernel(error, fixed, parts);
+        if let Some(started) = self.started.take() {
+            self.device.latencies.end(self.unique, started);
+        }
         if let (Some(kept), Some(slot)) = (&self.device.kept, self.slot) {
             kept.release(slot);
         }

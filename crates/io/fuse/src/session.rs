@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use forebay_latency::Register;
 use forebay_types::{Errno, threads};
 
 use crate::abi::{self, opcode, open_flag};
@@ -231,6 +232,12 @@ impl Session {
         &self.shared.device.counts
     }
 
+    /// How long requests take, and those in flight: a request for a lock is `patient`.
+    #[must_use]
+    pub fn latencies(&self) -> &Arc<Register> {
+        &self.shared.device.latencies
+    }
+
     /// Waits until every reader has ended: after unmounting, or after `stop` in another thread.
     pub fn wait(&self) {
         let mut running = self.shared.running();
@@ -326,7 +333,7 @@ impl Shared {
             Err(malformed) => return self.refuse(&malformed),
         };
         let unique = request.unique;
-        let reply = Reply::new(Arc::clone(&self.device), unique, code, request.operation.wants_reply());
+        let reply = Reply::new(Arc::clone(&self.device), (unique, request.node), code, request.operation.wants_reply());
         let kept_space = read.space.filter(|_| self.device.kept.is_some());
         let Some((request, reply)) = self.answer_own(request, reply.kept_in(read.slot, kept_space)) else { return };
         if let Operation::Interrupt { unique } = request.operation
@@ -363,7 +370,7 @@ impl Shared {
         let operation = Operation::Interrupt { unique };
         let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
         // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
-        let _ = handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
+        let _ = handler.handle(interrupt, Reply::new(Arc::clone(&self.device), (0, 0), 0, false));
     }
 
     /// Room for one more task. The last reader does not wait for it, unless others have begun to read meanwhile.
@@ -408,7 +415,7 @@ impl Shared {
     fn refuse(&self, malformed: &Malformed) {
         tracing::error!(%malformed, "the kernel sent what is not a request");
         if let Some(unique) = malformed.unique {
-            Reply::new(Arc::clone(&self.device), unique, malformed.opcode.unwrap_or(0), true).error(Errno::EIO);
+            Reply::new(Arc::clone(&self.device), (unique, 0), malformed.opcode.unwrap_or(0), true).error(Errno::EIO);
         }
     }
 }

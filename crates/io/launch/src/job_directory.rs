@@ -208,6 +208,12 @@ impl JobDirectory {
         self.path.join(format!("enter-{rank}.sock"))
     }
 
+    /// A file about the metrics of a node, in the job's directory: their socket, the token and the address of their port.
+    #[must_use]
+    pub fn metrics_place(directory: &Path, rank: NodeRank, end: &str) -> PathBuf {
+        directory.join(format!("metrics-{rank}.{end}"))
+    }
+
     /// The file that a process locks while it makes such a namespace.
     #[must_use]
     pub fn entrance_lock(&self, rank: NodeRank) -> PathBuf {
@@ -336,7 +342,8 @@ impl JobDirectory {
     pub fn remove_node(&self, rank: NodeRank) {
         let sockets = [self.socket(rank), self.keeper_socket(rank), self.entrance(rank)];
         let files = [self.entrance_lock(rank), self.node_record(rank)];
-        for path in sockets.into_iter().chain(files) {
+        let metrics = ["sock", "token", "address"].map(|end| Self::metrics_place(&self.path, rank, end));
+        for path in sockets.into_iter().chain(files).chain(metrics) {
             ignore_missing(fs::remove_file(path));
         }
     }
@@ -450,7 +457,7 @@ fn check_path(directory: &Path) -> Result<(), LaunchError> {
         let problem = "its path is not UTF-8; choose another with --directory".to_owned();
         return Err(LaunchError::Unsafe { path: directory.to_owned(), problem });
     }
-    let longest = directory.join(format!("keeper-{}.sock", forebay_types::limits::NODES_MAX));
+    let longest = JobDirectory::metrics_place(directory, NodeRank(forebay_types::limits::NODES_MAX as u32), "sock");
     let len = longest.as_os_str().len();
     if len <= SOCKET_PATH_BYTES_MAX {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::log_record::{RecordData, RecordKind, Sequence};
@@ -52,12 +53,14 @@ impl Shared {
         let max_bytes = limits::contents_bytes_max(self.segment_bytes);
         let length = u32::try_from(contents.len()).ok().filter(|length| *length <= max_bytes);
         let length = length.ok_or(LogError::TooLong { bytes: contents.len(), max_bytes })?;
+        let began = Instant::now();
         let checksum = crc32c::crc32c(contents);
         let Reserved { place, rolled } = self.reserve(kind, length, checksum)?;
         let written = write_rolled(&rolled).and_then(|()| write_record(&place, contents));
         written.map_err(|error| self.fail(Errno::of(&error)))?;
         let rolled = rolled.iter().flat_map(|(seal, begin)| [seal.sequence, begin.sequence]);
         self.complete(rolled.chain([place.sequence]));
+        self.latencies.note("append", began.elapsed());
         Ok(Appended { position: place.position, sequence: place.sequence })
     }
 

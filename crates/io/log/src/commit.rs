@@ -62,12 +62,13 @@ impl Shared {
 pub(crate) fn commit_for_all(shared: &Shared) {
     let mut last = Last { waiters: 0, took: Duration::ZERO };
     while let Some((up_to, segments)) = await_work(shared, &mut last) {
-        let start = Instant::now();
+        let (start, recorded) = (Instant::now(), shared.latencies.guard("sync"));
         if let Err(errno) = sync(&segments).and_then(|()| check_place(shared)) {
             shared.fail(Errno::from(errno.raw_os_error()));
             return;
         }
         last.took = start.elapsed();
+        recorded.done();
         let mut state = shared.lock();
         state.durable = up_to;
         // Waiters for later records count again.

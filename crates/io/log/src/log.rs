@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_latency::Register;
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::log_record::{LogIdentity, Sequence};
 
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub commit_wanted: Condvar,
     /// A segment may be wanted, or some may be removed.
     pub segment_wanted: Condvar,
+    /// How long appends and syncs take.
+    pub latencies: Register,
 }
 
 pub(crate) struct State {
@@ -127,6 +130,7 @@ impl Shared {
             progress: Condvar::new(),
             commit_wanted: Condvar::new(),
             segment_wanted: Condvar::new(),
+            latencies: Register::default(),
         }
     }
 
@@ -247,6 +251,12 @@ impl Log {
             Some(0) => state.tail.room_bytes() >= bytes,
             Some(_) => true,
         }
+    }
+
+    /// How long appends and syncs take that succeed, and those under way.
+    #[must_use]
+    pub fn latencies(&self) -> &Register {
+        &self.shared.latencies
     }
 
     /// How full the store is.

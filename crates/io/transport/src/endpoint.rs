@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
+use forebay_latency::Register;
 use forebay_types::{NodeRank, Priority};
 use forebay_wire::Request;
 use tokio::sync::oneshot;
@@ -50,6 +51,8 @@ pub struct Endpoint {
 struct Shared {
     identity: Arc<Identity>,
     counts: Arc<Counts>,
+    /// How long its own requests take, until their answers begin.
+    latencies: Register,
     finder: Finder,
     doorway: Arc<Doorway>,
     tasks: Arc<Tasks>,
@@ -107,7 +110,16 @@ impl Endpoint {
         let doorway = Doorway::new(&identity, &counts, &tasks, &pool, handshake_deadline, bodies_bytes);
         let places = (Peers::new(options.addresses), connector);
         let finder = Finder::new(&identity, &counts, places, &pool, options.connect_deadline);
-        let shared = Arc::new(Shared { identity, counts, finder, doorway, tasks, pool, links: Mutex::default() });
+        let shared = Arc::new(Shared {
+            identity,
+            counts,
+            latencies: Register::default(),
+            finder,
+            doorway,
+            tasks,
+            pool,
+            links: Mutex::default(),
+        });
         shared.tasks.spawn(accept_peers(Arc::clone(&shared.doorway), listener, service));
         Self { shared }
     }
@@ -123,8 +135,14 @@ impl Endpoint {
         request: impl Into<Request>,
         deadline: Duration,
     ) -> Result<Reply, CallError> {
-        let (until, after) = (call_until(deadline), deadline);
-        self.ask(to, &request.into(), until, after).await?.reply().await
+        let (until, after, request) = (call_until(deadline), deadline, request.into());
+        let recorded = self.shared.latencies.guard(request.message.word());
+        let reply = match self.ask(to, &request, until, after).await {
+            Ok(asked) => asked.reply().await,
+            Err(error) => Err(error),
+        };
+        recorded.done();
+        reply
     }
 
     /// The same for what no program waits for yet. Once `promoted` is told that one does, the peer is told too.
@@ -140,6 +158,19 @@ impl Endpoint {
     ) -> Result<Reply, CallError> {
         let (until, after) = (call_until(deadline), deadline);
         let request = request.into().at(Priority::Prefetch);
+        let recorded = self.shared.latencies.guard(request.message.word());
+        let reply = self.ask_prefetch(to, request, (until, after), promoted).await;
+        recorded.done();
+        reply
+    }
+
+    async fn ask_prefetch(
+        &self,
+        to: NodeRank,
+        request: Request,
+        (until, after): (Instant, Duration),
+        promoted: oneshot::Receiver<()>,
+    ) -> Result<Reply, CallError> {
         let mut promoted = pin!(told(promoted));
         let asked = tokio::select! {
             biased;
@@ -184,6 +215,12 @@ impl Endpoint {
             .count();
         let sessions = self.shared.doorway.sessions().len();
         self.shared.counts.read(2 * (links + sessions) as u64)
+    }
+
+    /// How long its requests take, and those that wait for an answer.
+    #[must_use]
+    pub fn latencies(&self) -> &Register {
+        &self.shared.latencies
     }
 
     /// The address book it was started with.

@@ -8,6 +8,7 @@ use forebay_wire::Use;
 use super::state::{Counters, ReadPath};
 use crate::effect::StaleInode;
 use crate::explain::{Explanation, explain};
+use crate::inode_id::InodeId;
 use crate::ledger::{InodeLedger, LedgerContents};
 
 impl<B: Clone> ReadPath<B> {
@@ -35,6 +36,12 @@ impl<B: Clone> ReadPath<B> {
     #[must_use]
     pub fn suspects(&self) -> Vec<NodeRank> {
         self.dispatch.detector().suspects()
+    }
+
+    /// The path of an inode that the kernel knows.
+    #[must_use]
+    pub fn path_of(&self, inode: InodeId) -> Option<&ViewPath> {
+        self.inodes.get(inode).map(|inode| &inode.path)
     }
 
     /// The key of an attempt, unless its answer has begun.

@@ -6,6 +6,7 @@ pub mod escaping_paths;
 pub mod explain;
 pub mod host_ends;
 pub mod logs;
+pub mod metrics;
 pub mod refresh;
 pub mod replace;
 pub mod selection;

@@ -34,7 +34,7 @@ use crate::commands::stage::places::Way;
 use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
-use crate::jobs::{Allocated, base_for_new, job_bases, name_to_start};
+use crate::jobs::{Allocated, base_for_new, job_bases, labels, name_to_start};
 use crate::kept_logs;
 use crate::leftovers::{self, held_text};
 use crate::output::causes;
@@ -177,6 +177,7 @@ impl Up {
         let (job, directory) = (record.job.clone(), directory.path().to_owned());
         let mut spec = JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone());
         spec.switches.clone_from(switches);
+        spec.labels = labels(&record.job);
         spec
     }
 

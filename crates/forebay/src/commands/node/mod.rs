@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
+use forebay_daemon::{DaemonOptions, JobLabels, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
 use forebay_keeper::{KeeperOptions, Kept, Replayed, images, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
@@ -93,6 +93,7 @@ struct Plan {
     view_layout: ViewLayout,
     /// Of the nodes, where they are known.
     switches: Vec<u32>,
+    labels: JobLabels,
     settings: Settings,
     handed: Replayed,
     directory: PathBuf,
@@ -133,7 +134,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
-        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, .. } = spec;
+        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, labels, .. } = spec;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan {
             job,
@@ -142,6 +143,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
             ports,
             view_layout,
             switches,
+            labels,
             settings,
             handed,
             directory,
@@ -161,8 +163,21 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let rank = own_rank(wanted, &nodes)?;
     let handed = with_key(settings.security, handed, key)?;
     let directory = jobs::base_for_new(settings.directory.as_deref(), false)?.join(&job);
-    let (view_layout, switches) = (ViewLayout::ByHost, vec![]);
-    Ok(Plan { job, rank, nodes, ports, view_layout, switches, settings, handed, directory, log_file, waited_for })
+    let (view_layout, switches, labels) = (ViewLayout::ByHost, vec![], jobs::labels(&job));
+    Ok(Plan {
+        job,
+        rank,
+        nodes,
+        ports,
+        view_layout,
+        switches,
+        labels,
+        settings,
+        handed,
+        directory,
+        log_file,
+        waited_for,
+    })
 }
 
 /// The same, and the key that the node has read itself, if the level takes one.
@@ -324,6 +339,11 @@ impl Plan {
         let settings = self.settings;
         let settle_after =
             (settings.on_missing == WhenMissing::Continue).then(|| settings.wait_timeout + SETTLE_MARGIN);
+        let has_own_port = settings.metrics_listen.is_none_or(|address| address.port() == 0);
+        ensure!(
+            nodes_here == 1 || has_own_port,
+            "--metrics-listen: {nodes_here} nodes on this host cannot share a port; give port 0, and forebay status --json has the ports"
+        );
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let KeeperOptions { view, exports, job_directory, .. } = keeper;
         let profile = profiles::options(&settings, exports);
@@ -358,6 +378,8 @@ impl Plan {
             job_directory: job_directory.clone(),
             metrics_file: settings.metrics,
             metrics_interval: settings.metrics_interval,
+            metrics_listen: settings.metrics_listen,
+            labels: self.labels,
             read_ahead_bytes: settings.read_ahead,
             report: self.waited_for.with_all.then_some(report),
             links,
