@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench-read.sh: `make bench-read`. Sets up what is missing, then measures every figure of docs/performance.md.
+# bench-read.sh: `make bench-read`. Sets up what is missing, then measures every figure of docs/performance.md and docs/measurements.md.
 # Needs root: it makes network namespaces and mounts. Arguments go to forebay-bench-read (see its --help).
 set -euo pipefail
 NAME=bench-read

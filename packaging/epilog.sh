@@ -3,7 +3,7 @@
 # node takes no other job until it ends:
 #
 #   Slurm          Epilog=/path/epilog.sh in slurm.conf
-#   LSF with CSM   a line in /opt/ibm/csm/prologs/privileged_epilog (docs/operations.md)
+#   LSF with CSM   a line in /opt/ibm/csm/prologs/privileged_epilog (docs/schedulers.md)
 #
 # Both run it in an environment of their own. It must not be a post-execution command of LSF: those run in the job's environment, which would
 # tell root which command to run, and as whom.

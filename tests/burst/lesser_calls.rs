@@ -1,4 +1,4 @@
-//! Calls that do less than on a local file system, as docs/burst.md lists them.
+//! Calls that do less than on a local file system, as docs/corner-cases.md lists them.
 
 use forebay_tests::require;
 

@@ -180,7 +180,7 @@ fn a_job_that_reaches_its_time_limit_lands_before_or_in_the_epilogue() {
     in_time.wait_for_end("TIMEOUT", 2 * JOB);
     assert_eq!(stores.left(&late.id), [""; 0]);
     // A node that ends before it has heard that all its bytes have landed leaves its store, and the first node, which has none any more, does
-    // not meet it (docs/burst.md, "When the job is gone").
+    // not meet it (docs/corner-cases.md, "Salvage").
     let names: Vec<String> = stores.landed("in-time").into_iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(names, ["all", "n1", "n2", "n3", "n4"]);
     stores.assert_nothing_runs(&late.id);

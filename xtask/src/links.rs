@@ -5,8 +5,9 @@
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
-/// Directories of documents, and the document that lists them.
-const INDEXES: [(&str, &str); 2] = [("docs/adr/", "docs/adr/README.md"), ("docs/", "docs/SUMMARY.md")];
+/// Directories of documents, and the documents that list them. The book has only pages that its summary lists.
+const INDEXES: [(&str, &str); 3] =
+    [("docs/adr/", "docs/adr/README.md"), ("docs/adr/", "docs/SUMMARY.md"), ("docs/", "docs/SUMMARY.md")];
 
 /// Relative links of Markdown files that lead nowhere, and documents that nothing leads to.
 pub fn check(tree: &Tree) -> Vec<Finding> {

@@ -26,6 +26,7 @@ mod progress;
 mod promises;
 mod prose;
 mod ratchet;
+mod sentences;
 mod signals;
 mod source;
 mod suite;

@@ -1,4 +1,4 @@
-//! Files and functions stay short, modules out of circles, sentences about nouns, and the exceptions only become fewer.
+//! Files and functions stay short, modules out of circles, sentences short and about nouns, and the exceptions only become fewer.
 //!
 //! An exception is listed in `xtask/ratchet.toml` with its measured amount. A larger one fails, and so does a smaller
 //! one until the list is tightened: what was won is not lost again. No code here raises a number or adds one;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::finding::Finding;
 use crate::measure::Measures;
 use crate::tree::{RATCHET, Tree, root};
-use crate::{circles, length, prose};
+use crate::{circles, length, prose, sentences};
 
 /// Exceptions: the allowed amounts by what is measured.
 type Allowed = BTreeMap<String, usize>;
@@ -23,16 +23,17 @@ struct List {
     measure: fn(&Tree) -> Measures,
 }
 
-const LISTS: [List; 4] = [
+const LISTS: [List; 5] = [
     List { name: "files", max: length::FILE_LINES_MAX, unit: "lines", measure: length::of_files },
     List { name: "functions", max: length::FUNCTION_LINES_MAX, unit: "lines", measure: length::of_functions },
     List { name: "circles", max: 0, unit: "modules that import each other in circles", measure: circles::of_crates },
     List { name: "sentences", max: 0, unit: "sentences whose subject is no noun", measure: prose::without_nouns },
+    List { name: "long_sentences", max: 0, unit: "long sentences", measure: sentences::long },
 ];
 
 const HEAD: &str =
-    "# Files over 500 lines (tests not counted), functions over 60, crates with circles among their modules, and sentences that begin
-# with `What`, `Who`, `Nobody` and the like, with the length or number that those may have.
+    "# Files over 500 lines (tests not counted), functions over 60, crates with circles among their modules, sentences that begin
+# with `What`, `Who`, `Nobody` and the like, and long sentences of the pages for users, with the length or number that those may have.
 # `cargo xtask tidy` fails when one grows and when one has shrunk; `cargo xtask tidy --tighten` lowers the numbers.
 # Nothing adds an entry by itself: an entry needs a reason that convinces a reviewer.
 ";
@@ -151,7 +152,7 @@ mod tests {
             *allowed = tightened(&(list.measure)(&tree), std::mem::take(allowed), list.max);
         }
         let files = Allowed::from([("crates/a/src/l.rs".to_owned(), 505)]);
-        assert_eq!(listed, [files, Allowed::new(), Allowed::new(), Allowed::new()]);
+        assert_eq!(listed, [files, Allowed::new(), Allowed::new(), Allowed::new(), Allowed::new()]);
         assert_eq!(parse(&render(&listed)).unwrap(), listed);
     }
 

@@ -1,4 +1,4 @@
-//! How results are shown: bars as they come, all of them at the end, and as Markdown for docs/performance.md.
+//! How results are shown: bars as they come, all of them at the end, and as Markdown for docs/performance.md and docs/measurements.md.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ fn verdict(bar: &Bar) -> &'static str {
     if bar.met { "met" } else { "NOT MET" }
 }
 
-/// The tables for docs/performance.md.
+/// The tables for docs/performance.md and docs/measurements.md.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let mut text = format!("Measured on {} by `{}`.\n\n", results.machine.described(), results.command);

@@ -278,7 +278,7 @@ pub fn what_next(options: &Options, json: &Path) {
     if !options.big {
         line!("  make demo BIG=1              scikit-learn and pandas on 8 nodes (downloads 450 MB)");
     }
-    line!("  make bench-read              the read path's figures of docs/performance.md, on this machine");
+    line!("  make bench-read              the read path's figures of docs/measurements.md, on this machine");
     let forebay = options.forebay.display();
     line!("  {forebay} up --local 2 --export /usr --view /tmp/view    your own files, on two nodes");
     line!("  {forebay} explain /usr/bin/env                           where an answer comes from");

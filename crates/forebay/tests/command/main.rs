@@ -22,4 +22,5 @@ mod readiness;
 mod settings;
 mod silent_nodes;
 mod taken_ports;
+mod tutorial;
 mod usage;

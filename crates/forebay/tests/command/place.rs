@@ -52,13 +52,25 @@ impl Place {
 
     /// The command, with the environment of a plain login.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_forebay"), self.root.path());
+        command.args(arguments);
+        command
+    }
+
+    /// A shell in a directory, whose commands find the jobs of this place.
+    pub fn shell(&self, directory: &Path) -> Command {
+        self.program("sh", directory)
+    }
+
+    /// A program with the environment of a plain login, and this place for jobs.
+    fn program(&self, program: &str, directory: &Path) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars()
             .filter(|(name, _)| ["FOREBAY_", "SLURM", "PBS_", "LSB_"].iter().any(|start| name.starts_with(start)))
         {
             command.env_remove(name);
         }
-        command.args(arguments).env("FOREBAY_DIRECTORY", self.path("run")).current_dir(self.root.path());
+        command.env("FOREBAY_DIRECTORY", self.path("run")).current_dir(directory);
         // Jobs that record nothing, unless a test wants it.
         command.env("XDG_STATE_HOME", self.path("state"));
         command.env("FOREBAY_PROFILE", "off").env("FOREBAY_PROFILE_DIR", self.path("profiles"));

@@ -24,7 +24,7 @@ const DAEMON: DaemonParameters = DaemonParameters {
         "program, a kernel message",
         24e-6,
         "s",
-        "measured: docs/performance.md, the first replay's processor time",
+        "measured: docs/measurements.md, the first replay's processor time",
     ),
     kernel_filled: stated("program, a step whose answer is prefilled", 0.0, "s", "is in the workload's computing"),
     kernel_walker: stated("walker, a kernel message", 24e-6, "s", "assumed: as a program's"),

@@ -1,6 +1,6 @@
 //! A number that the model is given, with where it comes from; and which numbers there are.
 //!
-//! Three kinds of source: published (the paper or document is named), measured (docs/performance.md and the notes
+//! Three kinds of source: published (the paper or document is named), measured (docs/measurements.md and the notes
 //! behind it, on the test bed), and assumed. A number that was fitted to a published point says to which one; what the
 //! model says of that point proves nothing then, only the others do. `Stated::source` is printed with every result.
 
