@@ -216,7 +216,7 @@ fn choose(allocated: Option<String>, jobs: &[String]) -> Result<Option<String>, 
     }
 }
 
-/// Whose jobs were looked for, and where: `user me; looked in /tmp/forebay-1003; XDG_RUNTIME_DIR is not set`.
+/// The user whose jobs were looked for, and the places: `user me; looked in /tmp/forebay-1003; XDG_RUNTIME_DIR is not set`.
 fn looked(bases: &[PathBuf]) -> String {
     let bases: Vec<String> = bases.iter().map(|base| base.display().to_string()).collect();
     let unset = if std::env::var_os("XDG_RUNTIME_DIR").is_none() { "; XDG_RUNTIME_DIR is not set" } else { "" };

@@ -155,7 +155,7 @@ impl WriteParts {
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
-        let is_auto = drain == DrainPolicy::Auto;
+        let sends_old = drain == DrainPolicy::Auto;
         let drainer =
             leader.as_ref().map(|leader| Drainer::new((leader, &beginning.backing), &reader, &commits, drain));
         Self {
@@ -174,7 +174,7 @@ impl WriteParts {
             daemon,
             freeze: Arc::default(),
             drainer,
-            reclaim: Reclaim::new(&reader, &files, &commits, second.as_ref(), partner.as_ref(), is_auto),
+            reclaim: Reclaim::new(&reader, &files, &commits, second.as_ref(), partner.as_ref(), sends_old),
             second,
             partner,
             commits,

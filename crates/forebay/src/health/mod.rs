@@ -1,7 +1,8 @@
 //! How a job is: from the JSON of `status` to what people want to know of it. `status` prints this model, and so can any
-//! other display. Nothing here asks a daemon or prints.
+//! other display. The module asks no daemon and prints nothing.
 
 pub mod amounts;
+mod fields;
 mod nodes;
 pub mod shown;
 #[cfg(test)]
@@ -12,6 +13,8 @@ mod writes;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use fields::number;
 
 pub use nodes::Node;
 pub use verdict::{State, Verdict, remedy};
@@ -141,14 +144,4 @@ impl Reads {
             spoiled: total("/overlay/checksum_failures"),
         }
     }
-}
-
-/// The number at a place of a node's JSON; 0 where there is none.
-fn number(node: &Value, pointer: &str) -> u64 {
-    node.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// The text at a place of a node's JSON.
-fn text(node: &Value, pointer: &str) -> Option<String> {
-    node.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::amounts::{span, time_of_day};
-use super::{number, text};
+use super::fields::{number, text};
 
 /// How long after a restart a node stands among those with trouble.
 const RECENT: Duration = Duration::from_secs(600);
@@ -88,7 +88,7 @@ impl Node {
         !self.is_ready() && self.state != "missing"
     }
 
-    /// Less is worse.
+    /// The order of nodes: the smallest is the worst.
     pub(super) fn concern(&self) -> u8 {
         match () {
             () if self.is_silent() => 0,
@@ -123,7 +123,7 @@ impl Node {
         notes.join("; ")
     }
 
-    /// What happened to it, in a sentence; `log` is the path of its log on its host.
+    /// Its story in a sentence; `log` is the path of its log on its host.
     pub fn story(&self, log: &str) -> Option<String> {
         let rank = self.rank;
         if let Some(why) = self.why.as_ref().filter(|_| !self.is_ready()) {

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::amounts::{size, span};
-use super::{Copies, Node, Writes};
+use super::nodes::Node;
+use super::writes::{Copies, Writes};
 
 /// How a job is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nothing is to be done.
+    /// The job needs no action.
     Healthy,
     /// Files are on their way to the backing file system.
     Landing,
@@ -125,7 +126,7 @@ fn restarting(nodes: &[Node]) -> Option<Trouble> {
     trouble(format!("daemons of {} die repeatedly ({} times{how})", named(&dying), first.restarts), todo)
 }
 
-/// What to do about an obstacle to landing in `place`.
+/// The remedy for an obstacle to landing in `place`.
 pub fn remedy(why: &str, place: &str) -> String {
     let is = |text: &str| why.contains(text);
     match () {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{number, text};
+use super::fields::{number, text};
 
 /// The write path.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -142,8 +142,8 @@ impl JobDirectory {
         jobs
     }
 
-    /// The jobs of other users in their usual places on this host, each with its owner, for root. What lies where its owner alone
-    /// may write is theirs.
+    /// The jobs of other users in their usual places on this host, each with its owner, for root. A directory that its owner alone
+    /// may enter is theirs.
     #[must_use]
     pub fn of_other_users() -> Vec<(Self, u32)> {
         if uid() != 0 {
