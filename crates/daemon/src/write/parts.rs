@@ -41,7 +41,7 @@ use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::time_limit::{left_of, watch};
 use super::tree::calling::On;
-use super::tree::election::Election;
+use super::tree::election::{BeginNext, Election};
 use super::tree::leader::{Leader, Life};
 use super::tree::remote_tree::RemoteTree;
 use super::tree::standby::Standby;
@@ -130,13 +130,8 @@ pub struct Beginning {
 }
 
 impl WriteParts {
-    /// `begin_next` has the node's next daemon begin.
-    pub fn new(
-        nodes: Arc<Nodes>,
-        opened: OpenedStore,
-        beginning: Beginning,
-        begin_next: Box<dyn Fn() + Send + Sync>,
-    ) -> Self {
+    /// The parts of a daemon that begins.
+    pub fn new(nodes: Arc<Nodes>, opened: OpenedStore, beginning: Beginning, begin_next: BeginNext) -> Self {
         let Beginning { drain, has_kernel, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
         let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
         nodes.lost.begin(opened.unheard);
@@ -156,8 +151,8 @@ impl WriteParts {
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
         let sends_old = drain == DrainPolicy::Auto;
-        let drainer =
-            leader.as_ref().map(|leader| Drainer::new((leader, &beginning.backing), &reader, &commits, drain));
+        let (leads, backing) = (leader.as_ref(), &beginning.backing);
+        let drainer = leads.map(|leader| Drainer::new((leader, backing), &reader, &commits, drain));
         Self {
             early_commits: EarlyCommits::new(&nodes, &commits),
             locking: Locking::new(&reader, &commits, daemon > 0),

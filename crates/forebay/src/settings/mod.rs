@@ -9,6 +9,7 @@ mod environment;
 mod file;
 mod given;
 mod log_filter;
+mod quantities;
 mod relative;
 mod table;
 pub mod values;

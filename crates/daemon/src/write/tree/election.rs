@@ -32,6 +32,9 @@ enum Role {
     Neither,
 }
 
+/// Has the node's next daemon begin.
+pub type BeginNext = Box<dyn Fn() + Send + Sync>;
+
 /// See the module.
 pub struct Election {
     local: Arc<Local>,
@@ -47,7 +50,7 @@ pub struct Election {
     is_settling: AtomicBool,
     is_leaving: AtomicBool,
     /// Has the node's next daemon begin.
-    begin_next: Box<dyn Fn() + Send + Sync>,
+    begin_next: BeginNext,
 }
 
 fn has_won(voters: &[NodeRank], vote_replies: &[(NodeRank, Option<VoteReply>)]) -> bool {
@@ -63,7 +66,7 @@ fn role(leadership: Leadership, voters: &[NodeRank], node: NodeRank) -> Role {
 }
 
 impl Election {
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, begin_next: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, begin_next: BeginNext) -> Arc<Self> {
         let leadership = local.leadership();
         Arc::new(Self {
             local: Arc::clone(local),
