@@ -220,8 +220,7 @@ fn a_daemon_at_rest_has_few_threads() {
         let _ = bed.shell_on(node, "for i in $(seq 20); do (echo x > $$-$i; cat $$-$i; rm $$-$i) & done; wait").good();
     }
     let threads = || -> Vec<u64> {
-        let status: serde_json::Value =
-            serde_json::from_slice(&bed.command(&["status", "--json"]).good().stdout).unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&bed.command(&["status", "--json"]).stdout).unwrap();
         let nodes = status["nodes"].as_array().unwrap();
         nodes.iter().map(|node| node["threads"].as_u64().unwrap()).collect()
     };

@@ -201,7 +201,7 @@ impl Cluster {
 
     /// `forebay status --json`.
     pub fn status(&self) -> Value {
-        serde_json::from_slice(&self.forebay("status", &["--json".as_ref()]).good().stdout).unwrap()
+        serde_json::from_slice(&self.forebay("status", &["--json".as_ref()]).stdout).unwrap()
     }
 
     /// Takes the job down and checks that nothing of it is left on any node.

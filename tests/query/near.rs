@@ -101,7 +101,10 @@ fn bad_rows_have_their_true_lines() {
     let there = bed.query("stats", &file, &["--where", "data"]);
     let line = format!("line {}: 2 fields", good.lines().count() + 1);
     assert!(here.stderr.contains(&line) && here.stderr.contains("2 rows are bad"), "{}", here.stderr);
-    assert_eq!((there.stderr, there.status.code()), (here.stderr, Some(1)));
+    // One that takes long says how far it is.
+    let errors =
+        |text: &str| text.lines().filter(|line| !line.contains(" MiB, ")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((errors(&there.stderr), there.status.code()), (errors(&here.stderr), Some(1)));
     let skip = ["--on-error", "skip"];
     assert_eq!(bed.answer(&file, "data", &skip).0, bed.answer(&file, "host", &skip).0);
     bed.job.down();

@@ -14,7 +14,7 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
-use forebay_launch::{JobDirectory, MemoryFile, check_job_name, state_directory};
+use forebay_launch::{JobDirectory, MemoryFile, check_job_name, state_directory, state_home};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::variable;
@@ -128,6 +128,7 @@ pub fn carry_out() -> anyhow::Result<()> {
         std::process::exit(1);
     });
     let state = state_directory(&variable).context("no home directory")?;
+    ensure!(state_home(&variable).is_some_and(|home| home.is_dir()), "the home directory is not there");
     let mut input = vec![];
     std::io::stdin().take(HOST_BYTES_MAX + (4 << 20)).read_to_end(&mut input)?;
     let line = input.iter().position(|byte| *byte == b'\n').context("no order")?;

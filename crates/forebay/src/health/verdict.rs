@@ -145,6 +145,10 @@ pub fn remedy(why: &str, place: &str) -> String {
 
 fn landing(writes: &Writes) -> Option<Trouble> {
     let why = writes.why.as_ref().filter(|_| writes.steps > 0 || writes.left_bytes > 0)?;
+    // A node that has just begun is asked; one that does not answer is a trouble of its own.
+    if why.contains("is not known yet") {
+        return None;
+    }
     trouble(format!("nothing lands: {why}"), remedy(why, &writes.backing))
 }
 

@@ -179,14 +179,15 @@ impl Job {
         run(self.sandbox.command().args([name, "--job", &self.sandbox.name]).args(arguments))
     }
 
-    /// `forebay status --json`.
+    /// `forebay status --json`, whatever its verdict.
     ///
     /// # Panics
     /// If that fails or is no JSON.
     #[must_use]
     #[track_caller]
     pub fn status(&self) -> Value {
-        let printed = self.command("status", &["--json".as_ref()]).good();
+        let printed = self.command("status", &["--json".as_ref()]);
+        assert!(matches!(printed.status.code(), Some(0 | 3)), "{}: {}", printed.status, printed.stderr);
         serde_json::from_slice(&printed.stdout).expect("status prints JSON")
     }
 

@@ -74,6 +74,15 @@ pub fn state_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<Path
     Some(state.join("forebay"))
 }
 
+/// The directory that the user has for that: the home directory, or the one above `$XDG_STATE_HOME`. Where it is not there, as on a host that has
+/// no home directories, nothing is made in its place.
+#[must_use]
+pub fn state_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let above = absolute("XDG_STATE_HOME").and_then(|state| state.parent().map(Path::to_owned));
+    above.or_else(|| absolute("HOME"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

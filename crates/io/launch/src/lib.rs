@@ -33,7 +33,7 @@ mod topology;
 
 pub use address::{NodeAddress, ViewLayout};
 pub use base::MARK;
-pub use direct::{DirectRecord, state_directory};
+pub use direct::{DirectRecord, state_directory, state_home};
 pub use error::{LaunchError, MungeProblem};
 pub use gathered::{Gathered, Slowest, Trouble};
 pub(crate) use hostfile::check_host;

@@ -1,13 +1,14 @@
 //! The surroundings of a job on this machine beside the kernel: a disk for its store, ports, the clock, and jobs that are up.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_launch::{JobDirectory, NodeRecord, Ports};
 use serde_json::json;
 
 use crate::commands::doctor::check::Check;
-use crate::jobs::{DEFAULT_JOB, job_bases};
+use crate::jobs::{DEFAULT_JOB, job_bases, variable};
 use crate::node_local;
 use crate::settings::values::show_size;
 
@@ -61,7 +62,8 @@ pub fn clock() -> Check {
 /// Whether the jobs of this user answer here.
 pub fn running_jobs() -> Check {
     const NAME: &str = "jobs";
-    let bases = job_bases(None);
+    let given = variable("FOREBAY_DIRECTORY").map(PathBuf::from);
+    let bases = job_bases(given.as_deref());
     let jobs: Vec<JobDirectory> =
         JobDirectory::jobs(&bases).iter().filter_map(|job| JobDirectory::find(&bases, job).ok().flatten()).collect();
     let silent: Vec<String> = jobs.iter().flat_map(silent_nodes).collect();
