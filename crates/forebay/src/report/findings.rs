@@ -1,6 +1,6 @@
 //! Findings: what went wrong or cost time in a job, and what to change first. A pure function of the figures.
 
-use super::End;
+use super::end::End;
 use super::figures::Figures;
 use crate::columns::count;
 use crate::health::Reads;

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Report;
 use super::figures::{Figures, Latency, Slow};
+use super::model::Report;
 use super::text::{bytes, landed, requests, time, trouble, waited};
 use super::tree;
 use crate::columns::count;

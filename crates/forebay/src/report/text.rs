@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Report;
 use super::figures::Figures;
+use super::model::Report;
 use crate::columns::{self, count};
 use crate::health::amounts::{size, span};
 
