@@ -2,6 +2,7 @@
 
 mod burst;
 mod config_file;
+mod end;
 mod image;
 mod logs;
 mod mpiio;
@@ -18,6 +19,7 @@ use clap_complete::Shell;
 
 pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
+pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
 pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
@@ -105,6 +107,8 @@ pub enum Command {
     Metrics(MetricsArguments),
     /// Stop everything on all nodes and leave nothing behind
     Down(DownArguments),
+    /// Show the reports of jobs that have ended
+    Report(ReportArguments),
     /// Show where an answer for a path comes from, node by node up to the root
     Explain(ExplainArguments),
     /// Show the logs of the nodes, also of a job that has ended
@@ -306,33 +310,6 @@ pub struct MetricsArguments {
     /// Print OpenMetrics 1.0 instead
     #[arg(long)]
     pub openmetrics: bool,
-    /// The configuration file.
-    #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
-}
-
-/// `down`.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Also cleans up after daemons that died. First, everything written to the burst tier lands; if some of it cannot, \
-                  the store stays, and the exit status is 3.\n\nExamples:\n  forebay down\n  forebay down --job train"
-)]
-pub struct DownArguments {
-    /// Print a JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Stop what runs on this host and clean up here, without asking other nodes
-    #[arg(long)]
-    pub local_only: bool,
-    /// Exit with status 4 if no job is up here: the command of another host must know that.
-    #[arg(long, hide = true)]
-    pub must_be_up: bool,
-    /// Do not wait until the burst tier has landed; the store keeps the rest, and the exit status is 3 if there is any
-    #[arg(long)]
-    pub no_drain: bool,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

@@ -1,12 +1,12 @@
-//! Logs of jobs that have ended, in `~/.local/state/forebay/JOB/` of their user.
+//! Logs and reports of jobs that have ended, in `~/.local/state/forebay/JOB/` of their user.
 //!
 //! A home directory may hang, be read-only or be missing, and no job must wait for it. So a process of its own writes there
 //! (`forebay keep-logs`). It gets the logs in a memory file, because the job's directory goes meanwhile, and nobody waits for its end
 //! longer than `WAIT`. The logs of the last jobs stay, within a limit for all of them.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,15 +44,47 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 #[derive(Serialize, Deserialize, Debug)]
 struct Order {
     job: String,
-    /// The job begins: the logs of an earlier one of this name get another.
-    begins: bool,
+    /// When the job began, where it has just done so: older logs of its name are those of an earlier one, and get another. The process may come
+    /// late, when this job has ended.
+    began: Option<SystemTime>,
     /// Names and lengths.
     logs: Vec<(String, u64)>,
+    /// Where reports are kept, if not with the logs.
+    reports: Option<PathBuf>,
+}
+
+/// The page of a job's report.
+pub const REPORT_PAGE: &str = "report.html";
+
+/// The report as JSON.
+pub const REPORT: &str = "report.json";
+
+/// Whether files were kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// They are there.
+    Whole,
+    /// The home directory has not answered yet.
+    Late,
+    /// They could not be written, or there is no home directory.
+    Not,
 }
 
 /// Moves the logs of an earlier job of this name away. It is not waited for.
 pub fn begin(job: &str) {
-    hand_over(&Order { job: job.to_owned(), begins: true, logs: vec![] }, &[], Duration::ZERO);
+    hand_over(
+        &Order { job: job.to_owned(), began: Some(SystemTime::now()), logs: vec![], reports: None },
+        &[],
+        Duration::ZERO,
+    );
+}
+
+/// Keeps the report of a job below `reports`, else with its logs.
+pub fn keep_report(job: &str, reports: Option<&Path>, files: &[(&str, &[u8])]) -> Kept {
+    let names = files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.len() as u64)).collect();
+    let bytes: Vec<&[u8]> = files.iter().map(|(_, bytes)| *bytes).collect();
+    let order = Order { job: job.to_owned(), began: None, logs: names, reports: reports.map(Path::to_owned) };
+    hand_over(&order, &bytes, WAIT)
 }
 
 /// Keeps the logs of a job that ends on this host. A failure is an event of the log, and nothing more.
@@ -69,7 +101,7 @@ pub fn keep(directory: &JobDirectory) {
     }
     let names = logs.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect();
     let bytes: Vec<&[u8]> = logs.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-    hand_over(&Order { job: directory.job(), begins: false, logs: names }, &bytes, WAIT);
+    hand_over(&Order { job: directory.job(), began: None, logs: names, reports: None }, &bytes, WAIT);
 }
 
 /// The logs in a directory, by name.
@@ -95,27 +127,32 @@ fn end_of(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     Ok([note.as_bytes(), &bytes[line..]].concat())
 }
 
-fn hand_over(order: &Order, logs: &[&[u8]], wait: Duration) {
-    if let Err(error) = try_to_hand_over(order, logs, wait) {
-        tracing::debug!(error = format!("{error:#}"), "the logs are not kept");
-    }
+fn hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> Kept {
+    try_to_hand_over(order, files, wait).unwrap_or_else(|error| {
+        tracing::debug!(error = format!("{error:#}"), "the files are not kept");
+        Kept::Not
+    })
 }
 
-fn try_to_hand_over(order: &Order, logs: &[&[u8]], wait: Duration) -> anyhow::Result<()> {
-    if state_directory(&variable).is_none() {
-        return Ok(());
+fn try_to_hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> anyhow::Result<Kept> {
+    if order.reports.is_none() && state_directory(&variable).is_none() {
+        return Ok(Kept::Not);
     }
     let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
-    let memory = MemoryFile::new("forebay-logs", &[&[line.as_slice()], logs].concat())?;
+    let memory = MemoryFile::new("forebay-logs", &[&[line.as_slice()], files].concat())?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("forebay").args(["keep-logs", &order.job]).current_dir("/").process_group(0);
     let mut child = command.stdin(memory.input()?).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let until = Instant::now() + wait;
-    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
-        sleep(LOOK_EVERY);
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(Kept::Whole),
+            Some(_) => return Ok(Kept::Not),
+            None if Instant::now() >= until => return Ok(Kept::Late),
+            None => sleep(LOOK_EVERY),
+        }
     }
-    Ok(())
 }
 
 /// The process that writes to the home directory; the order is its standard input.
@@ -127,33 +164,52 @@ pub fn carry_out() -> anyhow::Result<()> {
         sleep(GIVE_UP);
         std::process::exit(1);
     });
-    let state = state_directory(&variable).context("no home directory")?;
-    ensure!(state_home(&variable).is_some_and(|home| home.is_dir()), "the home directory is not there");
     let mut input = vec![];
     std::io::stdin().take(HOST_BYTES_MAX + (4 << 20)).read_to_end(&mut input)?;
     let line = input.iter().position(|byte| *byte == b'\n').context("no order")?;
     let order: Order = serde_json::from_slice(&input[..line])?;
     check_job_name(&order.job)?;
+    let is_elsewhere = order.reports.is_some();
+    // A host may have none: nothing is made in its place.
+    let has_home = || state_home(&variable).is_some_and(|home| home.is_dir());
+    ensure!(is_elsewhere || has_home(), "the home directory is not there");
+    let state = order.reports.or_else(|| state_directory(&variable)).context("no home directory")?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
     let directory = state.join(&order.job);
-    if order.begins {
-        set_aside(&directory)?;
+    if let Some(began) = order.began {
+        set_aside(&directory, began)?;
     } else {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let mut rest = &input[line + 1..];
         for (name, len) in &order.logs {
             let is_plain = Path::new(name).file_name().is_some_and(|plain| plain.to_str() == Some(name));
             let log = usize::try_from(*len).ok().and_then(|len| rest.split_off(..len)).filter(|_| is_plain);
-            fs::write(directory.join(name), log.context("the order is wrong")?)?;
+            write_whole(&directory, name, log.context("the order is wrong")?)?;
         }
     }
-    prune(&state, &order.job);
+    if !is_elsewhere {
+        prune(&state, &order.job);
+    }
     Ok(())
 }
 
-/// Renames the logs of the last job of this name by the time of its end.
-fn set_aside(directory: &Path) -> anyhow::Result<()> {
-    let Some(ended) = last_change(directory) else { return Ok(()) };
+/// A reader sees the whole file or the one before, and a link of that name is replaced, not followed.
+fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let new = directory.join(format!(".{name}.{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(bytes).and_then(|()| fs::rename(&new, directory.join(name)));
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// The logs and the report in a directory.
+fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let reports = [REPORT_PAGE, REPORT].map(|name| directory.join(name)).into_iter();
+    logs_in(directory).into_iter().chain(reports.filter(|report| report.exists())).collect()
+}
+
+/// Renames the logs of the last job of this name by the time of its end, if it ended before.
+fn set_aside(directory: &Path, before: SystemTime) -> anyhow::Result<()> {
+    let Some(ended) = last_change(directory).filter(|ended| *ended < before) else { return Ok(()) };
     let seconds = ended.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = directory.file_name().and_then(|name| name.to_str()).context("no name")?;
     ensure!(!name.is_empty(), "no name");
@@ -161,7 +217,7 @@ fn set_aside(directory: &Path) -> anyhow::Result<()> {
 }
 
 fn last_change(directory: &Path) -> Option<SystemTime> {
-    logs_in(directory).iter().filter_map(|log| log.metadata().ok()?.modified().ok()).max()
+    files_in(directory).iter().filter_map(|log| log.metadata().ok()?.modified().ok()).max()
 }
 
 /// The jobs whose logs are kept, the last one first.
@@ -176,7 +232,7 @@ pub fn kept_jobs(state: &Path) -> Vec<PathBuf> {
 fn prune(state: &Path, job: &str) {
     let jobs = kept_jobs(state);
     jobs.iter().skip(JOBS_KEPT).for_each(|path| remove(path));
-    let bytes = |path: &Path| logs_in(path).iter().filter_map(|log| Some(log.metadata().ok()?.len())).sum::<u64>();
+    let bytes = |path: &Path| files_in(path).iter().filter_map(|log| Some(log.metadata().ok()?.len())).sum::<u64>();
     let (own, others): (Vec<_>, Vec<_>) =
         jobs.into_iter().take(JOBS_KEPT).partition(|path| path.file_name().is_some_and(|name| name == job));
     let mut total = 0;
@@ -184,7 +240,7 @@ fn prune(state: &Path, job: &str) {
         total += bytes(path);
         if total > KEPT_BYTES_MAX {
             // The hosts of one large job share the limit, and those that end last have it.
-            for log in logs_in(path) {
+            for log in files_in(path) {
                 let len = log.metadata().map_or(0, |log| log.len());
                 if total > KEPT_BYTES_MAX && fs::remove_file(log).is_ok() {
                     total -= len;
@@ -195,9 +251,9 @@ fn prune(state: &Path, job: &str) {
     }
 }
 
-/// Removes logs alone, so that a file of the user is never lost.
+/// Removes logs and reports alone, so that a file of the user is never lost.
 fn remove(path: &Path) {
-    logs_in(path).iter().for_each(|log| drop(fs::remove_file(log)));
+    files_in(path).iter().for_each(|log| drop(fs::remove_file(log)));
     fs::remove_dir(path).ok();
 }
 
@@ -235,9 +291,14 @@ mod tests {
     #[test]
     fn an_earlier_job_of_the_name_is_set_aside() {
         let state = tempfile::tempdir().unwrap();
-        set_aside(&state.path().join("j")).unwrap();
+        let set_aside =
+            |seconds| set_aside(&state.path().join("j"), UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        set_aside(9);
         kept(state.path(), "j", 7, 1);
-        set_aside(&state.path().join("j")).unwrap();
+        // An order that comes late finds the logs of the job that it was for.
+        set_aside(6);
+        assert_eq!(names(state.path()), ["j"]);
+        set_aside(9);
         assert_eq!(names(state.path()), ["j.7"]);
     }
 

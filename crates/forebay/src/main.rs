@@ -30,6 +30,7 @@ mod output;
 mod patience;
 mod profiles;
 mod progress;
+mod report;
 mod run_environment;
 mod search_path;
 mod settings;

@@ -39,6 +39,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => job::status::run(arguments),
         Command::Metrics(arguments) => job::metrics::run(arguments),
         Command::Down(arguments) => job::down::run(arguments),
+        Command::Report(arguments) => job::report::run(&arguments),
         Command::Explain(arguments) => job::explain::run(arguments),
         Command::Logs(arguments) => job::logs::run(arguments),
         Command::Debug(arguments) => job::debug::run(arguments),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use fields::number;
+pub use fields::{number, text};
 
 pub use nodes::Node;
 pub use verdict::{State, Verdict, remedy};

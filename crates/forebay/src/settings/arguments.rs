@@ -47,7 +47,9 @@ given! {
     /// The options of `node`.
     GivenForNode: Job | Node | Profile;
     /// The options of `up`.
-    GivenForUp: Job | Node | Up | Profile;
+    GivenForUp: Job | Node | Up | Profile | Report;
+    /// The options of `down` and `report`.
+    GivenForReport: Job | Report;
     /// The options of `profile`.
     GivenForProfile: Profile;
 }

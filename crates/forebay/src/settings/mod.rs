@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-pub use arguments::{GivenForJob, GivenForNode, GivenForProfile, GivenForUp};
+pub use arguments::{GivenForJob, GivenForNode, GivenForProfile, GivenForReport, GivenForUp};
 pub use environment::warn_of_unknown;
 pub use given::{Given, Origin, UsageError};
 pub use relative::made_absolute;
@@ -136,6 +136,16 @@ impl Effective {
         let directory = directory.map_err(|problem| self.blame("profile-dir", &problem))?;
         let budget = self.text("profile-budget")?.map_or(Ok(0), values::size);
         Ok((directory, budget.map_err(|problem| self.blame("profile-budget", &problem))?))
+    }
+
+    /// Where reports lie: as given to this command, else as the job was started with.
+    ///
+    /// # Errors
+    /// `UsageError` when it is no place.
+    pub fn report(&self, of_job: Option<&str>) -> Result<values::ReportChoice, UsageError> {
+        let own = self.text("report")?.filter(|_| self.get("report").is_some_and(|(_, from)| *from != Origin::Default));
+        let text = own.or(of_job).unwrap_or("auto");
+        values::report(text).map_err(|problem| self.blame("report", &problem))
     }
 
     /// Takes a directive of the job's script, where no option says otherwise. Several of a kind add up, where that is possible.

@@ -16,7 +16,7 @@ enum Form {
 const PLAIN: Form = Form::Path(&[]);
 
 /// Settings with paths.
-const WITH_PATHS: [(&str, Form); 17] = [
+const WITH_PATHS: [(&str, Form); 18] = [
     ("directory", PLAIN),
     ("hostfile", Form::Path(&["-"])),
     ("munge", Form::Path(&["auto", "off"])),
@@ -34,6 +34,7 @@ const WITH_PATHS: [(&str, Form); 17] = [
     ("profile", Form::Path(&["auto", "off"])),
     ("profile-dir", PLAIN),
     ("metrics", PLAIN),
+    ("report", Form::Path(&["auto", "off"])),
 ];
 
 /// The text of the setting `key` with its paths absolute.

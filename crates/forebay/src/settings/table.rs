@@ -14,8 +14,8 @@ use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
 use super::values::{
-    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, OnFailure, Partnering, ProfileChoice, Role, StagePair,
-    TimeLimit, Topology, WhenMissing,
+    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, OnFailure, Partnering, ProfileChoice, ReportChoice, Role,
+    StagePair, TimeLimit, Topology, WhenMissing,
 };
 
 /// How long a request may take, whatever dies (option `--deadline`).
@@ -32,6 +32,8 @@ pub enum Scope {
     Up,
     /// `up`, `node` and `profile`.
     Profile,
+    /// `up`, `down` and `report`.
+    Report,
 }
 
 /// How often a setting may be given, and whether it takes a value.
@@ -282,6 +284,8 @@ settings! {
     "Logs and metrics" {
         /// Log level: error, warn, info, debug or trace, also per module (info,forebay_fuse=debug)
         Node One(log_filter) log: String = "log" "FILTER", "info";
+        /// Keep a report of the job at its end: auto in ~/.local/state/forebay/JOB, DIR in DIR/JOB, off none
+        Report One(report) report: ReportChoice = "report" "auto|off|DIR", "auto";
         /// Append each node's metrics to FILE.RANK.jsonl (an extension of FILE is replaced), one JSON object per line
         Node Optional(path) metrics: Option<PathBuf> = "metrics" "FILE";
         /// How often metrics are written

@@ -389,6 +389,26 @@ pub fn profile(text: &str) -> Result<ProfileChoice, String> {
     }
 }
 
+/// Where the report of a job is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReportChoice {
+    /// With the logs of jobs that have ended.
+    Auto,
+    /// There is none.
+    Off,
+    /// Below this directory.
+    Directory(PathBuf),
+}
+
+/// Where the report of a job is kept.
+pub fn report(text: &str) -> Result<ReportChoice, String> {
+    match text {
+        "auto" => Ok(ReportChoice::Auto),
+        "off" => Ok(ReportChoice::Off),
+        _ => absolute_path(text).map(ReportChoice::Directory),
+    }
+}
+
 /// The command that a profile is kept for: printable, since it is shown.
 pub fn profile_command(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > forebay_profile::limits::PROFILE_COMMAND_BYTES_MAX {

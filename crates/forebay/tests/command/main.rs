@@ -19,6 +19,7 @@ mod place;
 mod profiles;
 mod queries;
 mod readiness;
+mod reports;
 mod settings;
 mod silent_nodes;
 mod taken_ports;

@@ -13,6 +13,7 @@ use crate::cli::DownArguments;
 use crate::commands::burst::drain;
 use crate::commands::burst::left::{self, Left};
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
+use crate::commands::job::report::Ending;
 use crate::commands::job::up_report::shown_ranks;
 use crate::commands::job::users;
 use crate::commands::stage;
@@ -20,8 +21,9 @@ use crate::commands::stage::places::Way;
 use crate::exit::{DONE_IN_PART, NOT_UP};
 use crate::jobs::{self, NotUp};
 use crate::leftovers::{self, held_text};
-use crate::output::say;
+use crate::output::{say, without_controls};
 use crate::patience::after_a_second;
+use crate::report::End;
 use crate::settings::Effective;
 use crate::settings::values::show_duration;
 
@@ -70,6 +72,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
             (false, false) => outcome.drain(&directory),
         }
     }
+    let ending = if arguments.local_only { None } else { Ending::begin(&effective, &directory)? };
     match arguments.local_only {
         false => outcome.end_everywhere(&directory, must_tell),
         // No daemon is asked.
@@ -83,7 +86,13 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.notes.extend(cleaned.notes);
         outcome.held.extend(cleaned.held);
     }
-    outcome.report(&job, began.elapsed(), arguments.json);
+    let took = began.elapsed();
+    let report = ending.map(|ending| ending.keep(outcome.end()));
+    outcome.report(&job, took, arguments.json, report.as_ref().map(|(_, report)| report));
+    if let Some((lines, _)) = report.filter(|_| !arguments.json && !arguments.quiet) {
+        // Daemons may have sent anything, and paths have any name.
+        lines.iter().for_each(|line| say!("{}", without_controls(line)));
+    }
     let has_landed = outcome.not_landed.is_none() && outcome.left.is_empty() && outcome.untold.is_empty();
     let has_all = has_landed && outcome.is_staged_out;
     let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
@@ -240,14 +249,30 @@ impl Outcome {
         }
     }
 
-    fn report(&self, job: &str, took: Duration, as_json: bool) {
+    /// For the report.
+    fn end(&self) -> End {
+        let kept = !(self.not_landed.is_none() && self.left.is_empty() && self.untold.is_empty());
+        let kept = kept.then(|| left::kept(&self.left, self.store.as_deref()));
+        let numbers = |ranks: &[NodeRank]| ranks.iter().map(|rank| rank.0).collect();
+        End {
+            ended: self.ended.len(),
+            missing: numbers(&self.missing),
+            not_landed: self.not_landed.iter().cloned().chain(self.left.iter().flat_map(Left::lines)).collect(),
+            kept,
+            untold: numbers(&self.untold),
+            is_staged_out: self.is_staged_out,
+        }
+    }
+
+    fn report(&self, job: &str, took: Duration, as_json: bool, report: Option<&Value>) {
         if as_json {
             let took_ms = took.as_millis() as u64;
             let Self { ended, missing, held, not_landed, left, untold, is_staged_out, notes, .. } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
                 "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
-                "not_landed": not_landed, "left": left, "left_unknown": untold, "staged_out": is_staged_out, "notes": notes
+                "not_landed": not_landed, "left": left, "left_unknown": untold, "staged_out": is_staged_out, "notes": notes,
+                "report": report
             });
             return say!("{told}");
         }

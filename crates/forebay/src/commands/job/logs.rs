@@ -70,7 +70,8 @@ fn kept(effective: &Effective) -> anyhow::Result<Option<PathBuf>> {
     let shown = state.display().to_string();
     let _told = after_a_second(move || format!("looking into {shown}; its file system has not answered yet"));
     let name = effective.job()?.or_else(jobs::of_scheduler);
-    let jobs = kept_jobs(&state);
+    let mut jobs = kept_jobs(&state);
+    jobs.retain(|job| !logs_in(job).is_empty());
     Ok(match name {
         Some(name) => jobs.into_iter().find(|path| path.file_name().is_some_and(|of| of.to_str() == Some(&name))),
         None => jobs.into_iter().next(),

@@ -9,6 +9,7 @@ pub mod logs;
 pub mod metrics;
 pub mod refresh;
 pub mod replace;
+pub mod report;
 pub mod selection;
 pub mod status;
 pub mod status_jobs;

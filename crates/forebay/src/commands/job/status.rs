@@ -97,7 +97,7 @@ fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value, Ove
 }
 
 /// A node without which the job came up, and that does not answer, is missing: not lost.
-fn name_missing(directory: &JobDirectory, status: &mut Value) {
+pub fn name_missing(directory: &JobDirectory, status: &mut Value) {
     let missing = JobRecord::read(directory).ok().flatten().map(|record| record.missing).unwrap_or_default();
     for node in status["nodes"].as_array_mut().into_iter().flatten().filter(|node| node["state"] != "ready") {
         let rank = node["rank"].as_u64().and_then(|rank| u32::try_from(rank).ok()).map_or(NodeRank(u32::MAX), NodeRank);

@@ -40,7 +40,7 @@ use crate::leftovers::{self, held_text};
 use crate::output::causes;
 use crate::profiles;
 use crate::progress::ProgressLine;
-use crate::settings::values::show_duration;
+use crate::settings::values::{ReportChoice, show_duration};
 use crate::settings::{Effective, Settings, UsageError};
 use crate::signals::Signals;
 
@@ -58,6 +58,11 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
         return Err(
             UsageError("--stage-out needs --burst DIR=BACKING: it takes files of the burst tier".to_owned()).into()
         );
+    }
+    if let ReportChoice::Directory(reports) = &settings.report
+        && reports.is_file()
+    {
+        return Err(UsageError(format!("--report needs a directory: {} is a file", reports.display())).into());
     }
     let way_out = WayOut::of(&effective, &settings, arguments.json)?;
     bring_up(&effective, settings, (arguments.json, arguments.verbose), began).or_else(|error| way_out.take(error))

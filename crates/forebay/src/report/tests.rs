@@ -1,0 +1,111 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn status(change: impl FnOnce(&mut Value)) -> Value {
+    let node = |rank: u64| {
+        json!({
+            "rank": rank, "host": format!("n{rank}"), "state": "ready", "uptime_ms": 61_000, "memory_bytes": 1 << 30,
+            "budget_bytes": 1000, "restarts": 0, "parents": [1 - rank], "cache": {"bytes": 950, "chunks": {"hits": 900, "misses": 100}},
+            "kernel": {"messages": {"read": 2000}, "bytes_read": 4096}, "backing": {"reads": 10, "bytes": 2048, "absent_names": 3},
+        })
+    };
+    let latency = |count: u64, sum_us: u64| json!({"count": count, "p50_us": 5, "p99_us": 9, "max_us": 20, "sum_us": sum_us, "buckets": [1]});
+    let mut status = json!({
+        "job": {"nodes": 2, "roots": [0]}, "nodes": [node(0), node(1)],
+        "totals": {
+            "latency": {"view": {"read": latency(4000, 2_000_000)}, "backing": {"read": latency(20, 20_000)}},
+            "slowest": [{"rank": 1, "by": "view", "kind": "read", "path": "/soft/lib.so", "took_us": 900_000}],
+        },
+    });
+    change(&mut status);
+    figures::trimmed(status)
+}
+
+fn report(change: impl FnOnce(&mut Value)) -> Report {
+    let end = End { ended: 2, is_staged_out: true, ..End::default() };
+    Report {
+        version: "0.1.0".to_owned(),
+        job: "train".to_owned(),
+        ended_unix_ms: 951_782_400_000,
+        end,
+        status: Some(status(change)),
+    }
+}
+
+fn todo(report: &Report) -> String {
+    report.findings().first().map(|finding| finding.todo.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_report_takes_eight_lines() {
+    let expected = [
+        "Forebay report, job train: 2 nodes, 1 min 1 s",
+        "  Reads     4,000 requests answered, 20 reached the file system (1 in 200)",
+        "            8.0 KiB read by programs, 4.0 KiB from the file system",
+        "  Waited    2.0 s by all programs together; by a model, at least 4.0 s without Forebay",
+        "  Trouble   0 daemon restarts, 0 errors, 6 absent names",
+        "  Verdict   Forebay healthy",
+        "  Kept      /r.html",
+    ];
+    assert_eq!(lines(&report(|_| {}), "/r.html"), expected);
+    let burst = json!({"dir": "/c", "backing": "/l", "landed_bytes": 2048, "left_bytes": 0, "steps_to_land": 0});
+    let with_burst = lines(&report(|status| status["nodes"][0]["burst"] = burst), "");
+    assert_eq!((with_burst.len(), with_burst[3].as_str()), (8, "  Writes    2.0 KiB landed in /l, nothing left"));
+    let unknown = Report { status: None, ..report(|_| {}) };
+    assert_eq!(lines(&unknown, "").len(), 3);
+    assert!(!unknown.verdict().0 && unknown.json()["requests"].is_null());
+    let both = side_by_side(&[report(|_| {}), unknown]);
+    assert!(both[3].starts_with("requests") && both[3].ends_with('-'), "{both:#?}");
+    let unmeasured = report(|status| status["totals"]["latency"]["backing"]["read"]["count"] = 7.into());
+    assert_eq!(unmeasured.figures().unwrap().directly, None);
+}
+
+#[test]
+fn a_page_has_no_markup_of_hostile_paths() {
+    let hostile = "/a/<script>alert(1)</script>\"'&\u{1b}[2J\u{202e}";
+    let page = page(&report(|status| {
+        status["totals"]["slowest"][0]["path"] = hostile.into();
+        status["nodes"][1]["host"] = hostile.into();
+    }));
+    assert!(!page.contains("<script") && !page.contains('\u{1b}') && !page.contains('\u{202e}'));
+    assert!(page.contains("/a/&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;\\u{1b}[2J\\u{202e}"));
+    assert!(
+        page.contains("<html lang=\"en\">")
+            && page.contains("default-src 'none'")
+            && page.contains("ended 2000-02-29 00:00:00")
+    );
+    assert!(page.contains("aria-labelledby=\"tree-title\"") && !page.contains("http://") && !page.contains("https://"));
+}
+
+#[test]
+fn a_page_of_thousands_of_nodes_is_short() {
+    let page = page(&report(|status| {
+        let node = status["nodes"][0].clone();
+        status["nodes"] = (0..5000).map(|_| node.clone()).collect();
+    }));
+    assert!(page.len() < 200_000 && page.contains("4,744 more nodes"), "{}", page.len());
+}
+
+#[test]
+fn findings_name_the_change_to_try_first() {
+    assert_eq!(report(|_| {}).findings(), []);
+    let hits = report(|status| status["nodes"][0]["cache"]["chunks"] = json!({"hits": 100, "misses": 900}));
+    assert_eq!(todo(&hits), "Give them more memory: --budget.");
+    assert!(
+        todo(&report(|status| status["nodes"][0]["backing"]["absent_names"] = 1200.into()))
+            .starts_with("Shorten search")
+    );
+    assert!(todo(&report(|status| status["nodes"][0]["backing"]["reads"] = 3000.into())).contains("--export"));
+    let denied = report(|status| status["nodes"][0]["backing"]["errors_by_kind"] = json!({"EACCES": 3}));
+    assert!(todo(&denied).contains("may read"));
+    let killed = report(|status| {
+        status["nodes"][1]["restarts"] = 1.into();
+        status["nodes"][1]["last_death"] = json!({"at_unix_ms": 1, "signal": 9, "exit_status": null});
+    });
+    assert!(todo(&killed).contains("--budget") && page(&killed).contains("killed by SIGKILL"));
+    let mut left = report(|_| {});
+    left.end.not_landed.push("/f: 3 bytes".to_owned());
+    left.end.kept = Some("Land it: forebay salvage".to_owned());
+    assert!(!left.verdict().0 && todo(&left).contains("forebay salvage"));
+}
