@@ -22,5 +22,6 @@ mod readiness;
 mod settings;
 mod silent_nodes;
 mod taken_ports;
+mod top;
 mod tutorial;
 mod usage;
