@@ -9,7 +9,7 @@ use ratatui::text::Line;
 
 use super::paint::{Paint, bold, line, named};
 use super::rows::{self, Columns, time};
-use super::{Answered, Screen, Top};
+use super::state::{Answered, Screen, Top};
 use crate::columns::count;
 use crate::health::amounts::{bar, part, rate, share, size, span};
 use crate::health::shown;
@@ -174,7 +174,7 @@ fn more(shown: &std::ops::Range<usize>, all: usize) -> Option<Line<'static>> {
     (shown.len() < all).then(|| line(&text, Style::new()))
 }
 
-/// What has not landed: in all, and node by node.
+/// Bytes that have not landed: in all, and node by node.
 fn files(top: &mut Top, room: usize) -> Vec<Line<'static>> {
     let Some(last) = &top.last else { return vec![] };
     let Some(writes) = &last.answer.overview.writes else {

@@ -103,7 +103,7 @@ fn show(
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => bail!("the threads of top have ended"),
         };
-        // All that has come is one frame: held keys do not lag.
+        // One frame shows all messages that have come, so held keys do not lag.
         while let Some(next) = message {
             match next {
                 Message::Input(input) => {
