@@ -9,10 +9,10 @@ mod mpiio;
 mod profile;
 mod query;
 mod stage;
+mod status;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -26,8 +26,8 @@ pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
+pub use status::{StatusArguments, TopArguments};
 
-use crate::settings::values;
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
 /// How settings are found; shown below the help of the commands that have many.
@@ -103,6 +103,8 @@ pub enum Command {
     Run(RunArguments),
     /// Show whether the job is well: what is blocked and what to do, reads, writes, nodes
     Status(StatusArguments),
+    /// Watch the job on a terminal: rates, nodes, files to land, slow operations, logs
+    Top(TopArguments),
     /// Print metrics in the text format of Prometheus, once
     Metrics(MetricsArguments),
     /// Stop everything on all nodes and leave nothing behind
@@ -269,34 +271,6 @@ pub struct RunArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// `status`.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "If several jobs are up and none is named, they are listed. Exit status: 0 the job is well, 3 something is \
-                  blocked or a node does not answer, 1 failed.\n\nExamples:\n  forebay status\n  forebay status --watch 5s\n  \
-                  forebay status --job train --json | jq .verdict"
-)]
-pub struct StatusArguments {
-    /// Show it again after each INTERVAL, until the job ends or Ctrl-C
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s", value_parser = values::duration)]
-    pub watch: Option<Duration>,
-    /// Print a JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// List the jobs of all users on this host, for root
-    #[arg(long, conflicts_with = "watch")]
-    pub all_users: bool,
-    /// Ask no other host.
-    #[arg(long, hide = true)]
-    pub local_only: bool,
-    /// The configuration file.
-    #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
 }
 
 /// `metrics`.

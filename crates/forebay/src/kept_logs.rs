@@ -113,7 +113,7 @@ pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The end of a file, from the beginning of a line.
-fn end_of(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+pub fn end_of(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let skipped = file.metadata()?.len().saturating_sub(bytes_max);
     file.seek(SeekFrom::Start(skipped))?;

@@ -35,6 +35,7 @@ mod run_environment;
 mod search_path;
 mod settings;
 mod signals;
+mod top;
 mod view_directory;
 
 use std::process::ExitCode;

@@ -37,6 +37,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Node(arguments) => node::run(*arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => job::status::run(arguments),
+        Command::Top(arguments) => job::top::run(arguments),
         Command::Metrics(arguments) => job::metrics::run(arguments),
         Command::Down(arguments) => job::down::run(arguments),
         Command::Report(arguments) => job::report::run(&arguments),

@@ -108,7 +108,8 @@ impl Overview {
 }
 
 impl Reads {
-    fn of(nodes: &[Value]) -> Self {
+    /// Of these nodes.
+    pub fn of(nodes: &[Value]) -> Self {
         let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
         let in_caches = |what: &str| {
             ["attributes", "listings", "chunks"].iter().map(|cache| total(&format!("/cache/{cache}/{what}"))).sum()

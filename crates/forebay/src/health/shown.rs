@@ -27,14 +27,16 @@ pub fn lines(overview: &Overview, log: &dyn Fn(u64) -> String) -> Vec<String> {
     lines
 }
 
-fn head(overview: &Overview) -> String {
+/// The job, how many of its nodes answer, its times.
+pub fn head(overview: &Overview) -> String {
     let Overview { job, node_count, up_for, writes, .. } = overview;
     let ends = writes.as_ref().and_then(|writes| writes.ends_in);
     let ends = ends.map_or_else(String::new, |time| format!("  ends in {}", span(time)));
     format!("forebay {job}  {}/{node_count} nodes  up {}{ends}", overview.ready_count(), span(*up_for))
 }
 
-fn verdict(overview: &Overview) -> Vec<String> {
+/// The verdict, with reasons and remedies.
+pub fn verdict(overview: &Overview) -> Vec<String> {
     let verdict = &overview.verdict;
     let Some(writes) = overview.writes.as_ref().filter(|_| verdict.state == State::Landing) else {
         let mut lines = vec![];
@@ -113,7 +115,8 @@ fn reads(reads: &Reads) -> Vec<String> {
     lines
 }
 
-fn writes(writes: &Writes) -> Vec<String> {
+/// The write path.
+pub fn writes(writes: &Writes) -> Vec<String> {
     let mut lines = vec![format!("WRITE  {} -> {}", writes.dir, writes.backing)];
     let unknown = if writes.has_leader { "" } else { " at least: the node that leads does not answer" };
     lines.push(row("", "not landed", &format!("{}{unknown}", not_landed(writes))));
@@ -185,7 +188,8 @@ fn rest(nodes: &[Node], shown: usize) -> Option<String> {
     Some(format!("{number}{more} nodes   {ready} ready   {} memory at most   {} read{trouble}", size(most), size(read)))
 }
 
-fn row(name: &str, what: &str, text: &str) -> String {
+/// A line of a part of the overview: the name of the part, that of the line, its text.
+pub fn row(name: &str, what: &str, text: &str) -> String {
     format!("{name:<7}{what:<13}{text}").trim_end().to_owned()
 }
 

@@ -23,5 +23,6 @@ mod reports;
 mod settings;
 mod silent_nodes;
 mod taken_ports;
+mod top;
 mod tutorial;
 mod usage;

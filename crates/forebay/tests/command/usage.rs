@@ -110,6 +110,7 @@ fn every_command_explains_itself() {
         "node",
         "run",
         "status",
+        "top",
         "down",
         "explain",
         "refresh",

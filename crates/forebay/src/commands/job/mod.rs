@@ -13,6 +13,7 @@ pub mod report;
 pub mod selection;
 pub mod status;
 pub mod status_jobs;
+pub mod top;
 pub mod up;
 pub mod up_direct;
 mod up_report;

@@ -52,13 +52,13 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The job that is meant, or those that may be.
-enum Which {
+pub enum Which {
     This(JobDirectory),
     Any(Vec<Listed>),
 }
 
 /// As `jobs::find_or_several`. Root, who has none of that name, sees other users' jobs.
-fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
+pub fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
     let own = jobs::find_or_several(effective);
     let is_own = own.is_ok() && !is_of_all;
     let mut all: Vec<Listed> = vec![];
@@ -85,7 +85,8 @@ fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
     Ok(Which::Any(all))
 }
 
-fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value, Overview)> {
+/// The answer of the daemons, and the overview of it.
+pub fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value, Overview)> {
     let mut status = match ask_any(directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
         Ok(status) => status,
         Err(error) if local_only => return Err(error),
