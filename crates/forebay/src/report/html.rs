@@ -103,7 +103,7 @@ fn date(days: i64) -> (i64, i64, i64) {
 fn summary(figures: &Figures) -> String {
     let mut list = "<h2>In short</h2>\n<dl>\n".to_owned();
     let mut add =
-        |name: &str, text: &str| write!(list, "<dt>{name}</dt><dd>{}</dd>\n", escaped(text)).unwrap_or_default();
+        |name: &str, text: &str| writeln!(list, "<dt>{name}</dt><dd>{}</dd>", escaped(text)).unwrap_or_default();
     add("Reads", &requests(figures));
     add("Bytes", &bytes(figures));
     if let Some(writes) = landed(figures) {
