@@ -12,7 +12,6 @@ use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
 use forebay_keeper::own_paths::only_at;
 use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end};
-use forebay_log::network_file_system;
 use forebay_types::{NodeRank, ViewPath};
 
 use crate::jobs::variable;
@@ -103,16 +102,12 @@ pub fn prepare(
     }
 }
 
-/// Sees that there is a directory for `run` to show the tier at: one that is missing is made, and goes with the job. The message where
-/// that is not possible. On a network file system none is made, since the first host to end would take it from the others.
-pub fn offer(directory: &JobDirectory, options: &BurstOptions) -> Option<String> {
+/// Sees that there is a directory for `run` to show the tier at: one that is missing is made, and stays. Another job of the user may show its tier
+/// there, which would be gone with the directory. The message where it cannot be made.
+pub fn offer(options: &BurstOptions) -> Option<String> {
     let BurstOptions { dir, backing, .. } = options;
-    if dir.is_dir() {
-        return None;
-    }
-    let is_own = dir.parent().is_some_and(|parent| matches!(network_file_system(parent), Ok(None)));
-    let is_made = is_own && directory.make_shared(dir).is_ok() && dir.is_dir();
-    (!is_made).then(|| only_at(dir, backing))
+    let is_there = dir.is_dir() || DirBuilder::new().mode(0o755).create(dir).is_ok() || dir.is_dir();
+    (!is_there).then(|| only_at(dir, backing))
 }
 
 /// Where programs see the burst tier and where it lands, if there is one.

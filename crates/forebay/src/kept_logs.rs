@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -175,7 +175,9 @@ pub fn carry_out() -> anyhow::Result<()> {
     ensure!(is_elsewhere || has_home(), "the home directory is not there");
     let state = order.reports.or_else(|| state_directory(&variable)).context("no home directory")?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    ensure!(is_own(&state), "{} is not a directory of this user alone", state.display());
     let directory = state.join(&order.job);
+    ensure!(is_own(&directory) || directory.symlink_metadata().is_err(), "{} is none", directory.display());
     if let Some(began) = order.began {
         set_aside(&directory, began)?;
     } else {
@@ -220,9 +222,16 @@ fn last_change(directory: &Path) -> Option<SystemTime> {
     files_in(directory).iter().filter_map(|log| log.metadata().ok()?.modified().ok()).max()
 }
 
+/// Whether it is a directory, and no link to one, that no other user can change.
+fn is_own(directory: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    directory.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == own && found.mode() & 0o022 == 0)
+}
+
 /// The jobs whose logs are kept, the last one first.
 pub fn kept_jobs(state: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = entries.filter(|path| is_own(path));
     let mut jobs: Vec<(SystemTime, PathBuf)> = entries.filter_map(|path| Some((last_change(&path)?, path))).collect();
     jobs.sort();
     jobs.into_iter().rev().map(|(_, path)| path).collect()

@@ -331,7 +331,7 @@ impl Text {
         for (node, labels) in nodes {
             for (kind, count) in node["kernel"]["messages"].as_object().into_iter().flatten() {
                 if let Some(count) = count.as_f64().filter(|count| *count > 0.0) {
-                    samples.push((labels, format!("kind=\"{kind}\""), count));
+                    samples.push((labels, format!("kind=\"{}\"", escaped(kind)), count));
                 }
             }
         }
@@ -343,7 +343,7 @@ impl Text {
         let (mut in_flight, mut oldest) = (Vec::new(), Vec::new());
         for (node, labels) in nodes {
             for (by, waiting) in node["waiting"].as_object().into_iter().flatten() {
-                let own = format!("by=\"{by}\"");
+                let own = format!("by=\"{}\"", escaped(by));
                 in_flight.extend(waiting["in_flight"].as_f64().map(|count| (labels, own.clone(), count)));
                 oldest.push((labels, own, waiting["oldest_ms"].as_f64().unwrap_or(0.0) * MS));
             }
@@ -368,7 +368,7 @@ impl Text {
                         self.head(name, Kind::Histogram, help);
                     }
                     let comma = if own.is_empty() { "" } else { "," };
-                    self.buckets(name, &format!("{labels},{own}{comma}kind=\"{kind}\""), &latency);
+                    self.buckets(name, &format!("{labels},{own}{comma}kind=\"{}\"", escaped(kind)), &latency);
                 }
             }
         }

@@ -5,15 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use forebay_types::NodeRank;
+use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::slurm::srun_shell;
 use crate::{JobDirectory, LaunchError, NodeAddress, Process, ProcessSpace, RemoteCall};
+
+/// A record, bytes: that of a job of 65,536 nodes has 16 MiB.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// How far `up` has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -172,7 +176,7 @@ pub(crate) fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchE
 }
 
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LaunchError> {
-    let text = match fs::read(path) {
+    let text = match read_plain(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(LaunchError::io("read", path, error)),
@@ -182,9 +186,34 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Launch
         .map_err(|error| LaunchError::Record { path: path.to_owned(), problem: error.to_string() })
 }
 
+/// A plain file, by no link and within the limit: root reads records in directories of other users.
+fn read_plain(path: &Path) -> std::io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut text = vec![];
+    let is_plain = file.metadata()?.is_file();
+    if !is_plain || file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text)? as u64 > RECORD_BYTES_MAX {
+        return Err(std::io::Error::other("it is no plain file, or too long"));
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_link_and_no_pipe_is_a_record() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = |name: &str| temporary.path().join(name);
+        fs::write(path("plain"), "7").unwrap();
+        std::os::unix::fs::symlink("plain", path("link")).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), pipe, Mode::RUSR, 0).unwrap();
+        assert_eq!(read::<u32>(&path("plain")).unwrap(), Some(7));
+        assert_eq!(read::<u32>(&path("absent")).unwrap(), None);
+        assert!(read::<u32>(&path("link")).is_err() && read::<u32>(&path("pipe")).is_err());
+    }
 
     #[test]
     fn records_come_back_as_they_were_written() {

@@ -18,7 +18,7 @@ use crate::exit::DONE_IN_PART;
 use crate::health::remedy;
 use crate::jobs;
 use crate::machine;
-use crate::output::say;
+use crate::output::{say, without_controls};
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
 
@@ -70,7 +70,7 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         say!("{}", json!({"files": files}));
     } else {
-        files.iter().for_each(|file| say!("{}", told(file)));
+        files.iter().for_each(|file| say!("{}", without_controls(&told(file))));
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }

@@ -4,8 +4,8 @@
 //! No part of it comes from the memory or the environment of a process, which may have the job's key.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
@@ -52,7 +52,7 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
             place.add("status.txt", &format!("{error}\n"));
             let kept = state_directory(&variable).map(|state| kept_jobs(&state)).unwrap_or_default();
             let of_job = kept.iter().find(|path| path.file_name().is_some_and(|of| of.to_str() == Some(&job)));
-            of_job.or(kept.first()).iter().for_each(|kept| place.add_logs(kept));
+            of_job.iter().for_each(|kept| place.add_logs(kept));
         }
     }
     let output = arguments.output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
@@ -124,8 +124,12 @@ impl Parts {
     }
 
     fn pack(&self, output: &Path) -> anyhow::Result<()> {
+        // For this user alone, as what is in it was.
+        let archive = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
+        let archive =
+            archive.with_context(|| format!("cannot make {}; choose another with --output", output.display()))?;
         let mut command = Command::new("tar");
-        command.arg("-czf").arg(output).arg("-C").arg(&self.above).arg(&self.name).stdin(Stdio::null());
+        command.arg("-czf").arg("-").arg("-C").arg(&self.above).arg(&self.name).stdin(Stdio::null()).stdout(archive);
         let packed = command.output().context("cannot run tar, which makes the archive; install it")?;
         let said = String::from_utf8_lossy(&packed.stderr);
         ensure!(

@@ -277,7 +277,7 @@ impl Outcome {
             return say!("{told}");
         }
         for note in &self.notes {
-            eprintln!("forebay: note: {note}");
+            eprintln!("forebay: note: {}", without_controls(note));
         }
         let nodes = match self.ended.len() {
             0 => String::new(),
@@ -290,10 +290,10 @@ impl Outcome {
             eprintln!("forebay: {}", held_text(&self.held));
         }
         if let Some(not_landed) = &self.not_landed {
-            eprintln!("forebay: {not_landed}");
+            eprintln!("forebay: {}", without_controls(not_landed));
         }
         for line in self.left.iter().flat_map(Left::lines) {
-            eprintln!("forebay: {line}");
+            eprintln!("forebay: {}", without_controls(&line));
         }
         if !self.untold.is_empty() {
             let (nodes, has) =

@@ -57,7 +57,8 @@ pub enum Which {
     Any(Vec<Listed>),
 }
 
-/// As `jobs::find_or_several`. Root, who has none of that name, sees other users' jobs.
+/// As `jobs::find_or_several`. Root, who has none of that name, sees which other users have. None of their daemons is asked, and no record of
+/// theirs becomes a command: who owns the directory has written them.
 pub fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
     let own = jobs::find_or_several(effective);
     let is_own = own.is_ok() && !is_of_all;
@@ -71,12 +72,9 @@ pub fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
             let named = effective.job()?;
             let others = JobDirectory::of_other_users().into_iter();
             let others = others.filter(|(directory, _)| named.as_ref().is_none_or(|job| *job == directory.job()));
-            let mut others: Vec<Listed> = others.map(|(directory, owner)| Listed::of(directory, owner)).collect();
-            return match (others.len(), effective.directory()?) {
-                (0, _) | (_, Some(_)) => Err(error),
-                (1, _) if !is_of_all => Ok(Which::This(others.remove(0).directory)),
-                _ => Ok(Which::Any(others)),
-            };
+            let others: Vec<Listed> = others.map(|(directory, owner)| Listed::of(directory, owner)).collect();
+            let is_elsewhere = effective.directory()?.is_some();
+            return if others.is_empty() || is_elsewhere { Err(error) } else { Ok(Which::Any(others)) };
         }
     }
     if is_of_all {

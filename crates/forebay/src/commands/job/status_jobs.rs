@@ -51,8 +51,14 @@ pub fn print(listed: &[Listed], as_json: bool) {
     let head = ["job", "state", "nodes", "here", "owner", "up for", "view"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(jobs.iter().map(Job::row)).collect();
     columns::lines(&rows).iter().for_each(|line| say!("{}", without_controls(line)));
-    if listed.len() > 1 {
+    let own = rustix::process::geteuid().as_raw();
+    if listed.iter().filter(|job| job.owner == own).count() > 1 {
         eprintln!("forebay: several jobs are up on this host; forebay status --job NAME shows one");
+    }
+    if listed.iter().any(|job| job.owner != own) {
+        eprintln!(
+            "forebay: of other users' jobs only this list is shown; su USER -c 'forebay status --job NAME' asks one"
+        );
     }
 }
 

@@ -252,7 +252,7 @@ impl Plan {
         let process = Process::this();
         let mut burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
         if let Some(burst) = &mut burst {
-            if let Some(message) = burst_mount::offer(directory, &burst.options) {
+            if let Some(message) = burst_mount::offer(&burst.options) {
                 tell(&json!({"note": {"rank": self.rank, "message": message}}));
             }
             burst.options.switches = std::mem::take(&mut self.switches);
