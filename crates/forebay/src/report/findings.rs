@@ -85,14 +85,15 @@ fn deaths(figures: &Figures) -> Option<Finding> {
     let died: Vec<_> = figures.overview.nodes.iter().filter(|node| node.restarts > 0).collect();
     let first = died.first()?;
     let all = figures.restarts();
-    let times = if all == 1 { "A daemon".to_owned() } else { format!("{} daemons", count(all)) };
+    let times =
+        if all == 1 { "A daemon died and was".to_owned() } else { format!("{} daemons died and were", count(all)) };
     let how = first.last_death.as_ref().map_or_else(|| "died".to_owned(), |death| death.how.clone());
     let last = if all == 1 { "" } else { ", one of them" };
     let todo = match first.last_death.as_ref().is_some_and(|death| death.may_be_memory) {
         true => "Look for the out-of-memory killer in dmesg, and choose a smaller --budget.",
         false => "Look into its log: forebay logs.",
     };
-    finding(format!("{times} died and was started again{last} on node {} ({how}).", first.rank), todo)
+    finding(format!("{times} started again{last} on node {} ({how}).", first.rank), todo)
 }
 
 fn errors(reads: &Reads) -> Option<Finding> {

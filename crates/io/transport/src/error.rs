@@ -34,7 +34,7 @@ pub enum CallError {
         source: Arc<Refusal>,
     },
     /// No answer came in time; the peer was told that none is wanted any more.
-    #[error("node {to} did not answer within {after:?}")]
+    #[error("node {to} did not answer within {:?}", in_ms(*.after))]
     TimedOut {
         /// The node that was asked.
         to: NodeRank,
@@ -65,6 +65,11 @@ pub enum CallError {
     /// This endpoint was shut down.
     #[error("this node is shutting down")]
     ShutDown,
+}
+
+/// Deadlines that differ by nanoseconds are one text: a warning that is repeated is told once.
+fn in_ms(time: Duration) -> Duration {
+    Duration::from_millis((time.as_micros().div_ceil(1000)) as u64)
 }
 
 impl CallError {

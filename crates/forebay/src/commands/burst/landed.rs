@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use forebay_keeper::own_paths::{self, BurstPlaces};
-use forebay_launch::JobDirectory;
+use forebay_launch::{JobDirectory, JobRecord};
 use serde_json::{Value, json};
 
 use crate::cli::LandedArguments;
@@ -81,8 +81,10 @@ fn file_of(
     burst: Option<&BurstPlaces>,
     name: Named,
 ) -> Result<Value, (PathBuf, anyhow::Error)> {
-    let known =
-        |path: &Path| ask_any(directory, None, &json!({"command": "landed", "path": path_of(burst, path)}), TIMEOUT);
+    let known = |path: &Path| match path_of(burst, path).to_str() {
+        Some(text) => ask_any(directory, None, &json!({"command": "landed", "path": text}), TIMEOUT),
+        None => Ok(unknown(path, "only names that are valid UTF-8 can be asked about")),
+    };
     match name {
         Named::File(path) => known(&path).map_err(|error| (path, error)),
         Named::Link(path, target, Some(end)) => {
@@ -125,11 +127,22 @@ fn all(directory: &JobDirectory, as_json: bool) -> anyhow::Result<ExitCode> {
     let sum = |name: &str| tiers.iter().map(|tier| tier[name].as_u64().unwrap_or(0)).sum::<u64>();
     let [steps, dirty, landed, lost] = ["steps_to_land", "dirty_bytes", "landed_bytes", "lost_bytes"].map(sum);
     let waiting = dirty + sum("committed_bytes");
-    let has_landed = steps == 0 && dirty == 0 && lost == 0;
+    // The leader alone knows what is to land, and each node what it has not committed.
+    let silent = silent_nodes(directory, &status);
+    let has_leader = tiers.iter().any(|tier| tier["landed_bytes"].is_u64());
+    let has_landed = steps == 0 && dirty == 0 && lost == 0 && silent.is_empty() && has_leader;
     if as_json {
         let totals =
             json!({"steps_to_land": steps, "not_landed_bytes": waiting, "landed_bytes": landed, "lost_bytes": lost});
-        say!("{}", json!({"files": [], "totals": totals, "landed": has_landed}));
+        say!("{}", json!({"files": [], "totals": totals, "landed": has_landed, "silent_nodes": silent}));
+    } else if !silent.is_empty() || !has_leader {
+        let nodes = silent.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let why = if silent.is_empty() {
+            "no node leads the tree now".into()
+        } else {
+            format!("no answer from node {nodes}")
+        };
+        say!("not known: {why}; at least {} in the stores", show_size(waiting));
     } else if has_landed {
         say!("all has landed ({})", show_size(landed));
     } else {
@@ -142,6 +155,14 @@ fn all(directory: &JobDirectory, as_json: bool) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// The nodes that do not answer. The job came up without those that are missing, and they have nothing.
+fn silent_nodes(directory: &JobDirectory, status: &Value) -> Vec<u64> {
+    let missing = JobRecord::read(directory).ok().flatten().map(|record| record.missing).unwrap_or_default();
+    let silent = status["nodes"].as_array().into_iter().flatten().filter(|node| node["state"] != "ready");
+    let ranks = silent.filter_map(|node| node["rank"].as_u64());
+    ranks.filter(|rank| !missing.keys().any(|missing| u64::from(missing.0) == *rank)).collect()
 }
 
 /// A name of which nothing can be said: it does not exist, or is no file.

@@ -3,6 +3,7 @@
 //!
 //! No part of it comes from the memory or the environment of a process, which may have the job's key.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,6 +17,7 @@ use anyhow::{Context, ensure};
 use forebay_launch::{JobDirectory, NodeRecord, Process, end_all, state_directory};
 
 use crate::cli::DebugArguments;
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, NotUp, variable};
 use crate::kept_logs::{kept_jobs, logs_in};
 use crate::output::say;
@@ -61,7 +63,7 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
     eprintln!(
         "forebay: note: it has no key, but paths, names of hosts and lines of logs: look into it before you send it"
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(if place.is_whole.get() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
 fn of_job(place: &Parts, directory: &JobDirectory) {
@@ -87,6 +89,7 @@ fn of_job(place: &Parts, directory: &JobDirectory) {
 struct Parts {
     above: PathBuf,
     name: String,
+    is_whole: Cell<bool>,
 }
 
 impl Parts {
@@ -94,7 +97,7 @@ impl Parts {
         let above = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
         let failed = || format!("cannot make {}", above.display());
         DirBuilder::new().mode(0o700).create(&above).with_context(failed)?;
-        let parts = Self { above: above.clone(), name: name.to_owned() };
+        let parts = Self { above: above.clone(), name: name.to_owned(), is_whole: Cell::new(true) };
         DirBuilder::new().mode(0o700).recursive(true).create(parts.path("logs")).with_context(failed)?;
         Ok(parts)
     }
@@ -107,6 +110,7 @@ impl Parts {
     fn add(&self, part: &str, text: &str) {
         if let Err(error) = fs::write(self.path(part), text) {
             eprintln!("forebay: note: {part} is not in the archive: {error}");
+            self.is_whole.set(false);
         }
     }
 
