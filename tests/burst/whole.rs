@@ -196,6 +196,25 @@ fn landed_says_of_each_name_what_it_knows() {
     bed.job.down();
 }
 
+/// The leader alone knows what is to land. Nor does a name that is no text hide the others.
+#[test]
+fn nothing_has_landed_by_the_word_of_other_nodes() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--drain", "manual"]);
+    let _ = bed.shell_on(0, "echo x > a; sync a").good();
+    let name = std::os::unix::ffi::OsStrExt::from_bytes(b"odd-\xff");
+    fs::write(bed.mount().join::<&std::ffi::OsStr>(name), "y").unwrap();
+    let told = bed.while_it_stands_still(0, || bed.command(&["landed"]));
+    assert_eq!(told.status.code(), Some(3), "{}", told.text());
+    assert!(told.text().starts_with("not known: no answer from node 0; at least"), "{}", told.text());
+    let told = bed.command(&["landed", DIR]);
+    assert_eq!(told.status.code(), Some(3), "{}", told.stderr);
+    assert!(told.text().contains("only names that are valid UTF-8") && told.text().contains("/a ("), "{}", told.text());
+    bed.drain();
+    assert!(bed.command(&["landed"]).good().text().starts_with("all has landed"));
+    bed.job.down();
+}
+
 /// Files that programs remove while they land are no failure.
 #[test]
 fn directories_that_go_while_they_land_are_no_failures() {
