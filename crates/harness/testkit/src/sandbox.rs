@@ -2,9 +2,12 @@
 //! a user's jobs. Remains there after the job is down are found here.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -39,13 +42,25 @@ impl Base {
 
 impl Drop for Base {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.take().map(TempDir::close)
-            && !std::thread::panicking()
-        {
-            panic!("a sandbox is left behind: {error}");
+        let Some(path) = self.0.take().map(TempDir::keep) else { return };
+        let until = Instant::now() + KEEPING;
+        // The process that keeps the logs of a job may still write here: no command waits for it.
+        while let Err(error) = fs::remove_dir_all(&path) {
+            let is_being_written = error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until;
+            if !is_being_written && !std::thread::panicking() {
+                panic!("a sandbox is left behind: {error}: {}", path.display());
+            } else if !is_being_written {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }
+
+/// How long logs may take to be kept: longer than their process goes on.
+const KEEPING: Duration = Duration::from_secs(70);
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The user and group `nobody`.
 pub const NOBODY: u32 = 65_534;
