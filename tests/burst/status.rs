@@ -151,11 +151,11 @@ fn absent_names_are_no_errors() {
     bed.job.down();
 }
 
-/// Where standard error is no terminal there is a line at first after 2 s.
+/// Where standard error is no terminal there is a line at first after 2 s. Landing takes 30 s, so that it goes on during all of this.
 #[test]
 fn a_slow_drain_says_part_rate_and_time_left() {
     require!(Fuse, Root);
-    let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "8MiB/s"]);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "2MiB/s"]);
     let _ = bed.shell("dd if=/dev/zero of=large bs=1M count=60 status=none").good();
     let drained = bed.command(&["drain", "--wait", "--timeout", "4s"]);
     let line = drained.stderr.lines().find(|line| line.starts_with("forebay: landing: ")).map(str::to_owned);
@@ -171,7 +171,7 @@ fn a_slow_drain_says_part_rate_and_time_left() {
     assert!(drained.text().starts_with("not landed: ") && drained.text().contains(" in 1 file"), "{}", drained.text());
     let told = bed.command(&["drain", "--json"]);
     let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    assert!(told["left_bytes"].as_u64().unwrap() > 0 && told["bytes_per_s"].as_u64().unwrap() > 1 << 20, "{told}");
+    assert!(told["left_bytes"].as_u64().unwrap() > 0 && told["bytes_per_s"].as_u64().unwrap() > 1 << 19, "{told}");
     assert_eq!(told["left_files"], 1, "{told}");
     wait_until("it lands by then", PATIENCE, || verdict(&bed).0 == "landing");
     let down = bed.command(&["down"]);

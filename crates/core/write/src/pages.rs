@@ -2,8 +2,9 @@
 //!
 //! Pages come from readings, and each reading is of some version of its file. If all are of the file's own version, the kernel may go on
 //! with its pages, and believe attributes that are leased. If it gets another size or another time of change, it drops a file's pages
-//! itself. If it gets attributes while a notification drops pages, it ignores them: a file that has grown would seem as short as before. So
-//! a notification comes before a change has returned, or when no other way is left. The kernel sees no change if its last attributes are
+//! itself. If it gets attributes while a notification drops pages, it ignores them and goes on with the pages that are still there: a program
+//! gets the answer when they are gone. A file that has grown would then seem as short as before. So a notification comes before a change has
+//! returned, or when no other way is left. The kernel sees no change if its last attributes are
 //! not those of its pages. They may count uncommitted writes of this node's programs, or come from the answer to a change of attributes,
 //! for which it drops no pages.
 
@@ -86,6 +87,8 @@ pub enum Telling {
     Dropped(Dropping),
     /// The same, and its pages are dropped afterwards.
     ThenDrop(Dropping),
+    /// The same, when a dropping of the file's pages that is under way has ended.
+    AfterDropping,
 }
 
 /// A dropping of pages by a notification.
@@ -175,7 +178,7 @@ impl Pages {
         let (pages, telling) = match entry.pages {
             Cached::Nothing => (Cached::Nothing, Telling::Leased),
             Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
-            Cached::Dropping(number) => (Cached::Dropping(number), Telling::Once),
+            Cached::Dropping(number) => (Cached::Dropping(number), Telling::AfterDropping),
             Cached::Replaced(by) if by == version => (Cached::Of(by), Telling::Once),
             _ if is_same => dropped,
             Cached::Of(of) if of.looks_like(version) => dropped,
@@ -195,13 +198,24 @@ impl Pages {
         }
     }
 
-    /// Pages were dropped.
-    pub fn have_dropped(&mut self, dropping: Dropping) {
-        if let Some(entry) =
-            self.files.get_mut(&dropping.file).filter(|it| it.pages == Cached::Dropping(dropping.number))
-        {
-            entry.pages = Cached::Nothing;
+    /// Pages were dropped. Whether no dropping of the file is under way any more.
+    #[must_use]
+    pub fn have_dropped(&mut self, dropping: Dropping) -> bool {
+        self.end(dropping, Cached::Nothing)
+    }
+
+    /// Pages could not be dropped. Whether no dropping of the file is under way any more.
+    #[must_use]
+    pub fn have_not_dropped(&mut self, dropping: Dropping) -> bool {
+        self.end(dropping, Cached::Old)
+    }
+
+    fn end(&mut self, dropping: Dropping, pages: Cached) -> bool {
+        let Some(entry) = self.files.get_mut(&dropping.file) else { return true };
+        if entry.pages == Cached::Dropping(dropping.number) {
+            entry.pages = pages;
         }
+        !matches!(entry.pages, Cached::Dropping(_))
     }
 
     /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has.

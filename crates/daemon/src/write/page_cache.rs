@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forebay_fuse::{Notifier, Reply};
-use forebay_types::{Attributes, Errno, FileId, Kind, Time};
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, Time};
 use forebay_wire::write::FileState;
 use forebay_write::{Dropping, LEASE_TTL, Pages, Shown, Telling};
 use tokio::sync::oneshot;
@@ -20,14 +20,26 @@ use super::kernel_leases::KernelLeases;
 /// How much earlier than its lease a belief of the kernel ends, which counts from when it reads the answer.
 const EARLIER: Duration = Duration::from_secs(1);
 
+/// Answers that wait for droppings: more than programs of a node ask at the same time. Where a page is read for long, the kernel's requests
+/// that are kept have to suffice for others.
+const ANSWERS_MAX: usize = 1024;
+
 /// See the module.
 pub struct PageCache {
-    pages: Mutex<Pages>,
+    known: Mutex<Known>,
     began: Instant,
     notifier: OnceLock<Notifier>,
     kernel_leases: KernelLeases,
     /// Whether the kernel may believe what a daemon before this one has told.
     has_earlier: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    pages: Pages,
+    /// Answers that wait until the pages of their file have been dropped.
+    waiting: Map<FileId, Vec<(Attributes, Reply)>>,
+    waits: usize,
 }
 
 /// A file's state to be told to the kernel.
@@ -47,7 +59,8 @@ impl PageCache {
         let unknown = || Pages::unknown(Time::default().after(kernel_leases.left()));
         let pages = if is_first_daemon { Pages::default() } else { unknown() };
         let (began, notifier) = (Instant::now(), OnceLock::new());
-        Arc::new(Self { pages: Mutex::new(pages), began, notifier, kernel_leases, has_earlier: !is_first_daemon })
+        let known = Mutex::new(Known { pages, ..Known::default() });
+        Arc::new(Self { known, began, notifier, kernel_leases, has_earlier: !is_first_daemon })
     }
 
     /// Whether a daemon before this one has served the mount: what programs had open then, this one has not seen opened.
@@ -62,27 +75,28 @@ impl PageCache {
 
     /// To be asked before a file is asked about.
     pub fn forgotten(&self) -> u64 {
-        self.pages().forgotten()
+        self.known().pages.forgotten()
     }
 
     /// The kernel is about to be given bytes of a file, which is as `state` says, and as programs see it.
     pub fn fill(&self, state: &FileState, attributes: &Attributes) {
-        self.pages().fill(self.now(), state, Shown::from(attributes));
+        self.known().pages.fill(self.now(), state, Shown::from(attributes));
     }
 
     /// Whether who opens a file may go on with the pages that the kernel has.
     pub fn is_current(&self, state: &FileState) -> bool {
-        self.pages().are_current(state)
+        self.known().pages.are_current(state)
     }
 
     /// The kernel is about to be told a file's attributes by the answer to a change of them.
     pub fn answer_change(&self, state: &FileState) {
-        self.pages().answer_change(state.file, Shown::from(&state.attributes));
+        self.known().pages.answer_change(state.file, Shown::from(&state.attributes));
     }
 
     /// Tells the kernel a file's attributes. No file can be forgotten at that moment.
     pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
-        let mut pages = self.pages();
+        let mut known = self.known();
+        let pages = &mut known.pages;
         let shown = Shown::from(&told.attributes);
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
             (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown),
@@ -98,11 +112,14 @@ impl PageCache {
                 reply.attributes(&told.attributes, told.lease - EARLIER);
             }
             Telling::Leased | Telling::Once => reply.attributes(&told.attributes, Duration::ZERO),
+            Telling::AfterDropping => known.wait(told, reply),
             Telling::Dropped(dropping) => {
+                drop(known);
                 let attributes = told.attributes;
                 drop(self.drop_all(vec![dropping], move || reply.attributes(&attributes, Duration::ZERO)));
             }
             Telling::ThenDrop(dropping) => {
+                drop(known);
                 reply.attributes(&told.attributes, Duration::ZERO);
                 drop(self.drop_all(vec![dropping], || ()));
             }
@@ -119,7 +136,7 @@ impl PageCache {
             return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
         }
         let (droppings, others_until) = {
-            let mut pages = self.pages();
+            let pages = &mut self.known().pages;
             (pages.invalidate(self.now(), files), pages.other_leases_until())
         };
         if files.is_empty() {
@@ -141,12 +158,16 @@ impl PageCache {
     ) -> Result<oneshot::Receiver<()>, Errno> {
         let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
+        let all = droppings.clone();
         let drop_all = move || {
-            for dropping in droppings {
+            for dropping in all {
                 if let Some(notifier) = cache.notifier.get() {
                     let _ = notifier.inval_inode(node_of(dropping.file), 0, 0);
                 }
-                cache.pages().have_dropped(dropping);
+                let answers = cache.known().end(dropping.file, |pages| pages.have_dropped(dropping));
+                for (attributes, reply) in answers {
+                    reply.attributes(&attributes, Duration::ZERO);
+                }
             }
             then();
             // There may be no waiter.
@@ -156,6 +177,12 @@ impl PageCache {
             Ok(_) => Ok(ended),
             Err(error) => {
                 tracing::error!(%error, "the page cache cannot be brought up to date");
+                for dropping in droppings {
+                    let answers = self.known().end(dropping.file, |pages| pages.have_not_dropped(dropping));
+                    for (_, reply) in answers {
+                        reply.error(Errno::EAGAIN);
+                    }
+                }
                 Err(Errno::EAGAIN)
             }
         }
@@ -165,7 +192,29 @@ impl PageCache {
         Time::default().after(self.began.elapsed())
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// An answer waits until the pages of its file have been dropped.
+    fn wait(&mut self, told: &ToTell, reply: Reply) {
+        if self.waits >= ANSWERS_MAX {
+            tracing::warn!(
+                "programs were refused a file's attributes: its pages are not dropped while one of them is being read"
+            );
+            return reply.error(Errno::EAGAIN);
+        }
+        self.waits += 1;
+        self.waiting.entry(told.state.file).or_default().push((told.attributes, reply));
+    }
+
+    /// A dropping ends as `how` says. The answers that waited for it.
+    fn end(&mut self, file: FileId, how: impl FnOnce(&mut Pages) -> bool) -> Vec<(Attributes, Reply)> {
+        let is_over = how(&mut self.pages);
+        let answers = if is_over { self.waiting.remove(&file).unwrap_or_default() } else { vec![] };
+        self.waits -= answers.len();
+        answers
     }
 }

@@ -65,16 +65,32 @@ fn pages_are_dropped_first_where_the_kernel_sees_no_change() {
     let mut restored = file(1, 1);
     restored.version = 2;
     let Telling::Dropped(dropping) = tell(&mut pages, &restored) else { panic!("it sees none") };
-    assert_eq!(tell(&mut pages, &restored), Telling::Once, "they are not dropped yet");
-    pages.have_dropped(dropping);
+    assert_eq!(tell(&mut pages, &restored), Telling::AfterDropping, "the kernel would go on with them");
+    assert!(pages.have_dropped(dropping));
     assert!(pages.are_current(&restored));
     assert_eq!(tell(&mut pages, &restored), Telling::Leased);
 
     let mut pages = filled();
     let Telling::Dropped(dropping) = tell(&mut pages, &restored) else { panic!("it sees none") };
     fill(&mut pages, &file(1, 1));
-    pages.have_dropped(dropping);
+    assert!(pages.have_dropped(dropping));
     assert!(!pages.are_current(&restored), "an older page came");
+}
+
+#[test]
+fn an_answer_waits_for_the_last_dropping() {
+    let mut pages = filled();
+    let [first] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("it has pages") };
+    let [second] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("they are not dropped yet") };
+    assert!(!pages.have_dropped(first), "those that came since are not dropped yet");
+    assert_eq!(tell(&mut pages, &file(1, 2)), Telling::AfterDropping);
+    assert!(pages.have_dropped(second));
+    assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Leased);
+
+    fill(&mut pages, &file(1, 2));
+    let [third] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("it has pages") };
+    assert!(pages.have_not_dropped(third));
+    assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::Dropped(_)), "they are dropped once more");
 }
 
 #[test]
@@ -84,7 +100,7 @@ fn forgotten_entries_are_dropped_once() {
     let forgotten = pages.invalidate(NOW, &[id(3), id(1)]);
     assert_eq!(forgotten.iter().map(|dropping| dropping.file).collect::<Vec<_>>(), [id(1)]);
     assert!(!pages.are_current(&file(1, 1)) && pages.are_current(&file(2, 1)));
-    pages.have_dropped(forgotten[0]);
+    assert!(pages.have_dropped(forgotten[0]));
     assert!(pages.are_current(&file(1, 2)), "there are none");
     assert_eq!(pages.invalidate(NOW, &[id(1)]), [], "the kernel has nothing of it");
     assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Leased);
@@ -104,7 +120,7 @@ fn unknown_files_may_have_pages_after_another_daemon_or_above_the_limit() {
     fill(&mut pages, &file(1, 1));
     assert!(!pages.are_current(&file(1, 1)), "there may be others");
     let Telling::ThenDrop(dropping) = tell(&mut pages, &file(1, 1)) else { panic!("there may be others") };
-    pages.have_dropped(dropping);
+    assert!(pages.have_dropped(dropping));
     fill(&mut pages, &file(1, 1));
     assert_eq!(tell(&mut pages, &file(1, 1)), Telling::Leased);
 
