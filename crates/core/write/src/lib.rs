@@ -40,7 +40,7 @@ pub use leader_lease::{LeaderLease, Voter, is_majority};
 pub use leases::{Invalidation, Leases};
 pub use lineage::Lineage;
 pub use metadata_cache::{Asked, Changing, Found, MetadataCache};
-pub use pages::{Dropping, Pages, Shown, Telling};
+pub use pages::{Dropping, Invalidated, Pages, Shown, Telling};
 pub use partner::Copies;
 pub use partners::partners;
 pub use replicate::{Backlog, Entries, Entry, Follower, Next};

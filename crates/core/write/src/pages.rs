@@ -4,7 +4,7 @@
 //! with its pages, and believe attributes that are leased. If it gets another size or another time of change, it drops a file's pages
 //! itself. If it gets attributes while a notification drops pages, it ignores them and goes on with the pages that are still there: a program
 //! gets the answer when they are gone. A file that has grown would then seem as short as before. So a notification comes before a change has
-//! returned, or when no other way is left. The kernel sees no change if its last attributes are
+//! returned, or when no other way is left; a late one waits for answers that the kernel waits for. The kernel sees no change if its last attributes are
 //! not those of its pages. They may count uncommitted writes of this node's programs, or come from the answer to a change of attributes,
 //! for which it drops no pages.
 
@@ -33,11 +33,13 @@ struct Entry {
     is_believed: bool,
     /// The attributes that it got last, with pending writes.
     told: Option<Shown>,
+    /// Changes of the file wait at least until then for this node to be told of them.
+    leased_until: Time,
 }
 
 impl Entry {
     fn new(pages: Cached) -> Self {
-        Self { pages, is_believed: false, told: None }
+        Self { pages, is_believed: false, told: None, leased_until: Time::default() }
     }
 }
 
@@ -91,6 +93,15 @@ pub enum Telling {
     AfterDropping,
 }
 
+/// The files whose pages are to be dropped.
+#[derive(Default, Debug)]
+pub struct Invalidated {
+    /// Droppings that end before the change returns.
+    pub droppings: Vec<Dropping>,
+    /// Files of which this node was told too late: the change has returned, and the kernel asks before it goes on with their pages.
+    pub late: Vec<FileId>,
+}
+
 /// A dropping of pages by a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dropping {
@@ -129,7 +140,8 @@ impl Pages {
             let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
             self.files.insert(state.file, Entry::new(pages));
         }
-        if let Some(Entry { pages, told, .. }) = self.files.get_mut(&state.file) {
+        if let Some(Entry { pages, told, leased_until, .. }) = self.files.get_mut(&state.file) {
+            *leased_until = now.after(LEASE_TTL);
             if *pages == Cached::Nothing {
                 let _ = told.get_or_insert(shown);
             }
@@ -160,8 +172,9 @@ impl Pages {
         }
     }
 
-    /// The kernel is about to be told that a file is as `state` says, with what is pending.
-    pub fn tell(&mut self, now: Time, state: &FileState, shown: Shown) -> Telling {
+    /// The kernel is about to be told that a file is as `state` says, with what is pending. Changes of it wait until `leased_until` for this
+    /// node to be told.
+    pub fn tell(&mut self, now: Time, state: &FileState, shown: Shown, leased_until: Time) -> Telling {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             if self.are_others_known() {
@@ -171,6 +184,7 @@ impl Pages {
             self.files.insert(state.file, Entry::new(Cached::Old));
         }
         let Some(entry) = self.files.get_mut(&state.file) else { return Telling::Once };
+        entry.leased_until = entry.leased_until.max(leased_until);
         let dropping = Dropping { file: state.file, number: self.dropped + 1 };
         let dropped = (Cached::Dropping(dropping.number), Telling::Dropped(dropping));
         // The kernel sees no difference, and would go on with what it has.
@@ -219,23 +233,34 @@ impl Pages {
     }
 
     /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has.
-    pub fn invalidate(&mut self, now: Time, files: &[FileId]) -> Vec<Dropping> {
+    pub fn invalidate(&mut self, now: Time, files: &[FileId]) -> Invalidated {
         self.forgotten += 1;
-        let are_other_leases_held = self.other_leases_until() > now;
         let all: Vec<FileId> = if files.is_empty() { self.files.keys().copied().collect() } else { files.to_vec() };
-        let mut droppings = vec![];
+        let mut invalidated = Invalidated::default();
         for file in all {
-            let dropping = Dropping { file, number: self.dropped + 1 };
             match self.files.get_mut(&file) {
-                Some(Entry { pages: Cached::Nothing, is_believed: false, .. }) => continue,
-                Some(entry) => (entry.pages, entry.is_believed) = (Cached::Dropping(dropping.number), false),
-                None if are_other_leases_held => {}
-                None => continue,
+                Some(entry) if entry.leased_until <= now => {
+                    entry.is_believed = false;
+                    invalidated.late.push(file);
+                }
+                _ => invalidated.droppings.extend(self.drop_of(now, file)),
             }
-            self.dropped += 1;
-            droppings.push(dropping);
         }
-        droppings
+        invalidated
+    }
+
+    /// The kernel is to drop its pages of a file, if it has some.
+    pub fn drop_of(&mut self, now: Time, file: FileId) -> Option<Dropping> {
+        let are_other_leases_held = self.other_leases_until() > now;
+        let dropping = Dropping { file, number: self.dropped + 1 };
+        match self.files.get_mut(&file) {
+            Some(Entry { pages: Cached::Nothing, is_believed: false, .. }) => return None,
+            Some(entry) => (entry.pages, entry.is_believed) = (Cached::Dropping(dropping.number), false),
+            None if are_other_leases_held => {}
+            None => return None,
+        }
+        self.dropped += 1;
+        Some(dropping)
     }
 
     /// How often something was forgotten: what was asked for before is not believed afterwards.

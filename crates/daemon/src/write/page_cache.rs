@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Map, Time};
 use forebay_wire::write::FileState;
-use forebay_write::{Dropping, LEASE_TTL, Pages, Shown, Telling};
+use forebay_write::{Dropping, Invalidated, LEASE_TTL, Pages, Shown, Telling};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -23,6 +23,9 @@ const EARLIER: Duration = Duration::from_secs(1);
 /// Answers that wait for droppings: more than programs of a node ask at the same time. Where a page is read for long, the kernel's requests
 /// that are kept have to suffice for others.
 const ANSWERS_MAX: usize = 1024;
+
+/// Questions that the kernel asked while this node stood still have been read by then.
+const LATE_BY: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct PageCache {
@@ -40,12 +43,20 @@ struct Known {
     /// Answers that wait until the pages of their file have been dropped.
     waiting: Map<FileId, Vec<(Attributes, Reply)>>,
     waits: usize,
+    /// How many questions of the kernel about a file's attributes are being answered.
+    asked: Map<FileId, usize>,
+}
+
+/// A question of the kernel about a file's attributes that is being answered.
+pub struct Asked {
+    cache: Arc<PageCache>,
+    file: FileId,
+    /// How often something had been forgotten before.
+    forgotten: u64,
 }
 
 /// A file's state to be told to the kernel.
 pub struct ToTell {
-    /// How often something had been forgotten before it was asked for.
-    pub forgotten: u64,
     /// The file without what is pending.
     pub state: FileState,
     /// The file as programs see it.
@@ -73,9 +84,11 @@ impl PageCache {
         let _ = self.notifier.set(notifier);
     }
 
-    /// To be asked before a file is asked about.
-    pub fn forgotten(&self) -> u64 {
-        self.known().pages.forgotten()
+    /// The kernel asks for a file's attributes.
+    pub fn ask(self: &Arc<Self>, file: FileId) -> Asked {
+        let mut known = self.known();
+        *known.asked.entry(file).or_default() += 1;
+        Asked { cache: Arc::clone(self), file, forgotten: known.pages.forgotten() }
     }
 
     /// The kernel is about to be given bytes of a file, which is as `state` says, and as programs see it.
@@ -94,17 +107,17 @@ impl PageCache {
     }
 
     /// Tells the kernel a file's attributes. No file can be forgotten at that moment.
-    pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
+    pub fn tell(self: &Arc<Self>, asked: &Asked, told: &ToTell, reply: Reply) {
         let mut known = self.known();
         let pages = &mut known.pages;
         let shown = Shown::from(&told.attributes);
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
-            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown),
+            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown, self.now().after(told.lease)),
             _ => Telling::Once,
         };
         match telling {
             Telling::Leased
-                if pages.forgotten() == told.forgotten
+                if pages.forgotten() == asked.forgotten
                     && told.lease > EARLIER
                     && self.kernel_leases.note(told.lease - EARLIER) =>
             {
@@ -135,10 +148,13 @@ impl PageCache {
         if self.notifier.get().is_none() {
             return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
         }
-        let (droppings, others_until) = {
+        let (Invalidated { droppings, late }, others_until) = {
             let pages = &mut self.known().pages;
             (pages.invalidate(self.now(), files), pages.other_leases_until())
         };
+        if !late.is_empty() {
+            drop(tokio::spawn(Arc::clone(self).drop_late(late)));
+        }
         if files.is_empty() {
             tokio::time::sleep(others_until.since(self.now())).await;
         }
@@ -147,6 +163,22 @@ impl PageCache {
             let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings, || ())?).await;
         }
         Ok(())
+    }
+
+    /// Has the kernel drop pages of files whose changes have returned: for programs that have mapped them, as others ask first. Their
+    /// questions are answered before, so that they see how large a file is.
+    async fn drop_late(self: Arc<Self>, files: Vec<FileId>) {
+        tokio::time::sleep(LATE_BY).await;
+        for file in files {
+            let ends = Instant::now() + LEASE_TTL;
+            while self.known().asked.contains_key(&file) && Instant::now() < ends {
+                tokio::time::sleep(LATE_BY / 10).await;
+            }
+            let dropping = self.known().pages.drop_of(self.now(), file);
+            if let Some(Ok(ended)) = dropping.map(|dropping| self.drop_all(vec![dropping], || ())) {
+                let _ = tokio::time::timeout(LEASE_TTL, ended).await;
+            }
+        }
     }
 
     /// Has the kernel drop what it has, and does something when it has. The kernel waits for what is being read, so this goes on by
@@ -216,5 +248,17 @@ impl Known {
         let answers = if is_over { self.waiting.remove(&file).unwrap_or_default() } else { vec![] };
         self.waits -= answers.len();
         answers
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let asked = &mut self.cache.known().asked;
+        if let Some(count) = asked.get_mut(&self.file) {
+            *count -= 1;
+            if *count == 0 {
+                asked.remove(&self.file);
+            }
+        }
     }
 }

@@ -3,9 +3,13 @@
 use forebay_types::{Attributes, FileId, NodeRank, Time, Timestamp};
 use forebay_wire::write::FileState;
 use forebay_write::limits::PAGED_MAX;
-use forebay_write::{LEASE_TTL, Pages, Shown, Telling};
+use forebay_write::{Dropping, LEASE_TTL, Pages, Shown, Telling};
 
 const NOW: Time = Time(0);
+
+fn leased() -> Time {
+    NOW.after(LEASE_TTL)
+}
 
 fn id(serial: u64) -> FileId {
     FileId { creator: NodeRank(1), serial }
@@ -18,11 +22,18 @@ fn file(serial: u64, version: u64) -> FileState {
 }
 
 fn tell(pages: &mut Pages, state: &FileState) -> Telling {
-    pages.tell(NOW, state, Shown::from(&state.attributes))
+    pages.tell(NOW, state, Shown::from(&state.attributes), leased())
 }
 
 fn fill(pages: &mut Pages, state: &FileState) {
     pages.fill(NOW, state, Shown::from(&state.attributes));
+}
+
+/// Droppings that a change waits for.
+fn dropped(pages: &mut Pages, files: &[FileId]) -> Vec<Dropping> {
+    let invalidated = pages.invalidate(NOW, files);
+    assert_eq!(invalidated.late, [], "changes wait");
+    invalidated.droppings
 }
 
 /// Pages of one version.
@@ -80,33 +91,45 @@ fn pages_are_dropped_first_where_the_kernel_sees_no_change() {
 #[test]
 fn an_answer_waits_for_the_last_dropping() {
     let mut pages = filled();
-    let [first] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("it has pages") };
-    let [second] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("they are not dropped yet") };
+    let [first] = dropped(&mut pages, &[id(1)])[..] else { panic!("it has pages") };
+    let [second] = dropped(&mut pages, &[id(1)])[..] else { panic!("they are not dropped yet") };
     assert!(!pages.have_dropped(first), "those that came since are not dropped yet");
     assert_eq!(tell(&mut pages, &file(1, 2)), Telling::AfterDropping);
     assert!(pages.have_dropped(second));
     assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Leased);
 
     fill(&mut pages, &file(1, 2));
-    let [third] = pages.invalidate(NOW, &[id(1)])[..] else { panic!("it has pages") };
+    let [third] = dropped(&mut pages, &[id(1)])[..] else { panic!("it has pages") };
     assert!(pages.have_not_dropped(third));
     assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::Dropped(_)), "they are dropped once more");
+}
+
+#[test]
+fn where_a_change_has_not_waited_the_kernel_asks_before_pages_are_dropped() {
+    let mut pages = filled();
+    let invalidated = pages.invalidate(leased(), &[id(1)]);
+    assert_eq!((invalidated.droppings.len(), &invalidated.late[..]), (0, &[id(1)][..]));
+    assert!(!pages.are_current(&file(1, 2)));
+    assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Once, "it sees the change");
+    let dropping = pages.drop_of(leased(), id(1)).expect("there are pages");
+    assert!(pages.have_dropped(dropping));
+    assert_eq!(pages.drop_of(leased(), id(1)), None);
 }
 
 #[test]
 fn forgotten_entries_are_dropped_once() {
     let mut pages = filled();
     fill(&mut pages, &file(2, 1));
-    let forgotten = pages.invalidate(NOW, &[id(3), id(1)]);
+    let forgotten = dropped(&mut pages, &[id(3), id(1)]);
     assert_eq!(forgotten.iter().map(|dropping| dropping.file).collect::<Vec<_>>(), [id(1)]);
     assert!(!pages.are_current(&file(1, 1)) && pages.are_current(&file(2, 1)));
     assert!(pages.have_dropped(forgotten[0]));
     assert!(pages.are_current(&file(1, 2)), "there are none");
-    assert_eq!(pages.invalidate(NOW, &[id(1)]), [], "the kernel has nothing of it");
+    assert_eq!(dropped(&mut pages, &[id(1)]), [], "the kernel has nothing of it");
     assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Leased);
     pages.believe(id(1));
-    assert_eq!(pages.invalidate(NOW, &[id(1)]).len(), 1, "it believes attributes");
-    assert_eq!(pages.invalidate(NOW, &[]).len(), 2);
+    assert_eq!(dropped(&mut pages, &[id(1)]).len(), 1, "it believes attributes");
+    assert_eq!(dropped(&mut pages, &[]).len(), 2);
     assert_eq!(pages.forgotten(), 4);
 }
 
@@ -115,8 +138,8 @@ fn unknown_files_may_have_pages_after_another_daemon_or_above_the_limit() {
     let mut pages = Pages::unknown(NOW.after(LEASE_TTL));
     assert!(!pages.are_current(&file(1, 1)));
     assert_eq!(pages.other_leases_until(), NOW.after(LEASE_TTL));
-    assert_eq!(pages.invalidate(NOW, &[id(1)]).len(), 1, "it may believe what the daemon before has told");
-    assert_eq!(pages.invalidate(NOW.after(LEASE_TTL), &[id(1)]), []);
+    assert_eq!(dropped(&mut pages, &[id(1)]).len(), 1, "it may believe what the daemon before has told");
+    assert_eq!(pages.invalidate(leased(), &[id(1)]).droppings, []);
     fill(&mut pages, &file(1, 1));
     assert!(!pages.are_current(&file(1, 1)), "there may be others");
     let Telling::ThenDrop(dropping) = tell(&mut pages, &file(1, 1)) else { panic!("there may be others") };
@@ -141,9 +164,9 @@ fn pages_are_dropped_first_where_the_kernel_was_told_other_attributes() {
 
     // With what this node's programs have written: another node's change looks like nothing.
     let (mut pages, shown) = (Pages::default(), Shown::from(&file(1, 9).attributes));
-    assert_eq!(pages.tell(NOW, &file(1, 1), shown), Telling::Once);
+    assert_eq!(pages.tell(NOW, &file(1, 1), shown, leased()), Telling::Once);
     pages.fill(NOW, &file(1, 1), shown);
-    assert!(matches!(pages.tell(NOW, &file(1, 2), shown), Telling::Dropped(_)));
+    assert!(matches!(pages.tell(NOW, &file(1, 2), shown, leased()), Telling::Dropped(_)));
 }
 
 #[test]

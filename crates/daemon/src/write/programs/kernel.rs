@@ -134,13 +134,13 @@ impl Kernel {
 
     /// For as long as the leader tells of changes, the kernel need not ask again.
     pub async fn get_attributes(&self, file: FileId, reply: Reply) {
-        let forgotten = self.cache.forgotten();
+        let asked = self.cache.ask(file);
         let pending = self.files.pending(file, 0..0);
         match self.reader.tree.leased_state(file).await {
             Ok((state, lease)) => {
                 let attributes = pending.attributes(&state.attributes);
                 let lease = if pending.is_empty() { lease } else { TTL };
-                self.cache.tell(&ToTell { forgotten, state, attributes, lease }, reply);
+                self.cache.tell(&asked, &ToTell { state, attributes, lease }, reply);
             }
             Err(errno) => reply.error(errno),
         }
