@@ -45,7 +45,17 @@ pub struct NodeStatus {
     /// Messages between nodes.
     pub overlay: BTreeMap<String, u64>,
     /// Requests to the backing file system.
-    pub backing: BTreeMap<String, u64>,
+    pub backing: BackingStatus,
+}
+
+/// Requests of one node to the backing file system.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct BackingStatus {
+    /// Bytes of file contents that were read.
+    pub bytes: u64,
+    /// Listings of directories.
+    pub listings: u64,
 }
 
 /// The burst tier at one node.
@@ -104,7 +114,7 @@ impl Status {
     /// Bytes of file contents that the roots read from the backing file system.
     #[must_use]
     pub fn backing_bytes(&self) -> u64 {
-        self.nodes.iter().filter_map(|node| node.backing.get("bytes")).sum()
+        self.nodes.iter().map(|node| node.backing.bytes).sum()
     }
 
     /// The processes of all nodes: daemons and their keepers.
@@ -314,7 +324,7 @@ mod tests {
     #[test]
     fn a_status_may_say_more_than_is_read() {
         let text = r#"{"job":{},"nodes":[{"rank":0,"pid":7,"view":"/v","new":1,"kernel":{"messages":{"lookup":3}},
-            "backing":{"bytes":5}},{"rank":1,"kernel":{"messages":{"lookup":1,"read":2},"bytes_read":9}}]}"#;
+            "backing":{"bytes":5,"errors_by_kind":{"EIO":1}}},{"rank":1,"kernel":{"messages":{"lookup":1,"read":2},"bytes_read":9}}]}"#;
         let status: Status = serde_json::from_str(text).unwrap();
         assert_eq!(status.messages(), BTreeMap::from([("lookup".to_owned(), 4), ("read".to_owned(), 2)]));
         assert_eq!(status.backing_bytes(), 5);

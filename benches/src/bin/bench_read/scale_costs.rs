@@ -130,7 +130,7 @@ impl Costs {
         self.kernel_walker.add(cpu::of_children_of(node.pid).as_secs_f64() / messages);
         self.filled.push(Filled {
             maker_seconds: cpu::of_process(status.nodes[0].pid).context("a daemon is gone")?.as_secs_f64(),
-            listings: status.nodes[0].backing.get("listings").copied().unwrap_or(0) as f64,
+            listings: status.nodes[0].backing.listings as f64,
             daemon_seconds: cpu::of_process(node.pid).context("a daemon is gone")?.as_secs_f64(),
             messages,
             parcels: node.prefill.parcels as f64,
