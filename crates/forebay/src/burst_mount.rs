@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
 use forebay_keeper::own_paths::only_at;
+use forebay_keeper::trusted_path;
 use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
 
@@ -66,6 +67,12 @@ pub fn prepare(
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
+    trusted_path::check_way_to(&backing).with_context(|| {
+        let shown = backing.display();
+        format!(
+            "--burst: files cannot land in {shown}, because other users could exchange it for a directory of theirs"
+        )
+    })?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
