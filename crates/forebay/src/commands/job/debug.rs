@@ -20,7 +20,7 @@ use crate::cli::DebugArguments;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, NotUp, variable};
 use crate::kept_logs::{kept_jobs, logs_in};
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::settings::Effective;
 
 /// How long one of the commands may take whose output is a part. `status` itself waits 15 s for another host.
@@ -60,9 +60,7 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
     let output = arguments.output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     place.pack(&output)?;
     say!("{}", output.display());
-    eprintln!(
-        "forebay: note: it has no key, but paths, names of hosts and lines of logs: look into it before you send it"
-    );
+    tell!("forebay: note: it has no key, but paths, names of hosts and lines of logs: look into it before you send it");
     Ok(if place.is_whole.get() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
@@ -109,7 +107,7 @@ impl Parts {
     /// A part that cannot be written is missing, and that is said.
     fn add(&self, part: &str, text: &str) {
         if let Err(error) = fs::write(self.path(part), text) {
-            eprintln!("forebay: note: {part} is not in the archive: {error}");
+            tell!("forebay: note: {part} is not in the archive: {error}");
             self.is_whole.set(false);
         }
     }
@@ -149,7 +147,7 @@ impl Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.above) {
-            eprintln!("forebay: note: {} stays: {error}", self.above.display());
+            tell!("forebay: note: {} stays: {error}", self.above.display());
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view}
 use crate::commands::stage::places::below_burst;
 use crate::jobs;
 use crate::machine;
-use crate::output::say;
+use crate::output::{in_one_line, say, shown_path};
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
 
@@ -63,11 +63,11 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         say!("{steps}");
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{}", path.display());
+    say!("{}", shown_path(&path));
     let mut rows = vec![["node", "host", "answer", "why"].map(str::to_owned).to_vec()];
     rows.extend(steps.as_array().into_iter().flatten().map(row));
-    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
-    paths.iter().for_each(|path| say!("{}", path.text()));
+    columns::lines(&rows).iter().for_each(|line| say!("{}", in_one_line(line)));
+    paths.iter().for_each(|path| say!("{}", in_one_line(&path.text())));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +93,7 @@ fn of_burst_tier(
     if as_json {
         say!("{}", json!([{"rank": node.rank, "host": node.host, "answer": "burst", "why": why, "file": file}]));
     } else {
-        say!("{}\n{why}", path.display());
+        say!("{}\n{}", shown_path(path), in_one_line(&why));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use crate::commands::ask::ask_any;
 use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::machine;
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::settings::Effective;
 
 /// How long a node may take: it looks at itself only.
@@ -48,7 +48,7 @@ fn of_host(directory: &JobDirectory) -> anyhow::Result<(JobLabels, Vec<Value>)> 
                 labels = labels.or_else(|| serde_json::from_value(answer["labels"].take()).ok());
             }
             Err(error) => {
-                eprintln!("forebay: node {rank} does not answer: {error:#}");
+                tell!("forebay: node {rank} does not answer: {error:#}");
                 let host = machine::host_names().into_iter().next().unwrap_or_default();
                 nodes.push(json!({"rank": rank, "host": host, "state": "unreachable"}));
                 failure = Some(error);

@@ -20,7 +20,7 @@ use forebay_keeper::own_paths::{self, Node};
 use crate::cli::RunArguments;
 use crate::commands::run::direct::Way;
 use crate::exit::{NOT_FOUND, NOT_RUN};
-use crate::output::causes;
+use crate::output::{causes, tell};
 use crate::run_environment;
 use crate::search_path::find_program;
 use crate::settings::Effective;
@@ -63,7 +63,7 @@ pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
 /// Becomes the command; the exit status if it cannot.
 fn execute(program: &OsStr, command: &mut Command) -> ExitCode {
     let error = command.exec();
-    eprintln!("forebay: cannot run {}: {error}", program.display());
+    tell!("forebay: cannot run {}: {error}", program.display());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN })
 }
 
