@@ -5,6 +5,7 @@ mod burst;
 mod config;
 mod doctor;
 mod job;
+mod job_status;
 mod manual;
 mod mpi;
 mod node;
