@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::cli::DrainArguments;
 use crate::commands::ask::ask_any;
 use crate::exit::DONE_IN_PART;
-use crate::health::amounts::{part, rate, size, span};
+use crate::health::amounts::{part, rate, span};
+use crate::health::shown::amount;
 use crate::jobs;
 use crate::output::say;
 use crate::progress::ProgressLine;
@@ -102,7 +103,7 @@ impl Amount {
     /// `landing: 120 of 300 MiB, 20 MB/s, 9 s left (1 file)`.
     fn line(&self, progress: &Progress) -> String {
         let mut words = match self.all_bytes {
-            0 => vec![changes(progress.steps)],
+            0 => vec![amount(0, 0, progress.steps as u64)],
             all => vec![part(all.saturating_sub(progress.bytes), all)],
         };
         words.extend(progress.bytes_per_s.map(rate));
@@ -116,10 +117,6 @@ impl Amount {
         let why = progress.why.as_ref().map_or_else(String::new, |why| format!("; {why}"));
         format!("landing: {}{files}{why}", words.join(", "))
     }
-}
-
-fn changes(steps: usize) -> String {
-    format!("{steps} change{}", if steps == 1 { "" } else { "s" })
 }
 
 /// Since when something has kept a drain, and how far it had come by then. Something that is tried again sends the same bytes again: only what
@@ -150,11 +147,7 @@ pub fn told(progress: &Progress) -> String {
         return why.clone();
     }
     let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    let mut amount = match (progress.bytes, progress.files) {
-        (0, _) => changes(progress.steps),
-        (bytes, 0 | 1) => format!("{} in 1 file", size(bytes)),
-        (bytes, files) => format!("{} in {files} files", size(bytes)),
-    };
+    let mut amount = amount(progress.bytes, progress.files, progress.steps as u64);
     if why.is_empty() {
         let left = progress.time_left_ms.map(Duration::from_millis).filter(|_| progress.bytes_per_s.is_some());
         amount.extend(progress.bytes_per_s.map(|bytes_per_s| format!(", {}", rate(bytes_per_s))));
@@ -253,7 +246,7 @@ mod tests {
         let kept = Progress { why: Some("no room".to_owned()), ..at(0, 300) };
         assert_eq!(told(&kept), "not landed: 300 MiB in 1 file: no room");
         let names = Progress { steps: 3, ..Progress::default() };
-        assert_eq!(Amount::default().line(&names), "landing: 3 changes");
+        assert_eq!(Amount::default().line(&names), "landing: 3 changes of names");
     }
 
     /// Before, each attempt counted as progress.
