@@ -112,6 +112,34 @@ fn a_list_of_jobs_says_which_is_not_well() {
     place.assert_clean();
 }
 
+/// A collector sees that the job is down, by the same series that were up.
+#[test]
+fn metrics_of_dead_nodes_have_the_labels_of_living_ones() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let mut up = place.command(&["up", "--local", "2", "--export", &source]);
+    assert!(up.env("USER", "somebody").output().unwrap().status.success());
+    let shown = |status: i32, arguments: &[&str]| {
+        let output = place.run(&[&["metrics"], arguments].concat());
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let up = text.lines().filter(|line| line.starts_with("forebay_up{")).map(str::to_owned).collect::<Vec<_>>();
+        (up, String::from_utf8(output.stderr).unwrap())
+    };
+    let (alive, _) = shown(0, &[]);
+    assert!(alive.len() == 2 && alive[1].contains("user=\"somebody\"") && alive[1].ends_with(" 1"), "{alive:?}");
+    let dead: Vec<String> = alive.iter().map(|line| line.replace("} 1", "} 0")).collect();
+    [0, 1].iter().for_each(|rank| place.kill("default", *rank));
+    for all in [&[][..], &["--all"]] {
+        let (lines, why) = shown(3, all);
+        assert_eq!(lines, dead);
+        assert!(why.contains("node 0 does not answer: ") && why.contains("node 1 does not answer: "), "{why}");
+    }
+    place.succeeds(&["down"]);
+    place.fails(1, &["metrics"]);
+    place.assert_clean();
+}
+
 #[test]
 fn a_job_is_as_old_as_its_start() {
     let Some(place) = Place::with_views() else { return };
