@@ -1,5 +1,7 @@
 //! `landed` of names that are not just files: links, pipes, what others would take for lines.
 
+use std::time::{Duration, Instant};
+
 use forebay_tests::require;
 
 use crate::bed::{Bed, DIR};
@@ -77,4 +79,44 @@ fn a_name_is_one_line_without_controls() {
     let explained = bed.command(&["explain", &format!("{DIR}/{name}")]).good().text();
     assert_eq!(explained.lines().next().unwrap(), format!("{DIR}/{escaped}"));
     bed.job.down();
+}
+
+/// The order of landing is that of the changes, so a path is waited for and not brought forward.
+#[test]
+fn a_drain_of_a_path_waits_for_that_path() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "manual"]);
+    let _ = bed.shell("mkdir d; echo a > d/a; echo b > b").good();
+    let path = format!("{DIR}/d");
+    let begun = bed.command(&["drain", &format!("{DIR}/none"), "--wait"]);
+    assert!(begun.status.code() == Some(1) && begun.stderr.contains("No such file"), "{}", begun.stderr);
+    let told = bed.command(&["drain", "--wait", &path]).good().text();
+    assert_eq!(told, format!("landed {DIR}/d/a (2B of 2B landed)\n"));
+    let json = bed.command(&["drain", "--wait", "--json", &path]).good().text();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&value["landed"], &value["files"][0]["state"]), (&true.into(), &"landed".into()), "{value}");
+    bed.drain();
+    bed.job.down();
+}
+
+/// The kernel holds a process that asks until the daemon gives up.
+#[test]
+fn without_a_leader_commands_say_for_whom_they_wait_and_end() {
+    require!(Fuse, Root);
+    let mut bed = Bed::of(2);
+    let _ = bed.shell("mkdir d").good();
+    bed.job.kill_node(0);
+    let name = format!("{DIR}/d/unknown");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let landed = scope.spawn(|| bed.command(&["landed", &name]));
+        let explained = scope.spawn(|| bed.command(&["explain", "--rank", "1", &name]));
+        for told in [landed, explained].map(|told| told.join().unwrap()) {
+            assert_eq!(told.status.code(), Some(1), "{} {}", told.text(), told.stderr);
+            assert!(told.stderr.contains("waiting for the node that leads the burst tier"), "{}", told.stderr);
+            assert!(told.stderr.contains("has not answered within 30s"), "{}", told.stderr);
+        }
+    });
+    assert!(began.elapsed() >= Duration::from_secs(30));
+    bed.job.kill_all();
 }

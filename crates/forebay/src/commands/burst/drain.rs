@@ -1,5 +1,6 @@
 //! `drain`: lets what programs wrote to the burst tier land now.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::DrainArguments;
 use crate::commands::ask::ask_any;
+use crate::commands::burst::landed;
 use crate::exit::DONE_IN_PART;
 use crate::health::amounts::{part, rate, span};
 use crate::health::shown::amount;
@@ -31,6 +33,9 @@ const STUCK: Duration = Duration::from_secs(30);
 pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
+    if !arguments.paths.is_empty() {
+        return of_paths(&directory, &arguments.paths, arguments.wait.then_some(arguments.timeout), arguments.json);
+    }
     let progress = match arguments.wait {
         true => wait_by(arguments.timeout, "", |time| ask(&directory, time, false))?,
         false => ask(&directory, Duration::ZERO, false)?,
@@ -47,6 +52,37 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
         say!("all has landed");
     } else {
         say!("{}", told(&progress));
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Lands all, and waits for some of it. Its order is that of the changes: nothing is brought forward.
+fn of_paths(
+    directory: &JobDirectory,
+    paths: &[PathBuf],
+    wait: Option<Option<Duration>>,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let files = || landed::of_paths(directory, paths);
+    let have_landed = |files: &[Value]| files.iter().all(|file| file["state"] == "landed");
+    // Wrong paths are told before anything is waited for.
+    files()?;
+    match wait {
+        None => drop(ask(directory, Duration::ZERO, false)?),
+        Some(timeout) => {
+            let round = |time| {
+                let progress = ask(directory, time, false)?;
+                let is_final = progress.is_final || have_landed(&files()?);
+                Ok(Progress { is_final, ..progress })
+            };
+            drop(wait_by(timeout, "", round)?);
+        }
+    }
+    let files = files()?;
+    let has_landed = have_landed(&files);
+    match as_json {
+        true => say!("{}", json!({"landed": has_landed, "files": files})),
+        false => landed::print(&files),
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cli::LandedArguments;
 use crate::commands::ask::ask_any;
 use crate::commands::burst::names::{self, Named};
-use crate::commands::job_status;
+use crate::commands::{job_status, look};
 use crate::exit::DONE_IN_PART;
 use crate::health::amounts::size;
 use crate::health::remedy;
@@ -21,6 +21,7 @@ use crate::health::shown::not_landed;
 use crate::jobs;
 use crate::machine;
 use crate::output::{in_one_line, say};
+use crate::patience::after_a_second;
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
 
@@ -34,23 +35,42 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     if arguments.paths.is_empty() {
         return all(&directory, arguments.json);
     }
-    let burst = own_paths::find_node(&directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
-    let mut paths = vec![];
-    for path in &arguments.paths {
-        let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
-        if absolute.to_str().is_none() {
+    let files = of_paths(&directory, &arguments.paths)?;
+    let has_landed = files.iter().all(|file| file["state"] == "landed");
+    if arguments.json {
+        say!("{}", json!({"files": files}));
+    } else {
+        print(&files);
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// How far the files at `paths` are, as `landed --json` has them.
+///
+/// # Errors
+/// When nothing is known of any.
+pub fn of_paths(directory: &JobDirectory, paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+    let burst = own_paths::find_node(directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
+    let mut absolute = vec![];
+    for path in paths {
+        let path = std::path::absolute(path).context("a path cannot be made absolute")?;
+        if path.to_str().is_none() {
             let message = "only paths that are valid UTF-8 can be named";
             return Err(UsageError(format!("{}: {message}", path.display())).into());
         }
-        paths.push(absolute);
+        absolute.push(path);
     }
     let named = match &burst {
-        Some(burst) => names::of(burst, &paths),
-        None => paths.into_iter().map(Named::File).collect(),
+        Some(burst) => {
+            look::wait_for(&directory.job(), burst, &absolute.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+            names::of(burst, &absolute)
+        }
+        None => absolute.into_iter().map(Named::File).collect(),
     };
+    let _told = after_a_second(|| "waiting for the node that leads the burst tier to say what has landed".to_owned());
     let mut asked = vec![];
     for name in named {
-        let file = file_of(&directory, name);
+        let file = file_of(directory, name);
         // Where no daemon answers, none answers to the others.
         let is_silent =
             file.as_ref().err().is_some_and(|(_, error)| error.chain().any(|cause| cause.is::<io::Error>()));
@@ -65,17 +85,15 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     {
         return Err(error);
     }
-    let files: Vec<Value> = asked
-        .into_iter()
-        .map(|file| file.unwrap_or_else(|(path, error)| unknown(&path, &format!("{error:#}"))))
-        .collect();
-    let has_landed = files.iter().all(|file| file["state"] == "landed");
-    if arguments.json {
-        say!("{}", json!({"files": files}));
-    } else {
-        files.iter().for_each(|file| say!("{}", in_one_line(&told(file))));
-    }
-    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+    let known = |file: Result<Value, (PathBuf, anyhow::Error)>| {
+        file.unwrap_or_else(|(path, error)| unknown(&path, &format!("{error:#}")))
+    };
+    Ok(asked.into_iter().map(known).collect())
+}
+
+/// Prints files for people.
+pub fn print(files: &[Value]) {
+    files.iter().for_each(|file| say!("{}", in_one_line(&told(file))));
 }
 
 /// How far what a name is has come; else the path with the reason why that is not known.

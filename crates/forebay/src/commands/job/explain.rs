@@ -15,6 +15,7 @@ use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
 use crate::commands::job::escaping_paths::{self, EscapingPath};
+use crate::commands::look;
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
 use crate::commands::stage::places::below_burst;
 use crate::jobs;
@@ -31,13 +32,18 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
+    let rank = arguments.rank.map(NodeRank);
+    if let Some(burst) = own_paths::find_node(&directory, rank, &machine::host_names()).ok().and_then(|node| node.burst)
+    {
+        look::wait_for(&directory.job(), &burst, &[&path])?;
+    }
     let looking = looking_at(&path);
     let (found, given) = within_view(&path, &views(&directory));
     let path = place_of(&given);
     if path.to_str().is_none() {
         return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
-    let rank = arguments.rank.map(NodeRank).or(found);
+    let rank = rank.or(found);
     // None where no view of the job is on this host.
     let node = own_paths::find_node(&directory, rank, &machine::host_names()).ok();
     let burst = node.as_ref().and_then(|node| Some((node, below_burst(node.burst.as_deref()?, &path)?)));
