@@ -16,6 +16,7 @@ mod full;
 mod holes;
 mod in_place;
 mod known;
+mod landed_names;
 mod large_trees;
 mod lent_rights;
 mod lesser_calls;

@@ -138,6 +138,8 @@ fn the_port_takes_the_token_and_refuses_everything_else() {
     let bed = Bed::with(1, &["--metrics-listen", "0"]);
     let (address, token) = port_and_token(&bed);
     assert!(address.starts_with("127.0.0.1:"), "{address}");
+    // Many that say nothing hold up nobody: the oldest of them give way.
+    let _idle: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
     // A client that says nothing more holds up nobody, and is not waited for.
     let mut slow = TcpStream::connect(&address).unwrap();
     slow.write_all(b"GET /metrics HTT").unwrap();
@@ -149,6 +151,7 @@ fn the_port_takes_the_token_and_refuses_everything_else() {
         ("401", "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0\r\n\r\n".to_owned()),
         ("405", with_token("POST /metrics")),
         ("404", with_token("GET /other")),
+        ("404", with_token("GET /")),
         ("431", large),
         ("400", "no request\r\n\r\n".to_owned()),
     ] {
@@ -182,7 +185,7 @@ fn a_port_that_is_taken_stops_the_start_and_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let one = ("1", port.as_str(), format!("cannot listen at 127.0.0.1:{port}; another program or node has it"));
-    let several = ("2", "9", "2 nodes on this host cannot share a port".to_owned());
+    let several = ("2", "9", "2 nodes on one host cannot share a port".to_owned());
     for (nodes, port, why) in [one, several] {
         let sandbox = Sandbox::new();
         fs::create_dir(sandbox.base().join("backing")).unwrap();

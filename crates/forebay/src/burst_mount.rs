@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
 use forebay_keeper::own_paths::only_at;
+use forebay_keeper::trusted_path;
 use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
 
@@ -57,15 +58,19 @@ pub fn prepare(
     rank: NodeRank,
 ) -> anyhow::Result<Option<BurstMount>> {
     let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(None) };
-    let Some(store) = &settings.burst_store else {
-        bail!("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe), or auto to find it");
-    };
+    let store = wanted_store(settings)?;
     let store = &match store {
         BurstStore::At(path) => path.clone(),
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
+    trusted_path::check_way_to(&backing).with_context(|| {
+        let shown = backing.display();
+        format!(
+            "--burst: files cannot land in {shown}, because other users could exchange it for a directory of theirs"
+        )
+    })?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
@@ -108,6 +113,36 @@ pub fn offer(options: &BurstOptions) -> Option<String> {
     let BurstOptions { dir, backing, .. } = options;
     let is_there = dir.is_dir() || DirBuilder::new().mode(0o755).create(dir).is_ok() || dir.is_dir();
     (!is_there).then(|| only_at(dir, backing))
+}
+
+/// Whether the settings of the burst tier agree with each other, in a job of so many nodes.
+///
+/// # Errors
+/// The fault in them.
+pub fn check(settings: &Settings, nodes: usize) -> anyhow::Result<()> {
+    let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(()) };
+    wanted_store(settings)?;
+    copied(&settings.partner, &dir, &backing, nodes)?;
+    // `up` asks the scheduler once, for all nodes.
+    if settings.time_limit != Some(TimeLimit::OfScheduler) {
+        ends_at_ms(settings)?;
+    }
+    check_drain(settings)
+}
+
+fn wanted_store(settings: &Settings) -> anyhow::Result<&BurstStore> {
+    settings
+        .burst_store
+        .as_ref()
+        .context("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe), or auto to find it")
+}
+
+fn check_drain(settings: &Settings) -> anyhow::Result<()> {
+    ensure!(
+        settings.time_limit.is_none() || settings.drain != DrainPolicy::Manual,
+        "--time-limit makes everything land in time, and --drain manual lets nothing land: give only one of them"
+    );
+    Ok(())
 }
 
 /// Where programs see the burst tier and where it lands, if there is one.
@@ -230,10 +265,7 @@ fn end_of_scheduler() -> anyhow::Result<Duration> {
 /// When the job's time is over, milliseconds since 1970.
 fn ends_at_ms(settings: &Settings) -> anyhow::Result<Option<u64>> {
     let Some(limit) = settings.time_limit else { return Ok(None) };
-    ensure!(
-        settings.drain != DrainPolicy::Manual,
-        "--time-limit makes everything land in time, and --drain manual lets nothing land: give only one of them"
-    );
+    check_drain(settings)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let ends_at = match limit {
         TimeLimit::In(time) => now.saturating_add(time),

@@ -21,7 +21,7 @@ pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
-pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
+pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments, LookArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
@@ -75,10 +75,12 @@ impl Cli {
     pub fn read() -> Result<Option<Self>, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut all = Self::command();
-        if let [_, name, word] = words.as_slice()
-            && word == ALL
-            && let Some(name) = name.to_str()
-        {
+        let named = match words.as_slice() {
+            [_, name, word] if word == ALL => name.to_str(),
+            [_, help, name, word] if help == "help" && word == "--all" => name.to_str(),
+            _ => None,
+        };
+        if let Some(name) = named {
             all.build();
             if let Some(command) = all.find_subcommand_mut(name) {
                 command.print_long_help()?;
@@ -148,6 +150,9 @@ pub enum Command {
     /// Look up names of a view; started by its daemon
     #[command(hide = true)]
     Walk(WalkArguments),
+    /// Look at paths; started by a command that does not wait for them for ever
+    #[command(hide = true)]
+    Look(LookArguments),
     /// Keep logs of a job in its user's state directory; started by what ends the job
     #[command(hide = true)]
     KeepLogs(KeepLogsArguments),
@@ -238,7 +243,8 @@ pub struct NodeArguments {
 #[command(
     after_help = "The command replaces forebay: the exit status is the command's. It sees the exports read-only; everything else, \
                   and what other programs see, stays as it is. With --image, the command is a program of the image; \
-                  docs/containers.md says what it sees of the host. Exit status if the command does not run, as with env(1): 125 \
+                  docs/containers.md says what it sees of the host. If the current directory lies in the burst tier, and the tier does \
+                  not answer for 30 s, the status is 125. Exit status if the command does not run, as with env(1): 125 \
                   forebay failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found but cannot \
                   be run, 127 the command was not found.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
@@ -295,7 +301,7 @@ pub struct MetricsArguments {
 /// `explain`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  forebay explain /soft/python/bin/python3\n  forebay explain --rank 5 /tmp/view/5/soft"
+    after_help = "If the burst tier does not answer about PATH for 30 s, the exit status is 1.\n\nExamples:\n  forebay explain /soft/python/bin/python3\n  forebay explain --rank 5 /tmp/view/5/soft"
 )]
 pub struct ExplainArguments {
     /// The path, as it is in the view or on the backing file system

@@ -7,6 +7,7 @@ use forebay_daemon::JobLabels;
 use forebay_launch::{Allocation, DirectRecord, JobDirectory, NodeFile, SharedPlace, session_base, state_directory};
 
 use crate::machine;
+use crate::output::tell;
 use crate::settings::{Effective, Settings};
 
 /// The name of a job that nobody named, outside an allocation.
@@ -72,11 +73,7 @@ pub fn base_for_new(given: Option<&Path>, is_local: bool) -> anyhow::Result<Path
     let base =
         shared.free(&wanted).context("there is no directory for the job's files; choose one with --directory")?;
     if base != wanted {
-        eprintln!(
-            "forebay: note: another user owns {}; the job's files are below {}",
-            wanted.display(),
-            base.display()
-        );
+        tell!("forebay: note: another user owns {}; the job's files are below {}", wanted.display(), base.display());
     }
     Ok(base)
 }

@@ -241,23 +241,35 @@ pub fn kept_jobs(state: &Path) -> Vec<PathBuf> {
 fn prune(state: &Path, job: &str) {
     let jobs = kept_jobs(state);
     jobs.iter().skip(JOBS_KEPT).for_each(|path| remove(path));
-    let bytes = |path: &Path| files_in(path).iter().filter_map(|log| Some(log.metadata().ok()?.len())).sum::<u64>();
+    // Looked at once: another host may remove some meanwhile, and these are room then, too.
+    let with_sizes = |path: &Path| -> Vec<(PathBuf, u64)> {
+        files_in(path)
+            .into_iter()
+            .filter_map(|log| Some((log.metadata().ok()?.len(), log)))
+            .map(|(len, log)| (log, len))
+            .collect()
+    };
     let (own, others): (Vec<_>, Vec<_>) =
         jobs.into_iter().take(JOBS_KEPT).partition(|path| path.file_name().is_some_and(|name| name == job));
     let mut total = 0;
     for path in own.iter().chain(&others) {
-        total += bytes(path);
+        let files = with_sizes(path);
+        total += files.iter().map(|(_, len)| len).sum::<u64>();
         if total > KEPT_BYTES_MAX {
             // The hosts of one large job share the limit, and those that end last have it.
-            for log in files_in(path) {
-                let len = log.metadata().map_or(0, |log| log.len());
-                if total > KEPT_BYTES_MAX && fs::remove_file(log).is_ok() {
+            for (log, len) in files {
+                if total > KEPT_BYTES_MAX && is_gone(fs::remove_file(log)) {
                     total -= len;
                 }
             }
             fs::remove_dir(path).ok();
         }
     }
+}
+
+/// Whether a file has gone, perhaps by another host that prunes at the same time.
+fn is_gone(removed: std::io::Result<()>) -> bool {
+    removed.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |()| true)
 }
 
 /// Removes logs and reports alone, so that a file of the user is never lost.
@@ -295,6 +307,30 @@ mod tests {
         prune(state.path(), "j11");
         assert!(!names(state.path()).contains(&"large".to_owned()), "the oldest is too much");
         assert!(names(state.path()).contains(&"j5".to_owned()));
+    }
+
+    /// Each host of a job prunes at its end: what one has removed is room for the other.
+    #[test]
+    fn hosts_that_prune_at_once_remove_no_more_than_one() {
+        const LOGS: u64 = 80;
+        for round in 0..20 {
+            let state = tempfile::tempdir().unwrap();
+            let job = state.path().join("j");
+            fs::create_dir(&job).unwrap();
+            for log in 0..LOGS {
+                File::create(job.join(format!("node-{log}.log"))).unwrap().set_len(1 << 20).unwrap();
+            }
+            let together = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        together.wait();
+                        prune(state.path(), "j");
+                    });
+                }
+            });
+            assert_eq!(logs_in(&job).len() as u64, KEPT_BYTES_MAX >> 20, "round {round}");
+        }
     }
 
     #[test]

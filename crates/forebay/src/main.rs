@@ -10,6 +10,7 @@ mod carried_key;
 mod cli;
 mod columns;
 mod commands;
+mod contradictions;
 mod directives;
 mod elf;
 mod exit;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let causes = output::causes(&error).join("\n  because: ");
-            eprintln!("forebay: {}", output::without_controls(&causes));
+            output::tell!("forebay: {causes}");
             ExitCode::from(match error.is::<UsageError>() {
                 _ if is_run => RUN_FAILED,
                 true => WRONG_USAGE,

@@ -69,6 +69,14 @@ pub fn address_of(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<IpAd
     })
 }
 
+/// Whether it can be one: a name, or a network.
+///
+/// # Errors
+/// When it looks like a network and is none.
+pub fn check(wanted: &str) -> anyhow::Result<()> {
+    network(wanted).map(drop)
+}
+
 /// The network that `text` is: `10.1.0.0/16`, or an address alone, which is one of itself. `None` for the name of an interface.
 fn network(text: &str) -> anyhow::Result<Option<Subnet>> {
     let Some((address, bits)) = text.split_once('/') else {

@@ -11,9 +11,26 @@ macro_rules! say {
 
 pub(crate) use say;
 
-/// Prints a line of a result. A reader that has gone (`forebay status | head`) has what it wants: the command ends there.
+/// Prints a message on standard error, formatted.
+macro_rules! tell {
+    ($($argument:tt)*) => { eprintln!("{}", $crate::output::without_controls(&format!($($argument)*))) };
+}
+
+pub(crate) use tell;
+
+/// Prints a line of a result, whatever names it has. A reader that has gone (`forebay status | head`) has what it wants: the command ends there.
 pub fn line(text: impl Display) {
-    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+    raw(&format!("{}\n", without_controls(&text.to_string())));
+}
+
+/// Empties a terminal, and begins at its upper left.
+pub fn clear_terminal() {
+    raw("\x1b[H\x1b[2J\x1b[3J");
+}
+
+fn raw(text: &str) {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    if let Err(error) = written {
         if error.kind() != ErrorKind::BrokenPipe {
             eprintln!("forebay: cannot write to standard output: {error}");
         }
@@ -37,13 +54,42 @@ pub fn without_controls(message: &str) -> String {
     escaped(message, |c| c.is_control() && c != '\n' && c != '\t')
 }
 
-/// A path in a result, whose name may have control characters.
-pub fn shown_path(path: &Path) -> String {
-    escaped(&path.display().to_string(), char::is_control)
+/// A text that is one line, whatever names it has.
+pub fn in_one_line(text: &str) -> String {
+    escaped(text, char::is_control)
 }
 
+/// A path in a result, whose name may have control characters.
+pub fn shown_path(path: &Path) -> String {
+    in_one_line(&path.display().to_string())
+}
+
+/// A path in a command that the message has people type: a shell takes it as it is.
+pub fn quoted_path(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    match () {
+        () if !text.is_empty() && text.chars().all(is_plain) => text,
+        () if text.chars().any(char::is_control) => {
+            let escaped = |c: char| match c {
+                '\\' | '\'' => format!("\\{c}"),
+                c if c.is_control() => c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+                c => c.to_string(),
+            };
+            format!("$'{}'", text.chars().map(escaped).collect::<String>())
+        }
+        () => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// Controls that JSON leaves as they are become what JSON has for them, so that it stays JSON.
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
-    text.chars().map(|c| if is_escaped(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+    let escape = |c: char| match c {
+        c if !is_escaped(c) => c.to_string(),
+        '\u{7f}'.. => format!("\\u{:04x}", u32::from(c)),
+        c => c.escape_default().to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 #[cfg(test)]
@@ -53,8 +99,26 @@ mod tests {
 
     #[test]
     fn controls_do_not_reach_a_terminal() {
-        assert_eq!(without_controls("a\x1b[2J\r\u{9b}\n\t\u{e4}"), "a\\u{1b}[2J\\r\\u{9b}\n\t\u{e4}");
+        assert_eq!(without_controls("a\x1b[2J\r\u{9b}\n\t\u{e4}"), "a\\u{1b}[2J\\r\\u009b\n\t\u{e4}");
+        let json = serde_json::json!({"path": "\u{7f}\u{9b}\x1b\n"});
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&without_controls(&json.to_string())).unwrap(), json);
         assert_eq!(shown_path(Path::new("a\n\x07")), "a\\n\\u{7}");
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        for (path, shown) in [
+            ("/a/b-1.npz", "/a/b-1.npz"),
+            ("/a b/$x", "'/a b/$x'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("a\x1b[2J\n'\\", r"$'a\x1b[2J\x0a\'\\'"),
+        ] {
+            assert_eq!(quoted_path(Path::new(path)), shown);
+            let mut shell = std::process::Command::new("bash");
+            let echoed = shell.args(["-c", &format!("printf %s {shown}")]).output().unwrap();
+            assert_eq!(String::from_utf8(echoed.stdout).unwrap(), path);
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::output::tell;
+
 /// How long nobody asks what a command is doing.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -13,7 +15,7 @@ pub struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
 
 /// Says on standard error what is waited for, once, if that is not over after a second.
 pub fn after_a_second(what: impl FnOnce() -> String + Send + 'static) -> Waiting {
-    unless_over_in_a_second(|| eprintln!("forebay: {}", what()))
+    unless_over_in_a_second(|| tell!("forebay: {}", what()))
 }
 
 /// Tells of what is waited for, once, if that is not over after a second.

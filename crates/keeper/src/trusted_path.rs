@@ -7,13 +7,16 @@
 //!
 //! The components are checked from the root downwards. When one is found safe, no other user can change where the path up
 //! to it leads. So each result holds afterwards too, and no component is checked twice.
+//!
+//! The directory where a burst tier lands may itself be open to others, who write files there, and may be named by links. Only the
+//! directories on the way to it must be safe.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::process::geteuid;
 
 const STICKY: u32 = 0o1000;
@@ -23,6 +26,9 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Whose files look like when their owner has no number in this user namespace (`/proc/sys/kernel/overflowuid`).
 const UNMAPPED: u32 = 65_534;
 
+/// Links that are followed one after the other, as `path_resolution(7)` has it.
+const LINKS_MAX: usize = 40;
+
 /// The length of the only line of `/proc/self/uid_map` in the namespace that the machine started with.
 const ALL_USERS: &str = "4294967295";
 
@@ -31,26 +37,73 @@ const ALL_USERS: &str = "4294967295";
 /// # Errors
 /// With the first directory that others may change, and what to do.
 pub fn check(path: &Path) -> anyhow::Result<()> {
-    let unmapped_is_root = is_in_user_namespace();
-    let is_trusted = |owner: u32| owner == geteuid().as_raw() || owner == 0 || unmapped_is_root && owner == UNMAPPED;
     let components: Vec<&Path> = path.ancestors().collect();
     for component in components.into_iter().rev() {
         let found = match fs::symlink_metadata(component) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.with_context(|| format!("cannot look at {}", component.display()))?,
         };
-        let shown = component.display();
         if found.is_symlink() {
-            bail!("{shown} has just become a symbolic link; somebody else may have made it");
+            bail!("{} has just become a symbolic link; somebody else may have made it", component.display());
         }
-        if !is_trusted(found.uid()) {
-            bail!("{shown} belongs to user {}, who could put something else in its place", found.uid());
-        }
-        if found.is_dir() && found.mode() & OTHERS_WRITE != 0 && found.mode() & STICKY == 0 {
-            let mode = found.mode() & 0o7777;
-            bail!("others may write to it: {shown} has mode {mode:04o}; chmod go-w it");
+        check_owner(component, &found)?;
+        check_mode(component, &found)?;
+    }
+    Ok(())
+}
+
+/// Checks that no other user can change what `path` leads to, with links followed. The directory itself may be open to others.
+///
+/// # Errors
+/// With the first directory that others may change, and what to do.
+pub fn check_way_to(path: &Path) -> anyhow::Result<()> {
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    let mut rest: Vec<PathBuf> = parts(path);
+    while let Some(part) = rest.pop() {
+        let next = at.join(&part);
+        match part.components().next() {
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::Normal(_)) => {
+                let look = |path: &Path| {
+                    fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))
+                };
+                let (above, found) = (look(&at)?, look(&next)?);
+                check_owner(&at, &above)?;
+                check_mode(&at, &above)?;
+                // Its owner may rename it where others may write.
+                if above.mode() & OTHERS_WRITE != 0 {
+                    check_owner(&next, &found)?;
+                }
+                if found.is_symlink() {
+                    links += 1;
+                    ensure!(links <= LINKS_MAX, "{} is one of too many links", next.display());
+                    rest.extend(parts(&fs::read_link(&next)?));
+                } else {
+                    at = next;
+                }
+            }
+            _ => at = next,
         }
     }
+    Ok(())
+}
+
+/// The components of a path, the last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+fn check_owner(path: &Path, found: &Metadata) -> anyhow::Result<()> {
+    let owner = found.uid();
+    let is_trusted = owner == geteuid().as_raw() || owner == 0 || owner == UNMAPPED && is_in_user_namespace();
+    ensure!(is_trusted, "{} belongs to user {owner}, who could put something else in its place", path.display());
+    Ok(())
+}
+
+fn check_mode(path: &Path, found: &Metadata) -> anyhow::Result<()> {
+    let mode = found.mode() & 0o7777;
+    let is_open = found.is_dir() && mode & OTHERS_WRITE != 0 && mode & STICKY == 0;
+    ensure!(!is_open, "others may write to it: {} has mode {mode:04o}; chmod go-w it", path.display());
     Ok(())
 }
 
@@ -87,5 +140,38 @@ mod tests {
         check(&middle.join("none/view")).unwrap();
         std::os::unix::fs::symlink("view", middle.join("link")).unwrap();
         assert!(check(&middle.join("link/x")).unwrap_err().to_string().contains("symbolic link"));
+    }
+
+    #[test]
+    fn a_way_counts_with_its_links_and_without_its_end() {
+        let temporary = tempfile::tempdir().unwrap();
+        let base = temporary.path().canonicalize().unwrap();
+        let [safe, open, end] = ["safe", "open", "open/end"].map(|name| base.join(name));
+        fs::create_dir(&safe).unwrap();
+        fs::create_dir_all(&end).unwrap();
+        let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let is_refused = |path: &Path| check_way_to(path).is_err_and(|error| error.to_string().contains("others may"));
+        chmod(&end, 0o777);
+        check_way_to(&end).unwrap();
+        std::os::unix::fs::symlink("../open/end", safe.join("link")).unwrap();
+        std::os::unix::fs::symlink(&safe, open.join("back")).unwrap();
+        for mode in [0o777, 0o775, 0o757] {
+            chmod(&open, mode);
+            assert!(is_refused(&end) && is_refused(&safe.join("link")), "{mode:o}");
+            assert!(is_refused(&open.join("back")), "{mode:o}: others may exchange the link");
+            check_way_to(&open.join("../safe")).unwrap();
+        }
+        chmod(&open, 0o1777);
+        for way in [&end, &safe.join("link"), &open.join("back"), &open] {
+            check_way_to(way).unwrap();
+        }
+        std::os::unix::fs::symlink("loop", safe.join("loop")).unwrap();
+        assert!(check_way_to(&safe.join("loop")).unwrap_err().to_string().contains("too many links"));
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&end, Some(65_533), None).unwrap();
+            assert!(check_way_to(&end).unwrap_err().to_string().contains("belongs to user 65533"));
+            chmod(&open, 0o755);
+            check_way_to(&end).unwrap();
+        }
     }
 }

@@ -24,6 +24,8 @@ const RATE_ASSUMED: u64 = 100_000_000;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct DrainRate {
+    /// `--drain-rate`. The first bytes after a pause need not wait for it, and the time that they are worth comes after them.
+    limit_bytes_per_s: Option<u64>,
     large: Window,
     small: Window,
     /// The amount that is under way, if there is one.
@@ -43,6 +45,18 @@ struct UnderWay {
 }
 
 impl DrainRate {
+    /// Of a drain that sends so much a second at most.
+    #[must_use]
+    pub fn limited(limit_bytes_per_s: Option<u64>) -> Self {
+        Self { limit_bytes_per_s, ..Self::default() }
+    }
+
+    /// The time that an amount has taken, with what it is worth by the limit.
+    fn busy(&self, took: Duration, bytes: u64) -> Duration {
+        let worth = self.limit_bytes_per_s.map(|limit| seconds(bytes as f64 / limit.max(1) as f64));
+        took.max(worth.unwrap_or_default())
+    }
+
     /// Sending begins.
     pub fn begin(&mut self, now: Time) {
         self.under_way = Some(UnderWay { since: now, bytes: 0, steps: 0, is_large: false });
@@ -50,13 +64,14 @@ impl DrainRate {
 
     /// So many bytes of what is under way have landed.
     pub fn landed(&mut self, now: Time, bytes: u64) {
-        let Some(under_way) = &mut self.under_way else { return };
+        let Some(mut under_way) = self.under_way else { return };
         under_way.bytes = under_way.bytes.saturating_add(bytes);
         if under_way.bytes >= LARGE_BYTES {
-            let busy = now.since(under_way.since);
+            let busy = self.busy(now.since(under_way.since), under_way.bytes);
             self.large.add(Sample { busy, bytes: under_way.bytes, steps: 0 }, LARGE_BYTES);
-            *under_way = UnderWay { since: now, bytes: 0, is_large: true, ..*under_way };
+            under_way = UnderWay { since: now, bytes: 0, is_large: true, ..under_way };
         }
+        self.under_way = Some(under_way);
     }
 
     /// A step of the tree is done with it.
@@ -69,7 +84,7 @@ impl DrainRate {
     /// It has ended. Where nothing of it landed, it says nothing.
     pub fn end(&mut self, now: Time) {
         let Some(UnderWay { since, bytes, steps, is_large }) = self.under_way.take() else { return };
-        let sample = Sample { busy: now.since(since), bytes, steps };
+        let sample = Sample { busy: self.busy(now.since(since), bytes), bytes, steps };
         match is_large {
             true => self.large.add(sample, LARGE_BYTES),
             // Contents that are sent ahead are no step, and take as long as one.

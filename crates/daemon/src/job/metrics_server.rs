@@ -4,6 +4,7 @@
 //! the job's user may read. Requests are few and small, so each connection takes one and has little time for it: a client that is slow
 //! holds one place of a few, and no memory beyond its head.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -26,14 +28,14 @@ use rustix::fs::OFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::control::is_own_user;
 use super::open_metrics::{Format, encode};
 use super::requests::Job;
 use crate::shared::node::{MetricsPlaces, Node};
 
-/// Clients that are served at the same time, by each listener. Others wait in the kernel's queue.
+/// Clients that are served at the same time, by each listener. If all of them have asked, others wait in the kernel's queue.
 const CLIENTS_MAX: usize = 8;
 
 /// How long a client may take in all: a scrape takes milliseconds, and Prometheus gives it 10 s.
@@ -82,12 +84,14 @@ struct Places {
     socket: PathBuf,
     token: PathBuf,
     address: PathBuf,
+    /// Labels for the metrics of this node, for those who find no daemon.
+    labels: PathBuf,
 }
 
 impl Places {
     fn of(node: &Node) -> Self {
         let place = |end| JobDirectory::metrics_place(&node.options.job_directory, node.rank(), end);
-        Self { socket: place("sock"), token: place("token"), address: place("address") }
+        Self { socket: place("sock"), token: place("token"), address: place("address"), labels: place("labels") }
     }
 }
 
@@ -98,6 +102,10 @@ impl Listeners {
     /// Which of them cannot be had, and why.
     async fn open(node: &Node) -> anyhow::Result<Self> {
         let places = Places::of(node);
+        let host = node.options.nodes.get(node.rank().0 as usize).map(|node| &node.host);
+        let labels = serde_json::json!({"labels": node.options.labels, "host": host});
+        fs::write(&places.labels, labels.to_string())
+            .with_context(|| format!("cannot write {}", places.labels.display()))?;
         let unix = listen_unix(&places.socket)
             .with_context(|| format!("cannot make the socket of metrics, {}", places.socket.display()))?;
         let mut told = MetricsPlaces { socket: text(&places.socket), ..MetricsPlaces::default() };
@@ -203,16 +211,11 @@ fn read_token(file: fs::File) -> anyhow::Result<Arc<str>> {
 }
 
 async fn serve_unix(listener: UnixListener, job: Arc<Job>) {
-    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let mut clients = Clients::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) if is_own_user(&stream) => {
-                let served = serve_client(stream, Arc::clone(&job), None);
-                tokio::spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                clients.add(|has_asked| serve_client(stream, Arc::clone(&job), None, has_asked)).await;
             }
             Ok(_) => tracing::warn!("another user's connection to the socket of metrics was refused"),
             Err(error) => pause_after(&error).await,
@@ -221,18 +224,46 @@ async fn serve_unix(listener: UnixListener, job: Arc<Job>) {
 }
 
 async fn serve_tcp(listener: TcpListener, job: Arc<Job>, token: Arc<str>) {
-    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let mut clients = Clients::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let served = serve_client(stream, Arc::clone(&job), Some(Arc::clone(&token)));
-                tokio::spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                let token = Some(Arc::clone(&token));
+                clients.add(|has_asked| serve_client(stream, Arc::clone(&job), token, has_asked)).await;
             }
             Err(error) => pause_after(&error).await,
+        }
+    }
+}
+
+/// The clients of a listener. If there are many, the oldest that has not asked yet gives way: one that says nothing keeps no other.
+#[derive(Default)]
+struct Clients {
+    tasks: JoinSet<()>,
+    /// Each with whether its head has come, the oldest first.
+    served: VecDeque<(AbortHandle, Arc<AtomicBool>)>,
+}
+
+impl Clients {
+    /// Serves one more, once there is a place.
+    async fn add<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Arc<AtomicBool>) -> F) {
+        self.make_room().await;
+        let has_asked = Arc::<AtomicBool>::default();
+        let task = self.tasks.spawn(serve(Arc::clone(&has_asked)));
+        self.served.push_back((task, has_asked));
+    }
+
+    async fn make_room(&mut self) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            self.served.retain(|(task, _)| !task.is_finished());
+            if self.served.len() < CLIENTS_MAX {
+                return;
+            }
+            match self.served.iter().position(|(_, has_asked)| !has_asked.load(Ordering::Relaxed)) {
+                Some(idle) => self.served.remove(idle).iter().for_each(|(task, _)| task.abort()),
+                None => drop(self.tasks.join_next().await),
+            }
         }
     }
 }
@@ -242,8 +273,14 @@ async fn pause_after(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn serve_client(stream: impl AsyncRead + AsyncWrite + Unpin, job: Arc<Job>, token: Option<Arc<str>>) {
+async fn serve_client(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    job: Arc<Job>,
+    token: Option<Arc<str>>,
+    has_asked: Arc<AtomicBool>,
+) {
     let answer = service_fn(|request| {
+        has_asked.store(true, Ordering::Relaxed);
         let response = answer(&request, token.as_deref(), || {
             let format = format_for(request.headers());
             (encode(&[job.own_status()], &job.node.options.labels, format), format)
@@ -287,7 +324,7 @@ fn answer(
         refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    if !matches!(request.uri().path(), "/metrics" | "/") {
+    if request.uri().path() != "/metrics" {
         return refusal(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
     let (text, format) = metrics();
@@ -320,6 +357,46 @@ fn has_token(headers: &HeaderMap, token: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tells when it is over, however that came.
+    struct Told(Arc<std::sync::Mutex<Vec<usize>>>, usize);
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push(self.1);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_client_that_has_not_asked_gives_way() {
+        let over = Arc::<std::sync::Mutex<Vec<usize>>>::default();
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let mut clients = Clients::default();
+        let client = |number: usize, asks: bool| {
+            let (told, mut gone) = (Told(Arc::clone(&over), number), gone.clone());
+            move |has_asked: Arc<AtomicBool>| async move {
+                let _told = told;
+                has_asked.store(asks, Ordering::Relaxed);
+                gone.wait_for(|gone| *gone).await.ok();
+            }
+        };
+        clients.add(client(0, true)).await;
+        for number in 1..CLIENTS_MAX {
+            clients.add(client(number, false)).await;
+        }
+        tokio::task::yield_now().await;
+        for number in CLIENTS_MAX..2 * CLIENTS_MAX - 1 {
+            clients.add(client(number, true)).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*over.lock().unwrap(), (1..CLIENTS_MAX).collect::<Vec<_>>());
+        // All have asked now: the next one waits until one has had its answer.
+        let mut next = Box::pin(clients.add(client(99, false)));
+        let waits = tokio::time::timeout(Duration::ZERO, &mut next).await;
+        assert!(waits.is_err() && over.lock().unwrap().len() == CLIENTS_MAX - 1);
+        go.send(true).unwrap();
+        next.await;
+    }
 
     fn headers(name: hyper::header::HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, value.parse().unwrap())])

@@ -146,6 +146,11 @@ impl BackingCalls {
         }
     }
 
+    /// The most that lands a second, if there is a limit.
+    pub fn drain_bytes_per_s(&self) -> Option<u64> {
+        self.bytes.per_s()
+    }
+
     /// From now on nothing lands unless that is so when the turn has come.
     pub fn land_only_while(&self, may_land: impl Fn() -> bool + Send + Sync + 'static) {
         self.may_land.set(may_land);

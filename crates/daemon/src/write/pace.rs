@@ -51,6 +51,10 @@ impl Pace {
         Self { per_s, turns: Mutex::default() }
     }
 
+    pub fn per_s(&self) -> Option<u64> {
+        self.per_s
+    }
+
     pub async fn wait_for(&self, count: u64, end: &End) -> Result<(), Errno> {
         let until = self.per_s.filter(|_| count > 0).map(|rate| {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);

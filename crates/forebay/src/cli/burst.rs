@@ -13,10 +13,15 @@ use crate::settings::values::{self, BurstPair};
 /// `drain`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Files that are still open land as last committed. Exit status: 0 everything has landed (with --wait), 3 some has \
-                  not, or a kernel may have more, with the reason, 1 failed.\n\nExamples:\n  forebay drain --wait\n  forebay drain --wait --timeout 10min"
+    after_help = "Files that are still open land as last committed. Changes land in their order, those of other paths too; with PATH, \
+                  the command waits for these paths and tells of them alone. Exit status: 0 everything has landed (with --wait), 3 some has \
+                  not, or a kernel may have more, with the reason, 1 failed.\n\nExamples:\n  forebay drain --wait\n  forebay drain --wait --timeout 10min\n  \
+                  forebay drain --wait /ckpt/step-100"
 )]
 pub struct DrainArguments {
+    /// Files, links and directories of the burst tier [default: all of it]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Wait until everything has landed
     #[arg(long)]
     pub wait: bool,
@@ -36,8 +41,11 @@ pub struct DrainArguments {
 
 /// `landed`.
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 all of them have landed, 3 some have not, 1 failed.\n\nExamples:\n  \
-                  forebay landed\n  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*")]
+#[command(
+    after_help = "If the burst tier does not answer for 30 s, the command fails. Exit status: 0 all of them have landed, 3 some have \
+                  not, 1 failed.\n\nExamples:\n  \
+                  forebay landed\n  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*"
+)]
 pub struct LandedArguments {
     /// Files, links and directories, by their path in DIR or below the burst mount [default: all of the tier, in one line]
     #[arg(value_name = "PATH")]

@@ -54,6 +54,15 @@ pub struct DebugArguments {
     pub given: GivenForJob,
 }
 
+/// `look`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  forebay look /burst/ckpt/file")]
+pub struct LookArguments {
+    /// The paths
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
 /// `keep-logs`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  forebay keep-logs 4711")]

@@ -5,6 +5,8 @@ mod burst;
 mod config;
 mod doctor;
 mod job;
+mod job_status;
+mod look;
 mod manual;
 mod mpi;
 mod node;
@@ -59,6 +61,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),
+        Command::Look(arguments) => Ok(look::run(&arguments)),
         Command::Man(arguments) => manual::pages(&arguments),
     }
 }
@@ -66,7 +69,12 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Not by a command of Forebay, which has its environment and has warned of it; nor for what a shell reads.
 fn is_called_by_people(command: &Command) -> bool {
     match command {
-        Command::Node(_) | Command::KeepLogs(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_) => false,
+        Command::Node(_)
+        | Command::KeepLogs(_)
+        | Command::Walk(_)
+        | Command::Look(_)
+        | Command::Completions(_)
+        | Command::Man(_) => false,
         Command::Doctor(arguments) => arguments.probe.is_none(),
         Command::Up(arguments) => !arguments.local_only,
         Command::Status(arguments) => !arguments.local_only,

@@ -27,7 +27,7 @@ pub struct Overview {
     pub job: String,
     /// Nodes that it has.
     pub node_count: u64,
-    /// How long its longest-lived node has served.
+    /// How long ago it was started; where no record of that is, how long its oldest daemon has served.
     pub up_for: Duration,
     /// Whether it is well, and the reason.
     pub verdict: Verdict,
@@ -83,12 +83,14 @@ impl Overview {
         let mut nodes: Vec<Node> = all.iter().map(|node| Node::of(node, &roots)).collect();
         let writes = Writes::of(all);
         let verdict = Verdict::of(&nodes, writes.as_ref());
+        let oldest_daemon = || all.iter().map(|node| number(node, "/uptime_ms")).max();
+        let up_for_ms = status.pointer("/job/uptime_ms").and_then(Value::as_u64).or_else(oldest_daemon).unwrap_or(0);
         // Stable: by rank among equals.
         nodes.sort_by_key(|node| node.concern());
         Self {
             job: job.to_owned(),
             node_count: status.pointer("/job/nodes").and_then(Value::as_u64).unwrap_or(all.len() as u64),
-            up_for: Duration::from_millis(all.iter().map(|node| number(node, "/uptime_ms")).max().unwrap_or(0)),
+            up_for: Duration::from_millis(up_for_ms),
             verdict,
             reads: Reads::of(all),
             writes,

@@ -56,14 +56,32 @@ pub fn verdict(overview: &Overview) -> Vec<String> {
 
 /// `38 GiB in 3 files, 2.1 GB/s, 18 s left`.
 fn left(writes: &Writes) -> String {
-    let mut words = vec![not_landed(writes)];
+    let mut words = vec![amount(writes.left_bytes, writes.left_files, writes.steps)];
     words.extend(writes.bytes_per_s.map(rate));
     words.extend(writes.time_left.filter(|_| writes.bytes_per_s.is_some()).map(|time| format!("{} left", span(time))));
     words.join(", ")
 }
 
-fn not_landed(writes: &Writes) -> String {
-    match (writes.left_bytes, writes.left_files, writes.steps) {
+/// The amount that has not landed, or that it is not known: the node that leads the tree alone knows it.
+pub fn not_landed(writes: &Writes) -> String {
+    if !writes.has_leader {
+        let in_stores = match writes.store_bytes {
+            0 => String::new(),
+            bytes => format!("; {} in the stores that do", size(bytes)),
+        };
+        return format!("not known: the node that leads does not answer{in_stores}");
+    }
+    let committed = amount(writes.left_bytes, writes.left_files, writes.steps);
+    match (writes.uncommitted_bytes, writes.left_bytes, writes.steps) {
+        (0, _, _) => committed,
+        (bytes, 0, 0) => format!("{} not committed yet", size(bytes)),
+        (bytes, _, _) => format!("{committed}, and {} not committed yet", size(bytes)),
+    }
+}
+
+/// An amount that has not landed, in words: so many bytes in so many files, else so many changes.
+pub fn amount(bytes: u64, files: u64, steps: u64) -> String {
+    match (bytes, files, steps) {
         (0, _, 0) => "nothing".to_owned(),
         (0, _, 1) => "1 change of names".to_owned(),
         (0, _, steps) => format!("{} changes of names", count(steps)),
@@ -118,9 +136,8 @@ fn reads(reads: &Reads) -> Vec<String> {
 /// The write path.
 pub fn writes(writes: &Writes) -> Vec<String> {
     let mut lines = vec![format!("WRITE  {} -> {}", writes.dir, writes.backing)];
-    let unknown = if writes.has_leader { "" } else { " at least: the node that leads does not answer" };
-    lines.push(row("", "not landed", &format!("{}{unknown}", not_landed(writes))));
-    if !writes.has_landed() {
+    lines.push(row("", "not landed", &not_landed(writes)));
+    if writes.has_leader && (writes.left_bytes > 0 || writes.steps > 0) {
         let all = writes.landed_bytes + writes.left_bytes;
         let landed = share(writes.landed_bytes, all);
         let mut words = vec![format!("{} {:.0} %", bar(landed, BAR), 100.0 * landed)];

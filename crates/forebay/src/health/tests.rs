@@ -96,6 +96,12 @@ fn what_is_blocked_says_why_and_what_to_do() {
     let (why, todo) = trouble(&[node(0, |_| {}), silent(1)]);
     assert_eq!(why, "node 1 (n9) does not answer");
     assert!(todo.contains("host n9"), "{todo}");
+    let dead =
+        json!({"rank": 1, "host": "n9", "state": "unreachable", "why": "node 1: Connection refused (os error 111)"});
+    let (why, todo) = trouble(&[node(0, |_| {}), dead]);
+    assert_eq!(why, "node 1 (n9) does not answer");
+    assert!(todo.starts_with("the daemon of node 1 has ended: its log on n9 says why; forebay down ends"), "{todo}");
+    assert!(todo.contains("forebay salvage") && !todo.contains("CONT"), "{todo}");
     let (why, todo) = trouble(&[node(0, |node| {
         node["burst"]["steps_to_land"] = 1.into();
         node["burst"]["why"] = "cannot create /lustre/me/ckpt/f: Permission denied".into();
@@ -128,6 +134,31 @@ fn what_is_blocked_says_why_and_what_to_do() {
     })]);
     assert_eq!(why, "daemons of node 0 (n0) die repeatedly (7 times, the last one killed by SIGKILL)");
     assert!(todo.contains("out-of-memory"), "{todo}");
+}
+
+/// The node that leads alone knows what has landed, and programs' nodes what they have not committed.
+#[test]
+fn what_has_not_landed_is_said_as_far_as_it_is_known() {
+    let row = |of: &dyn Fn(&mut Value)| {
+        let overview = overview(&[node(0, |node| of(&mut node["burst"]))]);
+        let shown = shown(&overview);
+        shown.iter().find_map(|line| line.trim().strip_prefix("not landed")).unwrap().trim().to_owned()
+    };
+    let without_leader = |burst: &mut Value| drop(burst.as_object_mut().unwrap().remove("landed_bytes"));
+    assert_eq!(row(&|_| {}), "nothing");
+    assert_eq!(row(&without_leader), "not known: the node that leads does not answer");
+    let with_bytes = |burst: &mut Value| {
+        without_leader(burst);
+        burst["committed_bytes"] = 2048.into();
+    };
+    assert_eq!(row(&with_bytes), "not known: the node that leads does not answer; 2.0 KiB in the stores that do");
+    let open = |burst: &mut Value| burst["dirty_bytes"] = 1024.into();
+    assert_eq!(row(&open), "1.0 KiB not committed yet");
+    let both = |burst: &mut Value| {
+        open(burst);
+        (burst["left_bytes"], burst["left_files"], burst["steps_to_land"]) = (4096.into(), 1.into(), 2.into());
+    };
+    assert_eq!(row(&both), "4.0 KiB in 1 file, and 1.0 KiB not committed yet");
 }
 
 #[test]

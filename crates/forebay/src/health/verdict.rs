@@ -50,7 +50,7 @@ impl State {
 
 impl Verdict {
     pub(super) fn of(nodes: &[Node], writes: Option<&Writes>) -> Self {
-        let mut troubles: Vec<Trouble> = silent(nodes).into_iter().collect();
+        let mut troubles: Vec<Trouble> = silent(nodes, writes.is_some()).into_iter().collect();
         troubles.extend(restarting(nodes));
         if let Some(writes) = writes {
             troubles.extend(
@@ -102,17 +102,26 @@ fn ranks(ranks: &[u64]) -> String {
     }
 }
 
-fn silent(nodes: &[Node]) -> Option<Trouble> {
+fn silent(nodes: &[Node], has_burst: bool) -> Option<Trouble> {
     let silent: Vec<&Node> = nodes.iter().filter(|node| node.is_silent()).collect();
     let (first, names) = (silent.first()?, named(&silent));
     let verb = if silent.len() == 1 { "does" } else { "do" };
-    trouble(
-        format!("{names} {verb} not answer"),
-        format!(
+    // Its host answers, and nothing listens: no daemon is there that could go on.
+    let is_dead = |node: &&&Node| node.why.as_ref().is_some_and(|why| why.contains("refused"));
+    let todo = match silent.iter().find(is_dead) {
+        Some(dead) => {
+            let lands = if has_burst { ", and forebay salvage lands what its store holds" } else { "" };
+            format!(
+                "the daemon of node {} has ended: its log on {} says why; forebay down ends the job{lands}",
+                dead.rank, dead.host
+            )
+        }
+        None => format!(
             "see whether host {} is up; a daemon that was stopped goes on when it runs again (kill -CONT)",
             first.host
         ),
-    )
+    };
+    trouble(format!("{names} {verb} not answer"), todo)
 }
 
 fn restarting(nodes: &[Node]) -> Option<Trouble> {

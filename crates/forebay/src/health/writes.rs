@@ -16,9 +16,12 @@ pub struct Writes {
     pub drain: String,
     /// Whether the node that leads the tree has answered: where not, only the stores' contents are known.
     pub has_leader: bool,
-    /// Bytes that have not landed, and the files that have them.
+    /// Bytes that are committed and have not landed, and the files that have them: a file counts until it has landed whole. `drain` and
+    /// `landed` mean the same.
     pub left_bytes: u64,
     pub left_files: u64,
+    /// Bytes that programs have written and not committed: nothing lands of them until `close`, `fsync` or much more.
+    pub uncommitted_bytes: u64,
     /// Changes that the backing file system has not followed.
     pub steps: u64,
     /// Bytes that have landed since the leader's daemon began.
@@ -79,13 +82,13 @@ impl Writes {
         let of_leader = |pointer: &str| leader.and_then(|node| node.pointer(pointer));
         let count = |pointer: &str| of_leader(pointer).and_then(Value::as_u64);
         let time = |pointer: &str| count(pointer).map(Duration::from_millis);
-        let dirty_bytes = total("/burst/dirty_bytes");
         Some(Self {
             dir: text(first, "/burst/dir").unwrap_or_default(),
             backing: text(first, "/burst/backing").unwrap_or_default(),
             drain: text(first, "/burst/drain").unwrap_or_default().to_lowercase(),
             has_leader: leader.is_some(),
-            left_bytes: count("/burst/left_bytes").map_or(in_stores, |left| left + dirty_bytes),
+            left_bytes: count("/burst/left_bytes").unwrap_or(in_stores),
+            uncommitted_bytes: total("/burst/dirty_bytes"),
             left_files: count("/burst/left_files").unwrap_or(0),
             steps: count("/burst/steps_to_land").unwrap_or(0),
             landed_bytes: count("/burst/landed_bytes").unwrap_or(0),
@@ -114,7 +117,7 @@ impl Writes {
 
     /// Whether everything has landed, as far as is known.
     pub fn has_landed(&self) -> bool {
-        self.steps == 0 && self.left_bytes == 0
+        self.steps == 0 && self.left_bytes == 0 && self.uncommitted_bytes == 0
     }
 
     /// Whether what is closed lands only when `drain` or `down` is run.

@@ -3,6 +3,7 @@
 //! They are warned about and no error: the environment is everybody's, and a name may be another version's.
 
 use super::table::TABLE;
+use crate::output::tell;
 
 /// Variables that are no settings: read by Forebay's programs, scripts, build and tests, or set by it for programs that it runs.
 const OTHERS: [&str; 18] = [
@@ -44,7 +45,7 @@ pub fn warn_of_unknown() {
     let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
     let mut names: Vec<String> = set.map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     names.sort_unstable();
-    names.iter().filter_map(|name| warning(name)).for_each(|warning| eprintln!("forebay: warning: {warning}"));
+    names.iter().filter_map(|name| warning(name)).for_each(|warning| tell!("forebay: warning: {warning}"));
 }
 
 /// The warning about a variable; `None` for one that is known, or not Forebay's.

@@ -106,6 +106,55 @@ fn other_hosts_of_an_allocation_know_that_its_start_failed() {
     assert!(!place.path("one").exists());
 }
 
+/// Such a start would fail on every node, and at every try.
+#[test]
+fn a_start_that_is_wrong_usage_does_not_go_direct() {
+    let place = Place::new();
+    let source = place.source();
+    let tier = ["--burst", "source/below", "--burst-store", "store"];
+    let direct = ["--on-failure", "direct"];
+    for (arguments, part) in [
+        ([&direct[..], &["--burst-store", "store"]].concat(), "--burst-store needs --burst DIR=BACKING"),
+        ([&direct[..], &["--data", "/tmp"]].concat(), "--data is for devices"),
+        (
+            [&direct[..], &["--local", "2", "--metrics-listen", "9464"]].concat(),
+            "2 nodes on one host cannot share a port",
+        ),
+        ([&direct[..], &["--interface", "10.0.0.0/99"]].concat(), "'10.0.0.0/99' is not a network"),
+        (vec!["--burst", "source/below"], "--burst needs --burst-store DIR"),
+        ([&tier[..], &["--partner", "all"]].concat(), "this job has one node"),
+        ([&tier[..], &["--local", "2", "--partner", "/elsewhere"]].concat(), "/elsewhere is not below"),
+        ([&tier[..], &["--time-limit", "@5"]].concat(), "--time-limit @5: this time was"),
+        ([&tier[..], &["--time-limit", "1h", "--drain", "manual"]].concat(), "give only one of them"),
+        ([&tier[..], &["--burst", "source"]].concat(), "this version has one burst tier"),
+    ] {
+        let message = place.fails(2, &[&["up", "--export", &source][..], &arguments].concat());
+        assert!(message.lines().last().unwrap().contains(part), "{arguments:?}: {message}");
+        place.assert_clean();
+        place.fails(125, &["run", "--", "true"]);
+        assert!(!place.path("store").exists());
+    }
+}
+
+#[test]
+fn the_end_of_a_start_that_went_direct_says_what_is_so_then() {
+    let place = Place::new();
+    for as_json in [false, true] {
+        place.succeeds(&["up", "--export", "/nonexistent", "--on-failure", "direct"]);
+        let told = match as_json {
+            true => place.json(&["down"])["notes"][0].as_str().unwrap().to_owned(),
+            false => place.succeeds(&["down"]),
+        };
+        assert!(
+            told.contains("the job default did not come up") && told.contains("from now on forebay run does not use"),
+            "{told}"
+        );
+        place.fails(125, &["run", "--", "true"]);
+    }
+    assert!(place.succeeds(&["down"]).contains("no job is up on this host"));
+    place.assert_clean();
+}
+
 #[test]
 fn a_start_that_goes_direct_spares_what_is_up_and_refuses_a_burst_tier() {
     let Some(place) = Place::with_views() else { return };

@@ -78,9 +78,79 @@ fn several_jobs_are_told_apart() {
     assert_eq!((&jobs[0]["job"], &jobs[1]["job"]), (&json!("one"), &json!("two")), "{jobs}");
     assert_eq!(jobs[1]["view"], json!(place.job("two").join("view")));
     place.kill("one", 0);
-    wait_until("the job is dead", || place.json(&["status"])["jobs"][0]["state"] == "dead");
+    let states = || {
+        let output = place.run(&["status", "--json"]);
+        let jobs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let state = |job: usize| jobs["jobs"][job]["state"].as_str().unwrap().to_owned();
+        (output.status.code(), state(0), state(1))
+    };
+    wait_until("the job is dead", || states() == (Some(3), "dead".to_owned(), "up".to_owned()));
+    assert!(place.run(&["status"]).status.code() == Some(3), "one of them is not well");
     place.succeeds(&["down", "--job", "one"]);
     assert!(place.succeeds(&["status"]).starts_with("forebay two "));
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_list_of_jobs_says_which_is_not_well() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--local", "2", "--job", "one", "--export", &place.source()]);
+    place.succeeds(&["up", "--job", "two", "--export", &place.source()]);
+    place.succeeds(&["status"]);
+    place.kill("one", 1);
+    let shown = || {
+        let output = place.run(&["status"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    wait_until("one is blocked", || {
+        let (code, text) = shown();
+        code == Some(3) && text.lines().any(|line| line.split_whitespace().take(2).eq(["one", "blocked"]))
+    });
+    place.run(&["down", "--job", "one"]);
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+/// A collector sees that the job is down, by the same series that were up.
+#[test]
+fn metrics_of_dead_nodes_have_the_labels_of_living_ones() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let mut up = place.command(&["up", "--local", "2", "--export", &source]);
+    assert!(up.env("USER", "somebody").output().unwrap().status.success());
+    let shown = |status: i32, arguments: &[&str]| {
+        let output = place.run(&[&["metrics"], arguments].concat());
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let up = text.lines().filter(|line| line.starts_with("forebay_up{")).map(str::to_owned).collect::<Vec<_>>();
+        (up, String::from_utf8(output.stderr).unwrap())
+    };
+    let (alive, _) = shown(0, &[]);
+    assert!(alive.len() == 2 && alive[1].contains("user=\"somebody\"") && alive[1].ends_with(" 1"), "{alive:?}");
+    let dead: Vec<String> = alive.iter().map(|line| line.replace("} 1", "} 0")).collect();
+    [0, 1].iter().for_each(|rank| place.kill("default", *rank));
+    for all in [&[][..], &["--all"]] {
+        let (lines, why) = shown(3, all);
+        assert_eq!(lines, dead);
+        assert!(why.contains("node 0 does not answer: ") && why.contains("node 1 does not answer: "), "{why}");
+    }
+    place.succeeds(&["down"]);
+    place.fails(1, &["metrics"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_job_is_as_old_as_its_start() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--export", &place.source()]);
+    let record = place.job("default").join("job.json");
+    let mut job: serde_json::Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    // Its daemons are of now.
+    job["started_unix_ms"] = (job["started_unix_ms"].as_u64().unwrap() - 7_200_000).into();
+    fs::write(&record, job.to_string()).unwrap();
+    assert!(place.succeeds(&["status"]).starts_with("forebay default  1/1 nodes  up 2 h 0 min"));
+    assert!(place.json(&["status"])["job"]["uptime_ms"].as_u64().unwrap() >= 7_200_000);
     place.succeeds(&["down"]);
     place.assert_clean();
 }

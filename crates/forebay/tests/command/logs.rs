@@ -129,3 +129,39 @@ fn the_archive_for_a_bug_report_has_no_key() {
     daemon.wait().unwrap();
     place.assert_clean();
 }
+
+/// A file of the name that was wanted is there only when it is whole, and nothing is anywhere else.
+#[test]
+fn a_killed_bug_report_leaves_one_file_that_the_next_one_removes() {
+    let place = Place::new();
+    let (temporary, wanted) = (place.path("tmp"), place.path("bug.tar.gz"));
+    let part = place.path("bug.tar.gz.part");
+    fs::create_dir(&temporary).unwrap();
+    let debug = || {
+        let mut command = place.command(&["debug", "--output", wanted.to_str().unwrap()]);
+        command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let mut killed = debug().spawn().unwrap();
+    wait_until("it has begun", || part.exists());
+    let second = debug().output().unwrap();
+    let message = String::from_utf8(second.stderr).unwrap();
+    assert!(second.status.code() == Some(1) && message.contains("another forebay debug writes"), "{message}");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(part.exists() && !wanted.exists());
+    let is_free = || {
+        let done = debug().output().unwrap();
+        done.status.success().then_some(()).or_else(|| {
+            let message = String::from_utf8(done.stderr).unwrap();
+            assert!(message.contains("another forebay debug writes"), "{message}");
+            None
+        })
+    };
+    wait_until("what compressed for it has ended", || is_free().is_some());
+    assert!(wanted.exists() && !part.exists());
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    let message = String::from_utf8(debug().output().unwrap().stderr).unwrap();
+    assert!(message.contains("it exists") && message.contains("choose another with --output"), "{message}");
+    place.assert_clean();
+}

@@ -10,6 +10,7 @@ mod failed_start;
 mod first_program;
 mod hosts;
 mod interface;
+mod landing_places;
 mod leftovers;
 mod local_job;
 mod logs;

@@ -113,15 +113,55 @@ fn down_names_programs_that_have_files_of_the_job_open() {
     let Some(place) = Place::with_views() else { return };
     place.succeeds(&["up", "--export", &place.source()]);
     let file = place.job("default").join("view").join(place.source().trim_start_matches('/')).join("file");
-    let mut user = std::process::Command::new("sleep").arg("60").stdin(fs::File::open(file).unwrap()).spawn().unwrap();
+    let sleep = || std::process::Command::new("sleep");
+    let mut user = sleep().arg("60").stdin(fs::File::open(&file).unwrap()).spawn().unwrap();
+    let mut visitor = sleep().arg("60").current_dir(file.parent().unwrap()).spawn().unwrap();
+    // A job of the same name in another directory.
+    let other = |arguments: &[&str]| {
+        let done = place.command(arguments).env("FOREBAY_DIRECTORY", place.path("other")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    other(&["up", "--export", &place.source()]);
+    assert!(!other(&["down"]).contains("still using"));
     let down = place.run(&["down"]);
     let message = String::from_utf8(down.stderr).unwrap();
-    user.kill().unwrap();
-    user.wait().unwrap();
+    for process in [&mut user, &mut visitor] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
     assert!(down.status.success(), "{message}");
-    let named = format!("still using files of the job: {} (sleep); their next calls there fail", user.id());
-    assert!(message.contains(&named), "{message}");
+    let mut pids = [user.id(), visitor.id()];
+    pids.sort_unstable();
+    let both = [pids, [pids[1], pids[0]]].map(|[one, other]| {
+        format!("still using files of the job: {one} (sleep), {other} (sleep); their next calls there fail")
+    });
+    assert!(both.iter().any(|named| message.contains(named)), "{message}");
     place.succeeds(&["up", "--export", &place.source()]);
     assert!(place.run(&["down"]).stderr.is_empty());
+    place.assert_clean();
+}
+
+/// Names may have what directs a terminal, or what a shell takes for more than a name.
+#[test]
+fn names_are_printed_without_controls_and_as_words_of_a_shell() {
+    let Some(place) = Place::with_views() else { return };
+    let export = place.path("it's $HOME\x1b[2J");
+    fs::create_dir(&export).unwrap();
+    let told = place.succeeds(&["up", "--export", export.to_str().unwrap()]);
+    assert!(!told.contains('\x1b'), "{told}");
+    let tried =
+        told.lines().filter_map(|line| line.strip_prefix("try:     ").or(line.trim().strip_prefix("forebay run ")));
+    for words in tried.map(|line| line.rsplit_once("ls ").unwrap().1) {
+        let listed = std::process::Command::new("bash").args(["-c", &format!("ls -d {words}")]).output().unwrap();
+        assert!(listed.status.success(), "{words}: {listed:?}");
+    }
+    let absent = export.join("absent\nx");
+    for command in [&["explain"][..], &["refresh"], &["landed"], &["status", "--job"], &["logs", "--job"]] {
+        let output = place.run(&[command, &[absent.to_str().unwrap()]].concat());
+        let all = [output.stdout, output.stderr].concat();
+        assert!(!all.contains(&0x1b), "{command:?}: {}", String::from_utf8_lossy(&all));
+    }
+    place.succeeds(&["down"]);
     place.assert_clean();
 }

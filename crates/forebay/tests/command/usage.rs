@@ -77,6 +77,14 @@ fn the_failures_of_run_are_those_of_env() {
 }
 
 #[test]
+fn the_help_with_all_options_has_two_names() {
+    let place = Place::new();
+    let all = place.succeeds(&["up", "--help=all"]);
+    assert_eq!(place.succeeds(&["help", "up", "--all"]), all);
+    assert!(all.contains("--burst-capacity") && !place.succeeds(&["help", "up"]).contains("--burst-capacity"));
+}
+
+#[test]
 fn a_model_says_what_it_is_and_whether_its_bars_are_met() {
     let place = Place::new();
     let plot = place.path("start.svg");

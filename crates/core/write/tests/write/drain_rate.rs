@@ -54,6 +54,32 @@ fn no_rate_is_known_before_the_first_bytes() {
     assert!((bed.seconds_for(1_500_000_000, 1) - 15.0).abs() < 0.001);
 }
 
+/// The first part of each file waits for nothing, so that four parts take the time of three.
+#[test]
+fn a_rate_is_not_above_the_limit_of_the_drain() {
+    let limit = MIB;
+    let mut bed = Bed { rate: DrainRate::limited(Some(limit)), ..Bed::default() };
+    for _ in 0..3 {
+        bed.rate.begin(bed.now);
+        bed.rate.landed(bed.now, MIB);
+        for _ in 1..4 {
+            bed.pass(1000);
+            bed.rate.landed(bed.now, MIB);
+            let shown = bed.rate.bytes_per_s(bed.now, 0);
+            assert!(shown.is_none_or(|rate| rate <= limit), "{shown:?}");
+        }
+        bed.rate.step();
+        bed.rate.end(bed.now);
+        // Programs write nothing for a while.
+        bed.pass(60_000);
+    }
+    assert!(bed.bytes_per_s() > 0.99 * limit as f64);
+    let small = 64 << 10;
+    bed = Bed { rate: DrainRate::limited(Some(limit)), ..Bed::default() };
+    (0..100).for_each(|_| bed.send(1, small, 1));
+    assert!(bed.bytes_per_s() <= limit as f64);
+}
+
 /// One small file in 50 ms was believed to be 80 kB/s, so that 1.5 GB took five hours.
 #[test]
 fn a_small_file_tells_nothing_of_large_ones() {

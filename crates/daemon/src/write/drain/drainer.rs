@@ -53,7 +53,7 @@ impl Drainer {
         commits: &Arc<Commits>,
         policy: DrainPolicy,
     ) -> Arc<Self> {
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(Meter::new(leader.local.calls.drain_bytes_per_s()));
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         Arc::new(Self {
             leader: Arc::clone(leader),

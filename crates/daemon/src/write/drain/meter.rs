@@ -8,7 +8,6 @@ use forebay_types::Time;
 use forebay_write::DrainRate;
 
 /// How much is sent, and how fast, for who asks.
-#[derive(Default)]
 pub struct Meter {
     under_way_bytes: AtomicU64,
     sent_bytes: AtomicU64,
@@ -17,6 +16,16 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Of a drain that sends so much a second at most.
+    pub fn new(limit_bytes_per_s: Option<u64>) -> Self {
+        Self {
+            under_way_bytes: AtomicU64::default(),
+            sent_bytes: AtomicU64::default(),
+            attempt_bytes: AtomicU64::default(),
+            rate: Mutex::new(DrainRate::limited(limit_bytes_per_s)),
+        }
+    }
+
     /// Bytes of the file that is being sent that are not on the backing file system, verified.
     pub fn under_way_bytes(&self) -> u64 {
         self.under_way_bytes.load(Ordering::Relaxed)

@@ -1,5 +1,6 @@
 //! `drain`: lets what programs wrote to the burst tier land now.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,10 @@ use serde_json::{Value, json};
 
 use crate::cli::DrainArguments;
 use crate::commands::ask::ask_any;
+use crate::commands::burst::landed;
 use crate::exit::DONE_IN_PART;
-use crate::health::amounts::{part, rate, size, span};
+use crate::health::amounts::{part, rate, span};
+use crate::health::shown::amount;
 use crate::jobs;
 use crate::output::say;
 use crate::progress::ProgressLine;
@@ -30,6 +33,9 @@ const STUCK: Duration = Duration::from_secs(30);
 pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
+    if !arguments.paths.is_empty() {
+        return of_paths(&directory, &arguments.paths, arguments.wait.then_some(arguments.timeout), arguments.json);
+    }
     let progress = match arguments.wait {
         true => wait_by(arguments.timeout, "", |time| ask(&directory, time, false))?,
         false => ask(&directory, Duration::ZERO, false)?,
@@ -46,6 +52,37 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
         say!("all has landed");
     } else {
         say!("{}", told(&progress));
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Lands all, and waits for some of it. Its order is that of the changes: nothing is brought forward.
+fn of_paths(
+    directory: &JobDirectory,
+    paths: &[PathBuf],
+    wait: Option<Option<Duration>>,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let files = || landed::of_paths(directory, paths);
+    let have_landed = |files: &[Value]| files.iter().all(|file| file["state"] == "landed");
+    // Wrong paths are told before anything is waited for.
+    files()?;
+    match wait {
+        None => drop(ask(directory, Duration::ZERO, false)?),
+        Some(timeout) => {
+            let round = |time| {
+                let progress = ask(directory, time, false)?;
+                let is_final = progress.is_final || have_landed(&files()?);
+                Ok(Progress { is_final, ..progress })
+            };
+            drop(wait_by(timeout, "", round)?);
+        }
+    }
+    let files = files()?;
+    let has_landed = have_landed(&files);
+    match as_json {
+        true => say!("{}", json!({"landed": has_landed, "files": files})),
+        false => landed::print(&files),
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
@@ -102,7 +139,7 @@ impl Amount {
     /// `landing: 120 of 300 MiB, 20 MB/s, 9 s left (1 file)`.
     fn line(&self, progress: &Progress) -> String {
         let mut words = match self.all_bytes {
-            0 => vec![changes(progress.steps)],
+            0 => vec![amount(0, 0, progress.steps as u64)],
             all => vec![part(all.saturating_sub(progress.bytes), all)],
         };
         words.extend(progress.bytes_per_s.map(rate));
@@ -116,10 +153,6 @@ impl Amount {
         let why = progress.why.as_ref().map_or_else(String::new, |why| format!("; {why}"));
         format!("landing: {}{files}{why}", words.join(", "))
     }
-}
-
-fn changes(steps: usize) -> String {
-    format!("{steps} change{}", if steps == 1 { "" } else { "s" })
 }
 
 /// Since when something has kept a drain, and how far it had come by then. Something that is tried again sends the same bytes again: only what
@@ -150,11 +183,7 @@ pub fn told(progress: &Progress) -> String {
         return why.clone();
     }
     let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    let mut amount = match (progress.bytes, progress.files) {
-        (0, _) => changes(progress.steps),
-        (bytes, 0 | 1) => format!("{} in 1 file", size(bytes)),
-        (bytes, files) => format!("{} in {files} files", size(bytes)),
-    };
+    let mut amount = amount(progress.bytes, progress.files, progress.steps as u64);
     if why.is_empty() {
         let left = progress.time_left_ms.map(Duration::from_millis).filter(|_| progress.bytes_per_s.is_some());
         amount.extend(progress.bytes_per_s.map(|bytes_per_s| format!(", {}", rate(bytes_per_s))));
@@ -253,7 +282,7 @@ mod tests {
         let kept = Progress { why: Some("no room".to_owned()), ..at(0, 300) };
         assert_eq!(told(&kept), "not landed: 300 MiB in 1 file: no room");
         let names = Progress { steps: 3, ..Progress::default() };
-        assert_eq!(Amount::default().line(&names), "landing: 3 changes");
+        assert_eq!(Amount::default().line(&names), "landing: 3 changes of names");
     }
 
     /// Before, each attempt counted as progress.

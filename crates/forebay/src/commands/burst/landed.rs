@@ -6,19 +6,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use forebay_keeper::own_paths::{self, BurstPlaces};
-use forebay_launch::{JobDirectory, JobRecord};
+use forebay_keeper::own_paths;
+use forebay_launch::JobDirectory;
 use serde_json::{Value, json};
 
 use crate::cli::LandedArguments;
 use crate::commands::ask::ask_any;
 use crate::commands::burst::names::{self, Named};
-use crate::commands::stage::places::below_burst;
+use crate::commands::{job_status, look};
 use crate::exit::DONE_IN_PART;
+use crate::health::amounts::size;
 use crate::health::remedy;
+use crate::health::shown::not_landed;
 use crate::jobs;
 use crate::machine;
-use crate::output::{say, without_controls};
+use crate::output::{in_one_line, say};
+use crate::patience::after_a_second;
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
 
@@ -32,22 +35,42 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     if arguments.paths.is_empty() {
         return all(&directory, arguments.json);
     }
-    let burst = own_paths::find_node(&directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
-    let mut named = vec![];
-    for path in &arguments.paths {
-        let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
-        if absolute.to_str().is_none() {
+    let files = of_paths(&directory, &arguments.paths)?;
+    let has_landed = files.iter().all(|file| file["state"] == "landed");
+    if arguments.json {
+        say!("{}", json!({"files": files}));
+    } else {
+        print(&files);
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// How far the files at `paths` are, as `landed --json` has them.
+///
+/// # Errors
+/// When nothing is known of any.
+pub fn of_paths(directory: &JobDirectory, paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+    let burst = own_paths::find_node(directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
+    let mut absolute = vec![];
+    for path in paths {
+        let path = std::path::absolute(path).context("a path cannot be made absolute")?;
+        if path.to_str().is_none() {
             let message = "only paths that are valid UTF-8 can be named";
             return Err(UsageError(format!("{}: {message}", path.display())).into());
         }
-        match &burst {
-            Some(burst) => named.extend(names::of(burst, &absolute)),
-            None => named.push(Named::File(absolute)),
-        }
+        absolute.push(path);
     }
+    let named = match &burst {
+        Some(burst) => {
+            look::wait_for(&directory.job(), burst, &absolute.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+            names::of(burst, &absolute)
+        }
+        None => absolute.into_iter().map(Named::File).collect(),
+    };
+    let _told = after_a_second(|| "waiting for the node that leads the burst tier to say what has landed".to_owned());
     let mut asked = vec![];
     for name in named {
-        let file = file_of(&directory, burst.as_deref(), name);
+        let file = file_of(directory, name);
         // Where no daemon answers, none answers to the others.
         let is_silent =
             file.as_ref().err().is_some_and(|(_, error)| error.chain().any(|cause| cause.is::<io::Error>()));
@@ -62,107 +85,65 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
     {
         return Err(error);
     }
-    let files: Vec<Value> = asked
-        .into_iter()
-        .map(|file| file.unwrap_or_else(|(path, error)| unknown(&path, &format!("{error:#}"))))
-        .collect();
-    let has_landed = files.iter().all(|file| file["state"] == "landed");
-    if arguments.json {
-        say!("{}", json!({"files": files}));
-    } else {
-        files.iter().for_each(|file| say!("{}", without_controls(&told(file))));
-    }
-    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+    let known = |file: Result<Value, (PathBuf, anyhow::Error)>| {
+        file.unwrap_or_else(|(path, error)| unknown(&path, &format!("{error:#}")))
+    };
+    Ok(asked.into_iter().map(known).collect())
+}
+
+/// Prints files for people.
+pub fn print(files: &[Value]) {
+    files.iter().for_each(|file| say!("{}", in_one_line(&told(file))));
 }
 
 /// How far what a name is has come; else the path with the reason why that is not known.
-fn file_of(
-    directory: &JobDirectory,
-    burst: Option<&BurstPlaces>,
-    name: Named,
-) -> Result<Value, (PathBuf, anyhow::Error)> {
-    let known = |path: &Path| match path_of(burst, path).to_str() {
+fn file_of(directory: &JobDirectory, name: Named) -> Result<Value, (PathBuf, anyhow::Error)> {
+    let known = |path: &Path| match path.to_str() {
         Some(text) => ask_any(directory, None, &json!({"command": "landed", "path": text}), TIMEOUT),
         None => Ok(unknown(path, "only names that are valid UTF-8 can be asked about")),
     };
     match name {
         Named::File(path) => known(&path).map_err(|error| (path, error)),
-        Named::Link(path, target, Some(end)) => {
+        Named::Link(path, target, end) => {
             let mut file = known(&end).map_err(|error| (path.clone(), error))?;
             (file["link"], file["target"]) = (json!(path.to_string_lossy()), json!(target.to_string_lossy()));
             Ok(file)
         }
-        Named::Link(path, target, None) => {
-            let why = format!("it is a link to {}, which is not in the burst tier", target.display());
-            Ok(unknown(&path, &why))
-        }
-        Named::Empty(path) => Ok(unknown(&path, "it is a directory without files")),
-        Named::TooMany(path) => {
-            Ok(unknown(&path, "this and the files after it are too many to be asked about; name fewer"))
-        }
+        Named::Other(path, why) => Ok(unknown(&path, &why)),
     }
-}
-
-/// The path by which the daemon knows it: it has a mount of its own.
-fn path_of(burst: Option<&BurstPlaces>, path: &Path) -> PathBuf {
-    let in_mount = burst.and_then(|burst| Some((burst, below_burst(burst, path)?)));
-    let below =
-        in_mount.as_ref().and_then(|(burst, path)| Some(burst.dir.join(path.strip_prefix(&burst.mount.path).ok()?)));
-    below.unwrap_or_else(|| path.to_owned())
 }
 
 /// The whole tier, in one line.
 fn all(directory: &JobDirectory, as_json: bool) -> anyhow::Result<ExitCode> {
-    let status = ask_any(directory, None, &json!({"command": "status"}), TIMEOUT)?;
-    let tiers: Vec<&Value> = status["nodes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|node| &node["burst"])
-        .filter(|tier| tier.is_object())
-        .collect();
-    if tiers.is_empty() {
+    let (_, overview) = job_status::ask(directory, true)?;
+    let Some(writes) = &overview.writes else {
         bail!("the job {} has no burst tier; forebay up --burst DIR=BACKING gives it one", directory.job());
-    }
-    let sum = |name: &str| tiers.iter().map(|tier| tier[name].as_u64().unwrap_or(0)).sum::<u64>();
-    let [steps, dirty, landed, lost] = ["steps_to_land", "dirty_bytes", "landed_bytes", "lost_bytes"].map(sum);
-    let waiting = dirty + sum("committed_bytes");
-    // The leader alone knows what is to land, and each node what it has not committed.
-    let silent = silent_nodes(directory, &status);
-    let has_leader = tiers.iter().any(|tier| tier["landed_bytes"].is_u64());
-    let has_landed = steps == 0 && dirty == 0 && lost == 0 && silent.is_empty() && has_leader;
+    };
+    // The leader alone knows what is to land, and each node what it has not committed. A node without which the job came up has nothing.
+    let silent: Vec<u64> = overview.nodes.iter().filter(|node| node.is_silent()).map(|node| node.rank).collect();
+    let is_known = silent.is_empty() && writes.has_leader;
+    let has_landed = is_known && writes.has_landed() && writes.lost_bytes == 0;
     if as_json {
-        let totals =
-            json!({"steps_to_land": steps, "not_landed_bytes": waiting, "landed_bytes": landed, "lost_bytes": lost});
+        let totals = json!({
+            "steps_to_land": writes.steps, "not_landed_bytes": writes.left_bytes + writes.uncommitted_bytes,
+            "not_landed_files": writes.left_files, "landed_bytes": writes.landed_bytes, "lost_bytes": writes.lost_bytes
+        });
         say!("{}", json!({"files": [], "totals": totals, "landed": has_landed, "silent_nodes": silent}));
-    } else if !silent.is_empty() || !has_leader {
+    } else if !is_known {
         let nodes = silent.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let why = if silent.is_empty() {
             "no node leads the tree now".into()
         } else {
             format!("no answer from node {nodes}")
         };
-        say!("not known: {why}; at least {} in the stores", show_size(waiting));
+        say!("not known: {why}; at least {} in the stores", size(writes.store_bytes));
     } else if has_landed {
-        say!("all has landed ({})", show_size(landed));
+        say!("all has landed ({})", size(writes.landed_bytes));
     } else {
-        let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
-        let plural = if steps == 1 { "" } else { "s" };
-        say!(
-            "{} in the stores, {steps} change{plural} to land, {} landed{lost}",
-            show_size(waiting),
-            show_size(landed)
-        );
+        let lost = if writes.lost_bytes > 0 { format!(", {} lost", size(writes.lost_bytes)) } else { String::new() };
+        say!("not landed: {}; {} landed{lost}", not_landed(writes), size(writes.landed_bytes));
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
-}
-
-/// The nodes that do not answer. The job came up without those that are missing, and they have nothing.
-fn silent_nodes(directory: &JobDirectory, status: &Value) -> Vec<u64> {
-    let missing = JobRecord::read(directory).ok().flatten().map(|record| record.missing).unwrap_or_default();
-    let silent = status["nodes"].as_array().into_iter().flatten().filter(|node| node["state"] != "ready");
-    let ranks = silent.filter_map(|node| node["rank"].as_u64());
-    ranks.filter(|rank| !missing.keys().any(|missing| u64::from(missing.0) == *rank)).collect()
 }
 
 /// A name of which nothing can be said: it does not exist, or is no file.

@@ -1,9 +1,12 @@
 //! The changes of a job's burst tier that had not landed when its daemons ended, as these have reported them.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::health::amounts::size;
+use crate::output::{in_one_line, quoted_path};
 
 /// Ranges of one file that are printed at most; `--json` has more.
 const RANGES_PRINTED_MAX: usize = 4;
@@ -56,8 +59,9 @@ pub fn kept(left: &[Left], store: Option<&str>) -> String {
         (bytes, 1) => format!(" ({}, 1 file)", size(bytes)),
         (bytes, files) => format!(" ({}, {files} files)", size(bytes)),
     };
+    let (shown, quoted) = (in_one_line(store), quoted_path(Path::new(store)));
     format!(
-        "Kept in {store}{amount}. Land it: forebay salvage --burst-store {store}; the next job of this name with this store lands it, too"
+        "Kept in {shown}{amount}. Land it: forebay salvage --burst-store {quoted}; the next job of this name with this store lands it, too"
     )
 }
 
@@ -99,7 +103,7 @@ impl LeftFile {
         let ranges: Vec<String> = printed.map(|(offset, len)| format!("{offset}+{len}")).collect();
         let more = if self.missing.len() > RANGES_PRINTED_MAX { ", ..." } else { "" };
         // Others may have named it.
-        let path: String = self.path.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+        let path = in_one_line(&self.path);
         match ranges.is_empty() {
             true => format!("{path} has not landed"),
             false => format!("{path} has not landed: {bytes} bytes at {}{more}", ranges.join(", ")),

@@ -1,11 +1,15 @@
 //! Kinds of names in the burst tier: files, links to them, or directories that have some. Looked at through the burst mount, because
-//! programs alone see the tier at its own directory.
+//! programs alone see the tier at its own directory. For the same reason links and `..` are followed here, as the kernel does for programs.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use forebay_keeper::own_paths::BurstPlaces;
 
+use crate::commands::paths::resolved;
 use crate::commands::stage::places::below_burst;
 
 /// Links that are followed one after the other, as `path_resolution(7)` has it.
@@ -14,77 +18,169 @@ const LINKS_MAX: usize = 40;
 /// Files of directories that are asked about at most; each is a question to the leader.
 const FILES_MAX: usize = 10_000;
 
-/// The kind of a name.
-#[derive(PartialEq, Eq, Debug)]
+/// The kind of a name. Paths are those that programs know.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Named {
     /// A file, or nothing that can be looked at: the tier says what it knows.
     File(PathBuf),
-    /// A link, its text, and the path below the tier's directory that it leads to; `None` where that is elsewhere.
-    Link(PathBuf, PathBuf, Option<PathBuf>),
-    /// A directory of the tier that has no files.
-    Empty(PathBuf),
-    /// A directory has more files than can be asked about.
-    TooMany(PathBuf),
+    /// A link, its text, and the file that it leads to.
+    Link(PathBuf, PathBuf, PathBuf),
+    /// A name of which the tier has nothing to say, and the reason.
+    Other(PathBuf, String),
 }
 
-/// The kind of `path`: one answer, or for a directory one for each file and link below it.
-pub fn of(burst: &BurstPlaces, path: &Path) -> Vec<Named> {
-    let Some(in_mount) = below_burst(burst, path) else { return vec![Named::File(path.to_owned())] };
-    let mut named = vec![];
-    add(burst, path, &in_mount, &mut named);
-    if named.is_empty() {
-        named.push(Named::Empty(path.to_owned()));
-    }
-    named
+/// The kinds of `paths`, each once: one answer for each, or for a directory one for each file and link below it.
+pub fn of(burst: &BurstPlaces, paths: &[PathBuf]) -> Vec<Named> {
+    let mut names = Names { burst, named: vec![], seen: BTreeSet::new(), found: 0 };
+    paths.iter().for_each(|path| names.add_given(path));
+    names.named
 }
 
-fn add(burst: &BurstPlaces, path: &Path, in_mount: &Path, named: &mut Vec<Named>) {
-    if named.len() >= FILES_MAX {
-        if named.len() == FILES_MAX {
-            named.push(Named::TooMany(path.to_owned()));
-        }
-        return;
-    }
-    let kind = in_mount.symlink_metadata().map(|found| found.file_type());
-    match kind {
-        Ok(kind) if kind.is_dir() => {
-            let entries = fs::read_dir(in_mount).into_iter().flatten().flatten();
-            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-            names.sort();
-            names.iter().for_each(|name| add(burst, &path.join(name), &in_mount.join(name), named));
-        }
-        Ok(kind) if kind.is_symlink() => {
-            let text = fs::read_link(in_mount).unwrap_or_default();
-            named.push(Named::Link(path.to_owned(), text, end_of(burst, in_mount)));
-        }
-        _ => named.push(Named::File(path.to_owned())),
-    }
+struct Names<'a> {
+    burst: &'a BurstPlaces,
+    named: Vec<Named>,
+    seen: BTreeSet<Named>,
+    /// Names that were found, those that had been before among them.
+    found: usize,
 }
 
-/// Where a link in the mount ends, as a path below the tier's directory.
-fn end_of(burst: &BurstPlaces, link: &Path) -> Option<PathBuf> {
-    let mut at = link.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(text) = fs::read_link(&at) else {
-            return Some(burst.dir.join(at.strip_prefix(&burst.mount.path).ok()?));
+impl Names<'_> {
+    fn add_given(&mut self, path: &Path) {
+        let in_mount = below_burst(self.burst, path).or_else(|| below_burst(self.burst, &resolved(path)));
+        let Some(in_mount) = in_mount else { return self.push(Named::File(path.to_owned())) };
+        match self.walk(&in_mount, Last::AsItIs) {
+            Ok(place) => {
+                let is_link = place.is_symlink();
+                match self.walk(&in_mount, Last::Followed) {
+                    // A directory is the same by a link.
+                    Ok(end) if is_link && end.is_dir() => self.add_all(&end),
+                    _ => self.add_all(&place),
+                }
+            }
+            Err(why) => self.push(Named::Other(path.to_owned(), why)),
+        }
+    }
+
+    fn add_all(&mut self, place: &Path) {
+        let before = self.found;
+        self.add(place);
+        if before == self.found && place.is_dir() {
+            self.push(Named::Other(self.known(place), "it is a directory without files".to_owned()));
+        }
+    }
+
+    fn push(&mut self, named: Named) {
+        self.found += 1;
+        if self.seen.insert(named.clone()) {
+            self.named.push(named);
+        }
+    }
+
+    fn add(&mut self, place: &Path) {
+        let known = self.known(place);
+        if self.named.len() >= FILES_MAX {
+            if self.named.len() == FILES_MAX {
+                let why = "this and the files after it are too many to be asked about; name fewer";
+                self.push(Named::Other(known, why.to_owned()));
+            }
+            return;
+        }
+        match place.symlink_metadata().map(|found| found.file_type()) {
+            Ok(kind) if kind.is_dir() => {
+                let entries = fs::read_dir(place).into_iter().flatten().flatten();
+                let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+                names.sort();
+                names.iter().for_each(|name| self.add(&place.join(name)));
+            }
+            Ok(kind) if kind.is_symlink() => self.add_link(place, known),
+            Ok(kind) if kind.is_file() => self.push(Named::File(known)),
+            Ok(kind) => {
+                let what = if kind.is_fifo() {
+                    "a named pipe"
+                } else if kind.is_socket() {
+                    "a socket"
+                } else {
+                    "a device"
+                };
+                self.push(Named::Other(known, format!("it is {what}, which has no contents to land")));
+            }
+            Err(_) => self.push(Named::File(known)),
+        }
+    }
+
+    fn add_link(&mut self, place: &Path, known: PathBuf) {
+        let text = fs::read_link(place).unwrap_or_default();
+        let named = match self.walk(place, Last::Followed) {
+            // Its files have names of their own. Those that lie in a directory above would be told of without end.
+            Ok(end) if end.is_dir() => Named::Other(
+                known,
+                format!("it is a link to the directory {}; name that for its files", self.known(&end).display()),
+            ),
+            Ok(end) => Named::Link(known, text, self.known(&end)),
+            Err(why) => {
+                let shown = text.display().to_string();
+                let why =
+                    why.strip_prefix(&shown).map_or_else(|| format!(", and {why}"), |rest| format!(", which{rest}"));
+                Named::Other(known, format!("it is a link to {shown}{why}"))
+            }
         };
-        at = match text.is_absolute() {
-            true => below_burst(burst, &text)?,
-            false => plain(&at.parent()?.join(text)),
-        };
+        self.push(named);
     }
-    None
+
+    /// The path that programs know of a place in the mount.
+    fn known(&self, place: &Path) -> PathBuf {
+        let rest = place.strip_prefix(&self.burst.mount.path).unwrap_or(place);
+        if rest.as_os_str().is_empty() { self.burst.dir.clone() } else { self.burst.dir.join(rest) }
+    }
+
+    /// The place in the mount that a path in the mount leads to, with links and `..` on the way followed; else the reason why it leads to none.
+    fn walk(&self, in_mount: &Path, last: Last) -> Result<PathBuf, String> {
+        let mount = &self.burst.mount.path;
+        let rest = |path: &Path| parts(path.strip_prefix(mount).unwrap_or(path));
+        let (mut at, mut todo, mut links) = (mount.clone(), rest(in_mount), 0);
+        while let Some(part) = todo.pop() {
+            let part = Path::new(&part);
+            let out = |path: &Path| format!("{} is not in the burst tier", path.display());
+            match part.components().next() {
+                Some(Component::ParentDir) if at == *mount => return Err(out(&self.burst.dir.join(".."))),
+                Some(Component::ParentDir) if !at.is_dir() => {
+                    return Err(format!("{} is not a directory", self.known(&at).display()));
+                }
+                Some(Component::ParentDir) => drop(at.pop()),
+                Some(Component::Normal(name)) => {
+                    let next = at.join(name);
+                    let is_end = todo.is_empty() && last == Last::AsItIs;
+                    let Some(text) = fs::read_link(&next).ok().filter(|_| !is_end) else {
+                        at = next;
+                        continue;
+                    };
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(format!("{} leads in a circle", self.known(&next).display()));
+                    }
+                    if text.is_absolute() {
+                        let inside = below_burst(self.burst, &text).ok_or_else(|| out(&text))?;
+                        at.clone_from(mount);
+                        todo.extend(rest(&inside));
+                    } else {
+                        todo.extend(parts(&text));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(at)
+    }
 }
 
-/// Without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
+/// Whether the last component of a path is followed, if it is a link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    AsItIs,
+    Followed,
+}
+
+/// The components of a path, the last one first.
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }

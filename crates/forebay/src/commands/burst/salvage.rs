@@ -12,7 +12,7 @@ use crate::cli::SalvageArguments;
 use crate::commands::burst::drain;
 use crate::exit::DONE_IN_PART;
 use crate::meeting::{Met, Place, leave, meet, stores_in};
-use crate::output::say;
+use crate::output::{quoted_path, say, shown_path};
 use crate::settings::values::show_size;
 
 /// Files that cannot land which are named one by one.
@@ -81,10 +81,10 @@ fn land(
                    "other_runs": others, "second_home": of_standby})
         );
     } else if has_landed {
-        say!("all of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes));
+        say!("all of job {job} has landed in {} ({})", shown_path(&landing), show_size(landed_bytes));
     } else {
         match progress.steps == 0 && progress.why.is_none() {
-            true => say!("one run of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes)),
+            true => say!("one run of job {job} has landed in {} ({})", shown_path(&landing), show_size(landed_bytes)),
             false => say!("{}", drain::told(&progress)),
         }
         name(&missing);
@@ -92,7 +92,7 @@ fn land(
             let is_other = others.contains(&store);
             let why =
                 if is_other { ": it is of another run of the job, whose names are not in these stores" } else { "" };
-            say!("  {} stays{why}", store.display());
+            say!("  {} stays{why}", shown_path(&store));
         }
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
@@ -102,7 +102,7 @@ fn land(
 fn name(missing: &[NotLanded]) {
     for file in missing.iter().take(NAMED_MAX) {
         let bytes: u64 = file.missing.iter().map(|(_, len)| len).sum();
-        say!("  {}: {} of nodes {:?}, {:?}", file.path.display(), show_size(bytes), file.nodes, file.missing);
+        say!("  {}: {} of nodes {:?}, {:?}", shown_path(&file.path), show_size(bytes), file.nodes, file.missing);
     }
     if missing.len() > NAMED_MAX {
         say!("  and {} more (--json has all)", missing.len() - NAMED_MAX);
@@ -125,8 +125,8 @@ fn carried(arguments: &SalvageArguments, place: Option<&Path>) -> ExitCode {
         (Some(place), true) => say!("{}", json!({"landed": false, "stores": [place]})),
         (Some(place), false) => say!(
             "the stores of this node are in {} and wait for the job's first node; without it: forebay salvage --burst-store {}",
-            place.display(),
-            place.display()
+            shown_path(place),
+            quoted_path(place)
         ),
     }
     place.map_or(ExitCode::SUCCESS, |_| ExitCode::from(DONE_IN_PART))
@@ -144,7 +144,7 @@ fn nothing_there(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         let landed = arguments.meet.map(|_| true);
         say!("{}", json!({"job": null, "landed": landed, "landed_bytes": 0, "missing": [], "stores": []}));
     } else {
-        let names: Vec<_> = arguments.burst_store.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<_> = arguments.burst_store.iter().map(|path| shown_path(path)).collect();
         say!("there is no store in {}: everything has landed, or the store is elsewhere", names.join(", "));
     }
     // An epilogue asks on every node, and most have no store.

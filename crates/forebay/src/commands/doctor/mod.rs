@@ -25,7 +25,7 @@ use crate::cli::DoctorArguments;
 use crate::commands::doctor::check::{Check, State};
 use crate::commands::doctor::protocol::Protocol;
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{Allocated, job_bases};
+use crate::jobs::{Allocated, job_bases, variable};
 use crate::output::{causes, say};
 use crate::settings::made_absolute;
 use crate::settings::values::{self, show_size};
@@ -258,7 +258,8 @@ fn memory() -> Check {
 }
 
 fn directory() -> Check {
-    let bases = job_bases(None);
+    let given = variable("FOREBAY_DIRECTORY").map(PathBuf::from);
+    let bases = job_bases(given.as_deref());
     let usable = |base: &PathBuf| {
         let place = if base.exists() { Some(base.as_path()) } else { base.parent() };
         place.is_some_and(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())

@@ -3,24 +3,22 @@
 //!
 //! No part of it comes from the memory or the environment of a process, which may have the job's key.
 
-use std::cell::Cell;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::spawn;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, ensure};
 use forebay_launch::{JobDirectory, NodeRecord, Process, end_all, state_directory};
 
 use crate::cli::DebugArguments;
+use crate::commands::job::debug_archive::Archive;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, NotUp, variable};
-use crate::kept_logs::{kept_jobs, logs_in};
-use crate::output::say;
+use crate::kept_logs::kept_jobs;
+use crate::output::{say, shown_path, tell};
 use crate::settings::Effective;
 
 /// How long one of the commands may take whose output is a part. `status` itself waits 15 s for another host.
@@ -28,9 +26,6 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long the files of a process in `/proc` may take. Reading some waits for the process.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The end of a log that is taken, bytes.
-const LOG_BYTES_MAX: usize = 16 << 20;
 
 /// Makes the archive.
 pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
@@ -45,7 +40,8 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
         Err(_) => jobs::name_meant(&effective)?,
     };
     let name = format!("forebay-debug-{job}");
-    let place = Parts::new(&name)?;
+    let output = arguments.output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
+    let place = Archive::begin(&output, &name)?;
     place.add("versions.txt", &versions());
     place.add("doctor.json", &said_by(&["doctor", "--json"]));
     match &found {
@@ -57,16 +53,13 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
             of_job.iter().for_each(|kept| place.add_logs(kept));
         }
     }
-    let output = arguments.output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-    place.pack(&output)?;
-    say!("{}", output.display());
-    eprintln!(
-        "forebay: note: it has no key, but paths, names of hosts and lines of logs: look into it before you send it"
-    );
-    Ok(if place.is_whole.get() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+    let is_whole = place.finish()?;
+    say!("{}", shown_path(&output));
+    tell!("forebay: note: it has no key, but paths, names of hosts and lines of logs: look into it before you send it");
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
-fn of_job(place: &Parts, directory: &JobDirectory) {
+fn of_job(place: &Archive, directory: &JobDirectory) {
     let (job, base) = (directory.job(), directory.base().display().to_string());
     let of_job = ["--job", job.as_str(), "--directory", base.as_str()];
     place.add("status.json", &said_by(&[&["status", "--json"][..], &of_job].concat()));
@@ -83,75 +76,6 @@ fn of_job(place: &Parts, directory: &JobDirectory) {
         threads += &threads_of(process);
     }
     place.add("threads.txt", &threads);
-}
-
-/// The parts of an archive, in a directory that goes when this is dropped.
-struct Parts {
-    above: PathBuf,
-    name: String,
-    is_whole: Cell<bool>,
-}
-
-impl Parts {
-    fn new(name: &str) -> anyhow::Result<Self> {
-        let above = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
-        let failed = || format!("cannot make {}", above.display());
-        DirBuilder::new().mode(0o700).create(&above).with_context(failed)?;
-        let parts = Self { above: above.clone(), name: name.to_owned(), is_whole: Cell::new(true) };
-        DirBuilder::new().mode(0o700).recursive(true).create(parts.path("logs")).with_context(failed)?;
-        Ok(parts)
-    }
-
-    fn path(&self, part: &str) -> PathBuf {
-        self.above.join(&self.name).join(part)
-    }
-
-    /// A part that cannot be written is missing, and that is said.
-    fn add(&self, part: &str, text: &str) {
-        if let Err(error) = fs::write(self.path(part), text) {
-            eprintln!("forebay: note: {part} is not in the archive: {error}");
-            self.is_whole.set(false);
-        }
-    }
-
-    fn add_logs(&self, directory: &Path) {
-        for log in logs_in(directory) {
-            let name = format!("logs/{}", log.file_name().unwrap_or_default().to_string_lossy());
-            match fs::read(&log) {
-                Ok(bytes) => {
-                    let end = &bytes[bytes.len().saturating_sub(LOG_BYTES_MAX)..];
-                    self.add(&name, &String::from_utf8_lossy(end));
-                }
-                Err(error) => self.add(&name, &format!("{error}\n")),
-            }
-        }
-    }
-
-    fn pack(&self, output: &Path) -> anyhow::Result<()> {
-        // For this user alone, as what is in it was.
-        let archive = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
-        let archive =
-            archive.with_context(|| format!("cannot make {}; choose another with --output", output.display()))?;
-        let mut command = Command::new("tar");
-        command.arg("-czf").arg("-").arg("-C").arg(&self.above).arg(&self.name).stdin(Stdio::null()).stdout(archive);
-        let packed = command.output().context("cannot run tar, which makes the archive; install it")?;
-        let said = String::from_utf8_lossy(&packed.stderr);
-        ensure!(
-            packed.status.success(),
-            "cannot write {}: {}; choose another with --output",
-            output.display(),
-            said.trim()
-        );
-        Ok(())
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.above) {
-            eprintln!("forebay: note: {} stays: {error}", self.above.display());
-        }
-    }
 }
 
 fn versions() -> String {

@@ -21,7 +21,7 @@ use crate::commands::stage::places::Way;
 use crate::exit::{DONE_IN_PART, NOT_UP};
 use crate::jobs::{self, NotUp};
 use crate::leftovers::{self, held_text};
-use crate::output::{say, without_controls};
+use crate::output::{in_one_line, say, tell, without_controls};
 use crate::patience::after_a_second;
 use crate::report::End;
 use crate::settings::Effective;
@@ -49,8 +49,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = match jobs::find(&effective) {
         Err(error) if error.is::<NotUp>() => {
-            jobs::remove_direct(&effective)?;
-            return Ok(nothing_is_up(&error, arguments.must_be_up, arguments.json));
+            let why = why_not_up(&effective, &error)?;
+            return Ok(nothing_is_up(&why, arguments.must_be_up, arguments.json));
         }
         found => found?,
     };
@@ -91,7 +91,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     outcome.report(&job, took, arguments.json, report.as_ref().map(|(_, report)| report));
     if let Some((lines, _)) = report.filter(|_| !arguments.json && !arguments.quiet) {
         // Daemons may have sent anything, and paths have any name.
-        lines.iter().for_each(|line| say!("{}", without_controls(line)));
+        lines.iter().for_each(|line| say!("{}", in_one_line(line)));
     }
     let has_landed = outcome.not_landed.is_none() && outcome.left.is_empty() && outcome.untold.is_empty();
     let has_all = has_landed && outcome.is_staged_out;
@@ -99,14 +99,25 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
+/// Why nothing is up. Programs of a job that did not come up use the file system itself no longer.
+fn why_not_up(effective: &Effective, error: &anyhow::Error) -> anyhow::Result<String> {
+    if !jobs::remove_direct(effective)? {
+        return Ok(error.to_string());
+    }
+    let job = jobs::name_meant(effective)?;
+    Ok(format!(
+        "the job {job} did not come up (--on-failure direct); from now on forebay run does not use the file system itself"
+    ))
+}
+
 /// There is nothing to end, so all is as was asked for, unless another host's command wants to know of what is here.
-fn nothing_is_up(why: &anyhow::Error, must_be_up: bool, as_json: bool) -> ExitCode {
+fn nothing_is_up(why: &str, must_be_up: bool, as_json: bool) -> ExitCode {
     match as_json {
         _ if must_be_up => {
-            eprintln!("forebay: {why}");
+            tell!("forebay: {why}");
             return ExitCode::from(NOT_UP);
         }
-        true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why.to_string()]})),
+        true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why]})),
         false => say!("nothing to end: {why}"),
     }
     ExitCode::SUCCESS
@@ -277,7 +288,7 @@ impl Outcome {
             return say!("{told}");
         }
         for note in &self.notes {
-            eprintln!("forebay: note: {}", without_controls(note));
+            tell!("forebay: note: {}", without_controls(note));
         }
         let nodes = match self.ended.len() {
             0 => String::new(),
@@ -287,24 +298,24 @@ impl Outcome {
         let known = if self.missing.is_empty() { "" } else { " as far as is known" };
         say!("job {job} is down{known}: {nodes}{}", show_duration(took));
         if !self.held.is_empty() {
-            eprintln!("forebay: {}", held_text(&self.held));
+            tell!("forebay: {}", held_text(&self.held));
         }
         if let Some(not_landed) = &self.not_landed {
-            eprintln!("forebay: {}", without_controls(not_landed));
+            tell!("forebay: {not_landed}");
         }
         for line in self.left.iter().flat_map(Left::lines) {
-            eprintln!("forebay: {}", without_controls(&line));
+            tell!("forebay: {}", in_one_line(&line));
         }
         if !self.untold.is_empty() {
             let (nodes, has) =
                 (shown_ranks(&self.untold), if self.untold.len() == 1 { "its store" } else { "their stores" });
-            eprintln!("forebay: node {nodes} did not say what of the burst tier has not landed: {has} may have more");
+            tell!("forebay: node {nodes} did not say what of the burst tier has not landed: {has} may have more");
         }
         if self.not_landed.is_some() || !(self.left.is_empty() && self.untold.is_empty()) {
-            eprintln!("forebay: {}", left::kept(&self.left, self.store.as_deref()));
+            tell!("forebay: {}", left::kept(&self.left, self.store.as_deref()));
         }
         if !self.missing.is_empty() {
-            eprintln!(
+            tell!(
                 "forebay: node {} could not be asked and may still run; run forebay down on its host, or end its processes there",
                 shown_ranks(&self.missing)
             );

@@ -15,11 +15,12 @@ use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
 use crate::commands::job::escaping_paths::{self, EscapingPath};
+use crate::commands::look;
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
 use crate::commands::stage::places::below_burst;
 use crate::jobs;
 use crate::machine;
-use crate::output::say;
+use crate::output::{in_one_line, say, shown_path};
 use crate::settings::values::show_size;
 use crate::settings::{Effective, UsageError};
 
@@ -31,13 +32,18 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
+    let rank = arguments.rank.map(NodeRank);
+    if let Some(burst) = own_paths::find_node(&directory, rank, &machine::host_names()).ok().and_then(|node| node.burst)
+    {
+        look::wait_for(&directory.job(), &burst, &[&path])?;
+    }
     let looking = looking_at(&path);
     let (found, given) = within_view(&path, &views(&directory));
     let path = place_of(&given);
     if path.to_str().is_none() {
         return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
-    let rank = arguments.rank.map(NodeRank).or(found);
+    let rank = rank.or(found);
     // None where no view of the job is on this host.
     let node = own_paths::find_node(&directory, rank, &machine::host_names()).ok();
     let burst = node.as_ref().and_then(|node| Some((node, below_burst(node.burst.as_deref()?, &path)?)));
@@ -63,11 +69,11 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         say!("{steps}");
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{}", path.display());
+    say!("{}", shown_path(&path));
     let mut rows = vec![["node", "host", "answer", "why"].map(str::to_owned).to_vec()];
     rows.extend(steps.as_array().into_iter().flatten().map(row));
-    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
-    paths.iter().for_each(|path| say!("{}", path.text()));
+    columns::lines(&rows).iter().for_each(|line| say!("{}", in_one_line(line)));
+    paths.iter().for_each(|path| say!("{}", in_one_line(&path.text())));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +99,7 @@ fn of_burst_tier(
     if as_json {
         say!("{}", json!([{"rank": node.rank, "host": node.host, "answer": "burst", "why": why, "file": file}]));
     } else {
-        say!("{}\n{why}", path.display());
+        say!("{}\n{}", shown_path(path), in_one_line(&why));
     }
     Ok(ExitCode::SUCCESS)
 }

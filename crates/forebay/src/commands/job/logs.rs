@@ -20,7 +20,7 @@ use crate::commands::job::up_report::shown_ranks;
 use crate::jobs::{self, NotUp, variable};
 use crate::kept_logs::{kept_jobs, logs_in};
 use crate::log_lines::{Event, Level, events};
-use crate::output::{say, without_controls};
+use crate::output::{say, tell, without_controls};
 use crate::patience::after_a_second;
 use crate::settings::Effective;
 
@@ -37,7 +37,7 @@ pub fn run(arguments: LogsArguments) -> anyhow::Result<ExitCode> {
             let Some(kept) = kept(&effective)? else {
                 return Err(error.context("no logs are kept of a job that has ended either"));
             };
-            eprintln!("forebay: note: the job has ended; its logs are in {}", kept.display());
+            tell!("forebay: note: the job has ended; its logs are in {}", kept.display());
             return Shown { of_one: node, level: arguments.level, follow: None }.show(&kept);
         }
         Err(error) => return Err(error),
@@ -52,7 +52,7 @@ pub fn run(arguments: LogsArguments) -> anyhow::Result<ExitCode> {
             let all = (0..record.nodes.len() as u32).map(NodeRank);
             let others: Vec<NodeRank> = all.filter(|rank| !here.contains(rank)).collect();
             if !others.is_empty() {
-                eprintln!(
+                tell!(
                     "forebay: note: the logs of node {} are on other hosts; --node N shows one",
                     shown_ranks(&others)
                 );

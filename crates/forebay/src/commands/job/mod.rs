@@ -1,6 +1,7 @@
 //! A job as a whole: its start and end, its nodes, its state, and what it knows of a path.
 
 pub mod debug;
+mod debug_archive;
 pub mod down;
 pub mod escaping_paths;
 pub mod explain;

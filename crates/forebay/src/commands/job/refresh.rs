@@ -15,7 +15,7 @@ use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, wi
 use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::machine;
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::settings::{Effective, UsageError};
 
 /// Three steps over the whole job, each with its time limit.
@@ -53,7 +53,7 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     let exports =
         own_paths::find_node(&directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
-        eprintln!("forebay: note: {path} is outside the job's exports, so there is nothing to refresh");
+        tell!("forebay: note: {path} is outside the job's exports, so there is nothing to refresh");
     }
     let outcome = ask_any(&directory, None, &json!({"command": "refresh", "paths": paths}), REFRESH_TIMEOUT)?;
     if arguments.json {

@@ -17,7 +17,7 @@ use crate::cli::UpArguments;
 use crate::commands::job::up_report::shown_ranks;
 use crate::exit::DONE_IN_PART;
 use crate::jobs;
-use crate::output::{causes, say};
+use crate::output::{causes, say, tell};
 use crate::settings::values::show_duration;
 use crate::settings::{Effective, Given, UsageError};
 
@@ -128,7 +128,7 @@ impl Outcome {
             say!("job {job}: {nodes}, {}; the longest pause here was {}", show_duration(took), show_duration(longest));
             self.failed
                 .iter()
-                .for_each(|failed| eprintln!("forebay: not replaced, the old daemon goes on: {}", reason(failed)));
+                .for_each(|failed| tell!("forebay: not replaced, the old daemon goes on: {}", reason(failed)));
         }
         Ok(if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
     }

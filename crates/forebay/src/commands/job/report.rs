@@ -10,11 +10,11 @@ use forebay_launch::{JobDirectory, JobRecord, state_directory};
 use serde_json::{Value, json};
 
 use crate::cli::ReportArguments;
-use crate::commands::job::status::name_missing;
+use crate::commands::job_status;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::kept_logs::{self, Kept, REPORT, REPORT_PAGE, kept_jobs};
-use crate::output::{say, without_controls};
+use crate::output::{say, tell, without_controls};
 use crate::patience::after_a_second;
 use crate::report::{End, Report, figures, lines, page, side_by_side};
 use crate::settings::Effective;
@@ -85,7 +85,7 @@ fn last_status(directory: &JobDirectory) -> Option<Value> {
         if let Ok(mut status) =
             forebay_control::ask_if_there(&directory.socket(rank), &json!({"command": "status"}), left)
         {
-            name_missing(directory, &mut status);
+            job_status::complete(directory, &mut status);
             return Some(figures::trimmed(status));
         }
     }
@@ -108,7 +108,7 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let directories = chosen(&base, &names)?;
     if let Some(without) = directories.iter().find(|directory| !directory.join(REPORT_PAGE).exists()) {
         let job = without.file_name().unwrap_or_default().to_string_lossy();
-        eprintln!(
+        tell!(
             "forebay: job {job} ended without forebay down, or with --report off: it has no report; its logs are in {}",
             without.display()
         );

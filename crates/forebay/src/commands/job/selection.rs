@@ -12,6 +12,7 @@ use forebay_launch::{
 use crate::job_spec::read_input;
 use crate::jobs::{Allocated, variable};
 use crate::machine;
+use crate::output::tell;
 use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
 
@@ -48,7 +49,7 @@ impl Selection {
             Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
             Self::Slurm(_, nodes) => in_order(nodes, &source, true).context("cannot use --topology")?,
         };
-        note.iter().for_each(|note| eprintln!("forebay: note: {note}"));
+        note.iter().for_each(|note| tell!("forebay: note: {note}"));
         Ok(selection)
     }
 

@@ -2,23 +2,18 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use forebay_launch::{JobDirectory, JobRecord};
+use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
-use serde_json::{Value, json};
 
 use crate::cli::StatusArguments;
-use crate::commands::ask::{ask_any, ask_hosts};
 use crate::commands::job::status_jobs::{self, Listed};
+use crate::commands::job_status::ask;
 use crate::exit::DONE_IN_PART;
-use crate::health::{Overview, shown};
+use crate::health::shown;
 use crate::jobs::{self, Found, NotUp};
-use crate::output::{say, without_controls};
+use crate::output::{clear_terminal, in_one_line, say};
 use crate::settings::Effective;
-
-/// How long the nodes may take to say how they are: it goes down the tree and back.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
@@ -27,8 +22,8 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
         let directory = match find(&effective, arguments.all_users)? {
             Which::This(directory) => directory,
             Which::Any(jobs) => {
-                status_jobs::print(&jobs, arguments.json);
-                return Ok(ExitCode::SUCCESS);
+                let is_well = status_jobs::print(&jobs, arguments.json);
+                return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) });
             }
         };
         let (mut status, overview) = ask(&directory, arguments.local_only)?;
@@ -37,12 +32,11 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
             say!("{status}");
         } else {
             if arguments.watch.is_some() && std::io::stdout().is_terminal() {
-                // To the upper left, and the screen is empty.
-                say!("\x1b[H\x1b[2J\x1b[3J");
+                clear_terminal();
             }
             let log = |rank| directory.log(NodeRank(u32::try_from(rank).unwrap_or(u32::MAX))).display().to_string();
             // Another user's daemons may have sent anything.
-            shown::lines(&overview, &log).iter().for_each(|line| say!("{}", without_controls(line)));
+            shown::lines(&overview, &log).iter().for_each(|line| say!("{}", in_one_line(line)));
         }
         let Some(interval) = arguments.watch else {
             return Ok(if overview.is_well() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) });
@@ -81,28 +75,4 @@ pub fn find(effective: &Effective, is_of_all: bool) -> anyhow::Result<Which> {
         all.extend(JobDirectory::of_other_users().into_iter().map(|(directory, owner)| Listed::of(directory, owner)));
     }
     Ok(Which::Any(all))
-}
-
-/// The answer of the daemons, and the overview of it.
-pub fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value, Overview)> {
-    let mut status = match ask_any(directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
-        Ok(status) => status,
-        Err(error) if local_only => return Err(error),
-        Err(error) => ask_hosts(directory)?.ok_or(error)?,
-    };
-    name_missing(directory, &mut status);
-    let overview = Overview::of(&directory.job(), &status);
-    Ok((status, overview))
-}
-
-/// A node without which the job came up, and that does not answer, is missing: not lost.
-pub fn name_missing(directory: &JobDirectory, status: &mut Value) {
-    let missing = JobRecord::read(directory).ok().flatten().map(|record| record.missing).unwrap_or_default();
-    for node in status["nodes"].as_array_mut().into_iter().flatten().filter(|node| node["state"] != "ready") {
-        let rank = node["rank"].as_u64().and_then(|rank| u32::try_from(rank).ok()).map_or(NodeRank(u32::MAX), NodeRank);
-        if let Some(why) = missing.get(&rank) {
-            node["state"] = "missing".into();
-            node["why"] = format!("it failed to start: {why}").into();
-        }
-    }
 }

@@ -1,15 +1,22 @@
-//! `status` where several jobs are up and none is named: the list of them, as their records tell. No daemon is asked.
+//! `status` where several jobs are up and none is named: the list of them, as their records tell. Of this user's jobs, daemons of this
+//! host say whether they are well, all jobs side by side.
 
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_launch::{JobDirectory, JobRecord, Progress};
 use serde_json::{Value, json};
 
 use crate::columns;
+use crate::commands::job_status;
+use crate::health::State;
 use crate::leftovers;
 use crate::machine;
-use crate::output::{say, without_controls};
+use crate::output::{in_one_line, say, tell};
 use crate::settings::values::show_duration;
+
+/// Jobs that are asked at the same time: a thread each.
+const ASKED_AT_ONCE: usize = 16;
 
 /// A job to be listed.
 pub struct Listed {
@@ -34,6 +41,8 @@ struct Job {
     name: String,
     owner: String,
     state: &'static str,
+    /// As far as is known: a job of another user, or of other hosts alone, is not asked.
+    is_well: bool,
     /// Nodes that it has, and those of this host.
     nodes: Option<usize>,
     here: usize,
@@ -41,25 +50,52 @@ struct Job {
     view: Option<String>,
 }
 
-/// Prints the jobs.
-pub fn print(listed: &[Listed], as_json: bool) {
-    let jobs: Vec<Job> = listed.iter().map(Job::of).collect();
+/// The state of a job that runs, and whether it is well.
+fn asked(directory: &JobDirectory) -> (&'static str, bool) {
+    match job_status::ask(directory, true) {
+        Ok((_, overview)) if overview.is_well() => ("up", true),
+        Ok((_, overview)) if overview.verdict.state == State::Blocked => ("blocked", false),
+        Ok(_) => ("in part", false),
+        Err(_) => ("silent", false),
+    }
+}
+
+/// Prints the jobs; whether all of them are well.
+pub fn print(listed: &[Listed], as_json: bool) -> bool {
+    let jobs = of_all(listed);
+    let is_well = jobs.iter().all(|job| job.is_well);
     if as_json {
         let jobs: Vec<Value> = jobs.iter().map(Job::as_json).collect();
-        return say!("{}", json!({"jobs": jobs}));
+        say!("{}", json!({"jobs": jobs}));
+        return is_well;
     }
     let head = ["job", "state", "nodes", "here", "owner", "up for", "view"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(jobs.iter().map(Job::row)).collect();
-    columns::lines(&rows).iter().for_each(|line| say!("{}", without_controls(line)));
+    columns::lines(&rows).iter().for_each(|line| say!("{}", in_one_line(line)));
     let own = rustix::process::geteuid().as_raw();
     if listed.iter().filter(|job| job.owner == own).count() > 1 {
-        eprintln!("forebay: several jobs are up on this host; forebay status --job NAME shows one");
+        tell!("forebay: several jobs are up on this host; forebay status --job NAME shows one");
     }
     if listed.iter().any(|job| job.owner != own) {
-        eprintln!(
-            "forebay: of other users' jobs only this list is shown; su USER -c 'forebay status --job NAME' asks one"
-        );
+        tell!("forebay: of other users' jobs only this list is shown; su USER -c 'forebay status --job NAME' asks one");
     }
+    is_well
+}
+
+/// Each by a thread of its own: one that is silent keeps no other.
+fn of_all(listed: &[Listed]) -> Vec<Job> {
+    let mut jobs = vec![];
+    for some in listed.chunks(ASKED_AT_ONCE) {
+        jobs.extend(thread::scope(|scope| {
+            let asked: Vec<_> = some.iter().map(|job| scope.spawn(|| Job::of(job))).collect();
+            asked
+                .into_iter()
+                .zip(some)
+                .map(|(job, listed)| job.join().unwrap_or_else(|_| Job::of(listed)))
+                .collect::<Vec<_>>()
+        }));
+    }
+    jobs
 }
 
 impl Job {
@@ -69,16 +105,20 @@ impl Job {
         let here = directory.record_ranks().len();
         let is_alive = !leftovers::alive(directory).is_empty();
         let is_elsewhere = here == 0 && record.as_ref().is_some_and(|record| record.remote_call().is_some());
-        let state = match &record {
-            Some(record) if record.progress == Progress::Starting && is_alive => "starting",
-            Some(_) if is_elsewhere => "elsewhere",
-            _ if is_alive => "up",
-            _ => "dead",
+        // The owner of another user's directory decides which process answers there.
+        let is_own = *owner == rustix::process::geteuid().as_raw();
+        let (state, is_well) = match &record {
+            Some(record) if record.progress == Progress::Starting && is_alive => ("starting", true),
+            Some(_) if is_elsewhere => ("elsewhere", true),
+            _ if is_alive && is_own => asked(directory),
+            _ if is_alive => ("up", true),
+            _ => ("dead", false),
         };
         Self {
             name: directory.job(),
             owner: machine::user_name(*owner),
             state,
+            is_well,
             nodes: record.as_ref().map(|record| record.nodes.len()),
             here,
             started_unix_ms: record.as_ref().map(|record| record.started_unix_ms),
@@ -87,7 +127,7 @@ impl Job {
     }
 
     fn as_json(&self) -> Value {
-        let Self { name, owner, state, nodes, here, started_unix_ms, view } = self;
+        let Self { name, owner, state, nodes, here, started_unix_ms, view, .. } = self;
         json!({"job": name, "owner": owner, "state": state, "nodes": nodes, "nodes_here": here, "started_unix_ms": started_unix_ms, "view": view})
     }
 

@@ -22,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::TopArguments;
 use crate::commands::job::status::{self, Which};
+use crate::commands::job_status;
 use crate::kept_logs::{end_of, logs_in};
 use crate::log_lines::{Event as LogEvent, events};
 use crate::output::{causes, say};
@@ -139,7 +140,7 @@ fn thread(sender: &Sender<Message>, body: impl FnOnce(&Sender<Message>) + Send +
 fn ask(directory: &JobDirectory, to: &Sender<Message>) {
     loop {
         let began = Instant::now();
-        let answer = status::ask(directory, false);
+        let answer = job_status::ask(directory, false);
         let has_ended =
             fs::symlink_metadata(directory.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let input = match answer {

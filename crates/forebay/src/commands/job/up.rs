@@ -31,13 +31,14 @@ use crate::commands::job::up_report::Report;
 use crate::commands::job::up_stopped::{Interrupted, StartFailed, Stopped};
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
+use crate::contradictions;
 use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, base_for_new, job_bases, labels, name_to_start};
 use crate::kept_logs;
 use crate::leftovers::{self, held_text};
-use crate::output::causes;
+use crate::output::{causes, tell};
 use crate::profiles;
 use crate::progress::ProgressLine;
 use crate::settings::values::{ReportChoice, show_duration};
@@ -79,6 +80,7 @@ fn bring_up(
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
     let ports = ports.context("cannot choose the nodes' ports")?;
     let selection = Selection::choose(effective, &settings, ports.first(), allocated)?;
+    contradictions::check(&settings, &selection.nodes())?;
     let signals = Signals::catch()?;
     let mut up = Up::lay_out(effective, settings, job, ports, &selection)?;
     let result = up.start(selection, &signals, began);
@@ -290,7 +292,7 @@ impl Up {
 /// Whether a profile can be kept; what is in the way is told, and the job goes on without.
 fn has_place(settings: &Settings) -> bool {
     let problem = profiles::problem(settings);
-    problem.iter().for_each(|problem| eprintln!("forebay: note: the job has no profile: {problem}"));
+    problem.iter().for_each(|problem| tell!("forebay: note: the job has no profile: {problem}"));
     problem.is_none()
 }
 
@@ -299,7 +301,7 @@ fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
     if level != Level::Off {
         return Ok(Some(JobKey::random().context("cannot make the job's key")?));
     }
-    eprintln!(
+    tell!(
         "forebay: warning: --security off: anyone who reaches a node's port, other users included, can read the job's \
          exports and answer in a node's place"
     );
@@ -322,14 +324,14 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
         }
         if let Some((record, call)) = abandoned.as_ref().and_then(|record| Some((record, record.remote_call()?))) {
             for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT).failed {
-                eprintln!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
+                tell!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
             }
         }
         let done = leftovers::clean(&found).with_context(|| format!("cannot clean up after a dead job {job}"))?;
         let held = (!done.held.is_empty()).then(|| held_text(&done.held));
         let done: Vec<String> = done.notes.into_iter().chain(held).collect();
         let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
-        eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
+        tell!("forebay: note: cleaned up after a dead job {job}{done}");
     }
     let base = base_for_new(settings.directory.as_deref(), matches!(selection, Selection::Local(..)))?;
     let created = JobDirectory::create(&base, job).map_err(|error| match error {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::commands::job::up_stopped::Interrupted;
 use crate::jobs::{self, base_for_new, job_bases};
-use crate::output::{causes, say, without_controls};
+use crate::output::{causes, say, tell, without_controls};
 use crate::settings::values::OnFailure;
 use crate::settings::{Effective, Settings, UsageError};
 
@@ -59,7 +59,7 @@ impl WayOut {
             return Err(error.context(format!("--on-failure direct: the failure cannot be recorded: {problem:#}")));
         }
         let DirectRecord { job, why, .. } = record;
-        eprintln!(
+        tell!(
             "forebay: warning: the job {job} did not come up, and forebay run uses the file system itself (--on-failure direct): \
              {why}"
         );

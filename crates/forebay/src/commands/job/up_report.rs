@@ -1,6 +1,6 @@
 //! Messages of `up`: its progress, its outcome, and which nodes are missing why.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_keeper::own_paths::only_at;
@@ -8,7 +8,7 @@ use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
-use crate::output::say;
+use crate::output::{quoted_path, say, shown_path, tell};
 use crate::profiles;
 use crate::settings::Settings;
 use crate::settings::values::{BurstStore, show_duration};
@@ -42,7 +42,7 @@ impl Report<'_> {
     /// Prints it.
     pub fn print(&self, as_json: bool) {
         for note in lines(by_rank(&self.started.notes), &self.record.nodes) {
-            eprintln!("forebay: note: {note}");
+            tell!("forebay: note: {note}");
         }
         self.say_missing();
         if as_json {
@@ -57,16 +57,16 @@ impl Report<'_> {
         say!("views:   {}", shown_views(&record.views));
         if let Some(pair) = settings.burst.first() {
             let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
-            let (mount, dir) = (mount.display(), pair.dir.display());
+            let (mount, dir) = (shown_path(&mount), shown_path(&pair.dir));
             // A node's note says where that is not so.
             let is_shown = !started.notes.iter().any(|(_, note)| *note == only_at(&pair.dir, &pair.backing));
-            let shown = if is_shown { dir } else { pair.backing.display() };
+            let shown = if is_shown { dir } else { shown_path(&pair.backing) };
             say!("burst:   {mount} (forebay run shows it at {shown})");
         }
         if let (Some(BurstStore::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
-            say!("store:   {}", store.display());
+            say!("store:   {}", shown_path(store));
         }
-        say!("logs:    {}", directory.logs().display());
+        say!("logs:    {}", shown_path(&directory.logs()));
         if let Some(profile) = &self.profile {
             if !profiles::is_of_a_shell(settings, profile) {
                 say!("profile: {profile}");
@@ -78,10 +78,11 @@ impl Report<'_> {
             }
         }
         let export = settings.export.first();
-        let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
+        let export = export.map_or_else(|| Path::new("/usr/bin"), |export| export.as_path());
         let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
-        say!("try:     ls {}{export}", first.map_or(&record.views[0], |(view, _)| view).display());
-        say!("         forebay run --job {job} -- ls {export}");
+        let view = first.map_or(&record.views[0], |(view, _)| view);
+        say!("try:     ls {}", quoted_path(&view.join(export.strip_prefix("/").unwrap_or(export))));
+        say!("         forebay run --job {job} -- ls {}", quoted_path(export));
         say!("         forebay status --job {job}");
         say!("         forebay down --job {job}");
     }
@@ -92,7 +93,7 @@ impl Report<'_> {
         if !missing.is_empty() {
             let (count, all) = (missing.len(), nodes.len());
             let which = below("", lines(missing, nodes));
-            eprintln!("forebay: the job goes on without {count} of its {all} nodes (--on-missing continue):{which}");
+            tell!("forebay: the job goes on without {count} of its {all} nodes (--on-missing continue):{which}");
         }
     }
 
@@ -147,10 +148,10 @@ fn shown_views(views: &[PathBuf]) -> String {
         [] => String::new(),
         [first, rest @ ..] if rest.iter().all(|view| view == first) => {
             let on = if rest.is_empty() { "" } else { " on every node" };
-            format!("{}{on}", first.display())
+            format!("{}{on}", shown_path(first))
         }
-        [first, .., last] => format!("{} to {}", first.display(), last.display()),
-        [only] => only.display().to_string(),
+        [first, .., last] => format!("{} to {}", shown_path(first), shown_path(last)),
+        [only] => shown_path(only),
     }
 }
 

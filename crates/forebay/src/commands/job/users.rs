@@ -1,27 +1,30 @@
-//! Programs of this host that have files of a job open when it ends: what they do there fails from then on.
+//! Programs of this host that have files of a job open when it ends, or work there: what they do there fails from then on.
 //!
-//! A mount is known by its name in the table of mounts of the program, and an open file by the mount's number. So no file is looked at,
+//! A job's mounts are known by their devices in the table of mounts of its keepers, and an open file by its mount's number. So no file is looked at,
 //! and a file system that hangs holds nobody up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use forebay_keeper::own_paths;
 use forebay_launch::{JobDirectory, NodeRecord};
+use rustix::fs::{Mode, OFlags};
 
 /// Programs that are named at most.
 const NAMED_MAX: usize = 8;
 
 /// A note that names them, if there are any. Only those of this user can be seen.
 pub fn note(directory: &JobDirectory) -> Option<String> {
-    let own: BTreeSet<u32> =
-        NodeRecord::read_all(directory).iter().flat_map(NodeRecord::processes).map(|process| process.pid).collect();
-    let mark = format!(" forebay:{}/", directory.job());
-    let mut mounts = BTreeMap::new();
+    let nodes = NodeRecord::read_all(directory);
+    let of_job = nodes.iter().flat_map(NodeRecord::processes).map(|process| process.pid);
+    let own: BTreeSet<u32> = of_job.chain([std::process::id()]).collect();
+    let (devices, mut mounts) = (devices(directory, &nodes), BTreeMap::new());
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| !own.contains(pid));
-    let users: Vec<String> = pids.filter(|pid| uses(*pid, &mark, &mut mounts)).map(named).collect();
+    let users: Vec<String> = pids.filter(|pid| uses(*pid, &devices, &mut mounts)).map(named).collect();
     let more = match users.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -33,25 +36,68 @@ pub fn note(directory: &JobDirectory) -> Option<String> {
 /// Numbers of the job's mounts, by the namespace that has them.
 type Mounts = BTreeMap<String, BTreeSet<u64>>;
 
-fn uses(pid: u32, mark: &str, mounts: &mut Mounts) -> bool {
+/// The devices of the job's mounts, as its keepers see them at their paths: another job of the same name has others.
+fn devices(directory: &JobDirectory, nodes: &[NodeRecord]) -> BTreeSet<String> {
+    let mark = format!("forebay:{}/", directory.job());
+    let mut devices = BTreeSet::new();
+    for record in nodes {
+        let node = own_paths::find_node(directory, Some(record.rank), &[]).ok();
+        let burst = node.and_then(|node| node.burst).map(|burst| burst.mount.path);
+        let places: Vec<String> = [Some(record.view.clone()), burst]
+            .into_iter()
+            .flatten()
+            .map(|path| escaped(&path.display().to_string()))
+            .collect();
+        for line in table(&format!("{}", record.process.pid)).lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            if let [_, _, device, _, place, ..] = fields[..]
+                && places.iter().any(|known| known == place)
+                && fields.iter().any(|field| field.starts_with(&mark))
+            {
+                devices.insert(device.to_owned());
+            }
+        }
+    }
+    devices
+}
+
+/// A path as tables of mounts have it.
+fn escaped(path: &str) -> String {
+    path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+}
+
+/// The mounts that a process sees.
+fn table(process: &str) -> String {
+    let table = fs::read(Path::new("/proc").join(process).join("mountinfo")).unwrap_or_default();
+    String::from_utf8_lossy(&table).into_owned()
+}
+
+fn uses(pid: u32, devices: &BTreeSet<String>, mounts: &mut Mounts) -> bool {
     let process = Path::new("/proc").join(pid.to_string());
     let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { return false };
     let of_job = mounts.entry(namespace.display().to_string()).or_insert_with(|| {
-        let table = fs::read(process.join("mountinfo")).unwrap_or_default();
-        let table = String::from_utf8_lossy(&table);
-        table
-            .lines()
-            .filter(|line| line.contains(mark))
-            .filter_map(|line| line.split(' ').next()?.parse().ok())
-            .collect()
+        let number = |line: &str| {
+            let mut fields = line.split(' ');
+            let number = fields.next()?.parse().ok()?;
+            fields.nth(1).filter(|device| devices.contains(*device)).map(|_| number)
+        };
+        table(&pid.to_string()).lines().filter_map(number).collect()
     });
     let is_of_job = |text: &str| {
         let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
         number.and_then(|number| number.trim().parse().ok()).is_some_and(|number: u64| of_job.contains(&number))
     };
     let files = fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
-    !of_job.is_empty()
-        && files.into_iter().any(|file| fs::read_to_string(file.path()).is_ok_and(|text| is_of_job(&text)))
+    let mut held = files
+        .filter_map(|file| fs::read_to_string(file.path()).ok())
+        .chain(["cwd", "root", "exe"].iter().filter_map(|place| mount_of(&process.join(place))));
+    !of_job.is_empty() && held.any(|text| is_of_job(&text))
+}
+
+/// The same of a directory or program that a process has by a link in `/proc`. The link leads there itself, so that no file system is asked.
+fn mount_of(link: &Path) -> Option<String> {
+    let held = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    fs::read_to_string(format!("/proc/self/fdinfo/{}", held.as_raw_fd())).ok()
 }
 
 fn named(pid: u32) -> String {

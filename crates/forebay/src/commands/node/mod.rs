@@ -28,6 +28,7 @@ use serde_json::json;
 use crate::burst_mount;
 use crate::cli::NodeArguments;
 use crate::commands::job::selection;
+use crate::contradictions;
 use crate::job_spec::JobSpec;
 use crate::jobs;
 use crate::leftovers;
@@ -37,7 +38,7 @@ use crate::network;
 use crate::output::causes;
 use crate::patience::unless_over_in_a_second;
 use crate::profiles;
-use crate::settings::values::{LinksShown, Role, WhenMissing};
+use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -247,6 +248,7 @@ impl Plan {
 
     fn run_in(mut self, directory: &JobDirectory) -> anyhow::Result<()> {
         let handed = std::mem::take(&mut self.handed);
+        contradictions::check(&self.settings, &self.nodes)?;
         check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
@@ -339,11 +341,6 @@ impl Plan {
         let settings = self.settings;
         let settle_after =
             (settings.on_missing == WhenMissing::Continue).then(|| settings.wait_timeout + SETTLE_MARGIN);
-        let has_own_port = settings.metrics_listen.is_none_or(|address| address.port() == 0);
-        ensure!(
-            nodes_here == 1 || has_own_port,
-            "--metrics-listen: {nodes_here} nodes on this host cannot share a port; give port 0, and forebay status --json has the ports"
-        );
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let KeeperOptions { view, exports, job_directory, .. } = keeper;
         let profile = profiles::options(&settings, exports);
@@ -400,17 +397,11 @@ fn device_data(
     nodes: &[NodeAddress],
     rank: NodeRank,
 ) -> anyhow::Result<Option<PathBuf>> {
-    match (settings.role, &settings.data) {
-        (Role::Node, None) => Ok(None),
-        (Role::Node, Some(_)) => bail!("--data is for devices; give --role device too"),
-        (Role::Device, None) => bail!("--role device needs --data DIR: the directory that the device holds"),
-        (Role::Device, Some(data)) => {
-            let data = layout.view(data, nodes, rank);
-            let found = data.canonicalize().with_context(|| format!("--data: cannot use {}", data.display()))?;
-            ensure!(found.is_dir(), "--data: {} is not a directory", data.display());
-            Ok(Some(found))
-        }
-    }
+    let Some(data) = &settings.data else { return Ok(None) };
+    let data = layout.view(data, nodes, rank);
+    let found = data.canonicalize().with_context(|| format!("--data: cannot use {}", data.display()))?;
+    ensure!(found.is_dir(), "--data: {} is not a directory", data.display());
+    Ok(Some(found))
 }
 
 /// Every export must be a directory that this user can list and enter: a view that shows less than was asked for is

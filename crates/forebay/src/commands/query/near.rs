@@ -15,7 +15,7 @@ use crate::cli::WherePlace;
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{resolved, views, within_view};
 use crate::jobs;
-use crate::output::without_controls;
+use crate::output::{tell, without_controls};
 use crate::settings::Effective;
 
 /// The job.
@@ -72,6 +72,6 @@ pub fn answering_socket(directory: &JobDirectory) -> anyhow::Result<PathBuf> {
 /// Says which nodes were lost.
 pub fn note_lost(made: &Made) {
     for lost in &made.lost {
-        eprintln!("forebay: note: {}; other nodes computed its parts", without_controls(lost));
+        tell!("forebay: note: {}; other nodes computed its parts", without_controls(lost));
     }
 }

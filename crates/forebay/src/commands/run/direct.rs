@@ -14,6 +14,7 @@ use forebay_types::NodeRank;
 use crate::cli::RunArguments;
 use crate::jobs::{self, NotUp};
 use crate::machine;
+use crate::output::tell;
 use crate::settings::Effective;
 
 /// How long the trial of a node may take. The keeper behind its entrance may take ten seconds for an answer.
@@ -123,7 +124,7 @@ pub fn announce(arguments: &RunArguments, why: &str) -> anyhow::Result<()> {
     ensure!(arguments.image.image.is_none(), "an image is shown by a job alone, and there is none: {why}");
     let rank = LOCAL_RANKS.iter().find_map(|name| std::env::var(name).ok());
     if rank.is_none_or(|rank| rank == "0") {
-        eprintln!("forebay: warning: the command runs on the file system itself, without Forebay: {why}");
+        tell!("forebay: warning: the command runs on the file system itself, without Forebay: {why}");
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::cli::ImageArguments;
 use crate::commands::run::image_environment::Environment;
 use crate::elf;
 use crate::exit::{NOT_FOUND, NOT_RUN};
+use crate::output::tell;
 use crate::run_environment;
 use crate::search_path::find_program;
 
@@ -54,20 +55,15 @@ pub fn run(
     let found = find_program(program, environment.get("PATH"));
     let Some(found) = found.filter(|found| found.symlink_metadata().is_ok()) else {
         let below = if program.as_bytes().contains(&b'/') { "" } else { " in any directory of PATH" };
-        eprintln!("forebay: the image {} has no command {}{below}", image.display(), program.display());
+        tell!("forebay: the image {} has no command {}{below}", image.display(), program.display());
         return Ok(ExitCode::from(NOT_FOUND));
     };
     if let Some(foreign) = foreign(&found) {
-        eprintln!("forebay: cannot run {} of the image {}: {foreign}", found.display(), image.display());
+        tell!("forebay: cannot run {} of the image {}: {foreign}", found.display(), image.display());
         return Ok(ExitCode::from(NOT_RUN));
     }
     let error = Command::new(&found).arg0(program).args(words).env_clear().envs(environment.into_variables()).exec();
-    eprintln!(
-        "forebay: cannot run {} of the image {}: {error}{}",
-        found.display(),
-        image.display(),
-        why(&found, &error)
-    );
+    tell!("forebay: cannot run {} of the image {}: {error}{}", found.display(), image.display(), why(&found, &error));
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))
 }
 

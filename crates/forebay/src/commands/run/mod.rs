@@ -18,9 +18,10 @@ use anyhow::{Context, anyhow};
 use forebay_keeper::own_paths::{self, Node};
 
 use crate::cli::RunArguments;
+use crate::commands::look;
 use crate::commands::run::direct::Way;
 use crate::exit::{NOT_FOUND, NOT_RUN};
-use crate::output::causes;
+use crate::output::{causes, tell};
 use crate::run_environment;
 use crate::search_path::find_program;
 use crate::settings::Effective;
@@ -44,6 +45,10 @@ pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
         return Ok(execute(&program, command.args(words)));
     };
+    // The current directory is entered again, in the namespace of the node's programs.
+    if let (Some(burst), Ok(here)) = (node.burst.as_deref(), std::env::current_dir()) {
+        look::wait_for(&directory.job(), burst, &[&here])?;
+    }
     if let Some(image) = &arguments.image.image {
         own_paths::enter(&directory, &node).context("no container can be made here")?;
         let locks = !arguments.no_mpi_locks;
@@ -63,7 +68,7 @@ pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
 /// Becomes the command; the exit status if it cannot.
 fn execute(program: &OsStr, command: &mut Command) -> ExitCode {
     let error = command.exec();
-    eprintln!("forebay: cannot run {}: {error}", program.display());
+    tell!("forebay: cannot run {}: {error}", program.display());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN })
 }
 

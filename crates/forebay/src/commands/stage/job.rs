@@ -9,7 +9,7 @@ use crate::commands::paths::resolved;
 use crate::commands::stage::places::{Order, Way};
 use crate::commands::stage::staged;
 use crate::jobs::variable;
-use crate::output::causes;
+use crate::output::{causes, tell};
 use crate::settings::values::{self, StagePair};
 
 /// The same for what the job's record says.
@@ -36,7 +36,7 @@ pub fn carry_out(way: Way, pairs: &[StagePair], directory: &JobDirectory) -> boo
             }
             Err(error) => {
                 let verb = if way == Way::In { "in" } else { "out" };
-                eprintln!("forebay: cannot stage {verb} {}: {}", order.source.display(), causes(&error).join(": "));
+                tell!("forebay: cannot stage {verb} {}: {}", order.source.display(), causes(&error).join(": "));
                 is_whole = false;
             }
         }

@@ -33,7 +33,7 @@ use crate::commands::stage::report::Report;
 use crate::job_spec::JobSpec;
 use crate::jobs;
 use crate::machine;
-use crate::output::{causes, say};
+use crate::output::{causes, say, tell};
 use crate::progress::Progress;
 use crate::settings::{Effective, UsageError};
 
@@ -122,7 +122,7 @@ impl Here<'_> {
             anyhow::Ok(stream)
         };
         let told =
-            |rank| told(rank).inspect_err(|error| eprintln!("forebay: note: node {rank} may record this: {error:#}"));
+            |rank| told(rank).inspect_err(|error| tell!("forebay: note: node {rank} may record this: {error:#}"));
         self.ranks.iter().filter_map(|rank| told(rank).ok()).collect()
     }
 

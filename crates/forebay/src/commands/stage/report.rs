@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::commands::stage::part::{Missing, NodeOutcome, Outcome};
 use crate::commands::stage::places::{Order, Way};
 use crate::exit::DONE_IN_PART;
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::settings::values::{show_duration, show_size};
 
 /// The outcome, on nodes of which one at least did something.
@@ -62,16 +62,14 @@ impl<'a> Report<'a> {
         }
         if self.done.iter().any(|done| done.is_direct) {
             let source = self.order.source.display();
-            eprintln!(
-                "forebay: note: no export shows {source}: each node reads it from the backing file system itself"
-            );
+            tell!("forebay: note: no export shows {source}: each node reads it from the backing file system itself");
         }
         if self.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) }
     }
 
     /// Says it on standard error.
     pub fn tell(&self) {
-        eprintln!("forebay: {}", self.line());
+        tell!("forebay: {}", self.line());
         self.tell_what_is_missing();
         self.tell_how();
     }
@@ -79,9 +77,7 @@ impl<'a> Report<'a> {
     fn tell_how(&self) {
         if self.done.iter().any(|done| done.is_direct) {
             let source = self.order.source.display();
-            eprintln!(
-                "forebay: note: no export shows {source}: each node reads it from the backing file system itself"
-            );
+            tell!("forebay: note: no export shows {source}: each node reads it from the backing file system itself");
         }
     }
 
@@ -133,13 +129,13 @@ impl<'a> Report<'a> {
         let mut named = 0;
         for (rank, file) in self.missing() {
             let (path, left, all) = (file.path.display(), show_size(file.missing_bytes), show_size(file.bytes));
-            eprintln!("forebay: missing on node {rank}: {path} ({left} of {all}): {}", file.why);
+            tell!("forebay: missing on node {rank}: {path} ({left} of {all}): {}", file.why);
             named += 1;
         }
         if self.missing_files() > named {
-            eprintln!("forebay: and {} more", self.missing_files() - named);
+            tell!("forebay: and {} more", self.missing_files() - named);
         }
-        self.failed.iter().for_each(|(rank, why)| eprintln!("forebay: node {rank}: {why}"));
+        self.failed.iter().for_each(|(rank, why)| tell!("forebay: node {rank}: {why}"));
     }
 
     fn json(&self) -> Value {

@@ -1,0 +1,122 @@
+//! `landed` of names that are not just files: links, pipes, what others would take for lines.
+
+use std::time::{Duration, Instant};
+
+use forebay_tests::require;
+
+use crate::bed::{Bed, DIR};
+
+/// The lines about names below `DIR`, and the exit status.
+fn landed(bed: &Bed, names: &[&str]) -> (Vec<String>, Option<i32>) {
+    let paths: Vec<String> = names.iter().map(|name| format!("{DIR}/{name}")).collect();
+    let told = bed.command(&[&["landed"][..], &paths.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    let text = if told.stdout.is_empty() { told.stderr.clone() } else { told.text() };
+    (text.lines().map(str::to_owned).collect(), told.status.code())
+}
+
+#[test]
+fn a_path_leads_where_it_leads_programs() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let script = format!(
+        "mkdir step; echo a > step/a; ln -s step latest; ln -s {DIR}/step absolute; ln -s ../latest/a step/own"
+    );
+    let _ = bed.shell(&script).good();
+    bed.drain();
+    let file = format!("landed {DIR}/step/a (2B of 2B landed)");
+    let link = format!("link {DIR}/step/own -> ../latest/a: landed");
+    for path in ["latest/a", "absolute/a", "step/../step/a", "latest/../latest/./a"] {
+        assert_eq!(landed(&bed, &[path]), (vec![file.clone()], Some(0)), "{path}");
+    }
+    let whole = (vec![file.clone(), link], Some(0));
+    for directory in ["step", "latest", "absolute", "latest/."] {
+        assert_eq!(landed(&bed, &[directory]), whole, "{directory}");
+    }
+    assert_eq!(landed(&bed, &["latest", "step/a", "latest/a", "step"]), whole, "each is told once");
+    for (path, why) in [("../../etc/hosts", "is not in the burst tier"), ("step/a/../a", "step/a is not a directory")] {
+        let (lines, code) = landed(&bed, &[path]);
+        assert!(lines.len() == 1 && lines[0].contains(why) && code != Some(0), "{path}: {lines:?} {code:?}");
+    }
+    bed.job.down();
+}
+
+#[test]
+fn names_without_contents_say_what_they_are() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed
+        .shell("ln -s loop loop; ln -s none dangling; mkfifo pipe; mkdir -p d/e; ln -s .. d/up; echo x > d/x")
+        .good();
+    bed.drain();
+    for (name, why) in [
+        ("loop", format!("unknown {DIR}/loop: it is a link to loop, and {DIR}/loop leads in a circle")),
+        ("pipe", format!("unknown {DIR}/pipe: it is a named pipe, which has no contents to land")),
+        ("d/e", format!("unknown {DIR}/d/e: it is a directory without files")),
+    ] {
+        assert_eq!(landed(&bed, &[name]), (vec![why], Some(3)), "{name}");
+    }
+    let (lines, code) = landed(&bed, &["dangling", "d/x"]);
+    assert!(lines[0].contains(&format!("{DIR}/dangling: ")) && lines[0].contains("No such file"), "{lines:?}");
+    assert_eq!((lines.len(), code), (2, Some(3)));
+    let (lines, _) = landed(&bed, &["d"]);
+    let up = format!("unknown {DIR}/d/up: it is a link to the directory {DIR}; name that for its files");
+    assert_eq!(lines, [up, format!("landed {DIR}/d/x (2B of 2B landed)")]);
+    bed.job.down();
+}
+
+#[test]
+fn a_name_is_one_line_without_controls() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let name = "a\x1b[2J\nlanded all";
+    std::fs::write(bed.mount().join(name), "x").unwrap();
+    std::os::unix::fs::symlink(name, bed.mount().join("b\n")).unwrap();
+    bed.drain();
+    let escaped = "a\\u{1b}[2J\\nlanded all";
+    let expected =
+        [format!("landed {DIR}/{escaped} (1B of 1B landed)"), format!("link {DIR}/b\\n -> {escaped}: landed")];
+    assert_eq!(landed(&bed, &["", name]), (expected.to_vec(), Some(0)));
+    let explained = bed.command(&["explain", &format!("{DIR}/{name}")]).good().text();
+    assert_eq!(explained.lines().next().unwrap(), format!("{DIR}/{escaped}"));
+    bed.job.down();
+}
+
+/// The order of landing is that of the changes, so a path is waited for and not brought forward.
+#[test]
+fn a_drain_of_a_path_waits_for_that_path() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "manual"]);
+    let _ = bed.shell("mkdir d; echo a > d/a; echo b > b").good();
+    let path = format!("{DIR}/d");
+    let begun = bed.command(&["drain", &format!("{DIR}/none"), "--wait"]);
+    assert!(begun.status.code() == Some(1) && begun.stderr.contains("No such file"), "{}", begun.stderr);
+    let told = bed.command(&["drain", "--wait", &path]).good().text();
+    assert_eq!(told, format!("landed {DIR}/d/a (2B of 2B landed)\n"));
+    let json = bed.command(&["drain", "--wait", "--json", &path]).good().text();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&value["landed"], &value["files"][0]["state"]), (&true.into(), &"landed".into()), "{value}");
+    bed.drain();
+    bed.job.down();
+}
+
+/// The kernel holds a process that asks until the daemon gives up.
+#[test]
+fn without_a_leader_commands_say_for_whom_they_wait_and_end() {
+    require!(Fuse, Root);
+    let mut bed = Bed::of(2);
+    let _ = bed.shell("mkdir d").good();
+    bed.job.kill_node(0);
+    let name = format!("{DIR}/d/unknown");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let landed = scope.spawn(|| bed.command(&["landed", &name]));
+        let explained = scope.spawn(|| bed.command(&["explain", "--rank", "1", &name]));
+        for told in [landed, explained].map(|told| told.join().unwrap()) {
+            assert_eq!(told.status.code(), Some(1), "{} {}", told.text(), told.stderr);
+            assert!(told.stderr.contains("waiting for the node that leads the burst tier"), "{}", told.stderr);
+            assert!(told.stderr.contains("has not answered within 30s"), "{}", told.stderr);
+        }
+    });
+    assert!(began.elapsed() >= Duration::from_secs(30));
+    bed.job.kill_all();
+}
