@@ -67,9 +67,7 @@ pub fn prepare(
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     trusted_path::check_way_to(&backing).with_context(|| {
         let shown = backing.display();
-        format!(
-            "--burst: files cannot land in {shown}, because other users could exchange it for a directory of theirs"
-        )
+        format!("--burst: files cannot land in {shown}, because every user could exchange it for another directory")
     })?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
