@@ -12,7 +12,7 @@ use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::driver::Driver;
-use crate::job::{control, metrics, metrics_server};
+use crate::job::{control, metrics, metrics_server, sampling};
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
@@ -82,6 +82,7 @@ async fn run_in_runtime(
             Arc::clone(&read),
             driver.write.get().map(Arc::clone),
         )),
+        tokio::spawn(sampling::sample_regularly(Arc::clone(&job))),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, Arc::clone(&job))),
         tokio::spawn(metrics_server::start(&node, &job).await?),

@@ -9,6 +9,7 @@ use forebay_keeper::Death;
 use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::history::History;
 use super::latencies::RequestStatus;
 use crate::read::ReadParts;
 use crate::shared::node::{MetricsPlaces, Node};
@@ -91,6 +92,9 @@ pub struct ReadyNode {
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
+    /// The history of this node and of those below it, on its way up: so an answer has one history however many nodes it tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<History>,
 }
 
 /// Sums over the nodes, by the same names.
@@ -104,6 +108,8 @@ pub struct Totals {
     #[serde(flatten)]
     requests: RequestStatus,
     memory_bytes: u64,
+    /// The sum of the nodes' histories.
+    history: Option<History>,
 }
 
 /// The kernel's requests.
@@ -222,6 +228,22 @@ impl NodeStatus {
         }
     }
 
+    /// Gives it the history of its node.
+    pub fn set_history(&mut self, history: Option<History>) {
+        if let Self::Ready(node) = self {
+            node.history = history;
+        }
+    }
+
+    /// Takes the histories out of all, as one sum.
+    pub fn take_histories(nodes: &mut [Self]) -> Option<History> {
+        let ready = nodes.iter_mut().filter_map(|node| if let Self::Ready(node) = node { Some(node) } else { None });
+        ready.filter_map(|node| node.history.take()).reduce(|mut sum, history| {
+            sum.merge(history);
+            sum
+        })
+    }
+
     pub fn rank(&self) -> u32 {
         match self {
             Self::Ready(node) => node.rank,
@@ -231,8 +253,9 @@ impl NodeStatus {
 }
 
 impl Totals {
-    pub fn of(nodes: &[NodeStatus]) -> Self {
-        let mut totals = Self::default();
+    /// The sums over `nodes`, out of which it takes what only sums are shown of.
+    pub fn of(nodes: &mut [NodeStatus]) -> Self {
+        let mut totals = Self { history: NodeStatus::take_histories(nodes), ..Self::default() };
         for node in nodes {
             let NodeStatus::Ready(node) = node else { continue };
             totals.cache += &node.cache;
@@ -279,6 +302,7 @@ impl ReadyNode {
             requests: RequestStatus::of(node, read, write),
             metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
+            history: None,
         }
     }
 }
@@ -400,7 +424,7 @@ mod tests {
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
               oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view waiting
         unreachable: host rank state why
-        totals: backing cache in_flight kernel latency memory_bytes oldest_ms overlay prefill slowest waiting
+        totals: backing cache history in_flight kernel latency memory_bytes oldest_ms overlay prefill slowest waiting
         cache: attributes bytes chunks inodes listings negative_hits
         kind: bytes entries evicted hits misses
         kernel: bytes_read messages
@@ -452,17 +476,20 @@ mod tests {
             node.cache.chunks.hits = 1;
             node.kernel.messages.insert("read".to_owned(), 3);
             node.prefill.state = Some("filled".to_owned());
+            node.history =
+                serde_json::from_value(json!({"slot_ms": 250, "from_unix_ms": 0, "slots": [vec![1; 8]]})).ok();
             NodeStatus::Ready(Box::new(node))
         };
         let silent: NodeStatus =
             serde_json::from_value(json!({"rank": 2, "host": "a", "state": "unreachable", "why": "b"})).unwrap();
         assert!(matches!(silent, NodeStatus::Unreachable(_)));
         let travelled = |node: NodeStatus| serde_json::from_str(&serde_json::to_string(&node).unwrap()).unwrap();
-        let totals = serde_json::to_value(Totals::of(&[travelled(node()), travelled(node()), silent])).unwrap();
+        let totals = serde_json::to_value(Totals::of(&mut [travelled(node()), travelled(node()), silent])).unwrap();
         assert_eq!(totals["backing"]["reads"], 4);
         assert_eq!(totals["cache"]["chunks"]["hits"], 2);
         assert_eq!(totals["kernel"]["messages"]["read"], 6);
         assert_eq!(totals["memory_bytes"], 10);
         assert_eq!(totals["prefill"]["state"], Value::Null);
+        assert_eq!(totals["history"]["slots"], json!([[2, 2, 2, 2, 2, 2, 2, 2]]));
     }
 }

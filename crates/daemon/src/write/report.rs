@@ -14,6 +14,7 @@ use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
 use super::drain::drain_messages;
+use super::drain::meter::Meter;
 use super::drain::progress::Progress;
 use super::kernel_ids::file_of;
 use super::parts::WriteParts;
@@ -130,6 +131,17 @@ impl WriteParts {
             steps_to_land: progress.steps,
             why: progress.why,
         }
+    }
+
+    /// Bytes that programs of this node wrote since its daemon began, and those that landed, which the leader knows.
+    pub fn written_and_landed_bytes(&self) -> (u64, u64) {
+        let written_bytes = self.local.written_bytes.load(Ordering::Relaxed);
+        (written_bytes, self.meter().map_or(0, Meter::sent_bytes))
+    }
+
+    /// Bytes of the job that have not landed; 0 except on the leader, which looks at each file for it.
+    pub fn left_bytes(&self) -> u64 {
+        self.progress().bytes
     }
 
     fn landing_status(&self, progress: &Progress) -> Option<LandingStatus> {

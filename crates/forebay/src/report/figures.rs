@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::history::History;
 use crate::health::{Overview, number, text};
 
 /// Requests of a kind that are measured at least, before their mean is taken for that of others.
@@ -32,6 +33,8 @@ pub struct Figures {
     pub directly: Option<Duration>,
     /// Nodes by rank, and the node that each asks first; `None` for roots.
     pub parents: Vec<(u64, Option<u64>)>,
+    /// The work over time.
+    pub history: Option<History>,
 }
 
 /// Requests of one kind.
@@ -72,7 +75,7 @@ impl Figures {
             .map(|(rank, parent)| (rank, parent.filter(|_| !roots.contains(&rank))))
             .collect();
         parents.sort_unstable();
-        Self { overview, latencies, slowest: slowest(status), waited, directly, parents }
+        Self { overview, latencies, slowest: slowest(status), waited, directly, parents, history: History::of(status) }
     }
 
     /// Daemons that died and were started again.

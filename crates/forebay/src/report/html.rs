@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::figures::{Figures, Latency, Slow};
 use super::model::Report;
+use super::pictures;
 use super::text::{bytes, landed, requests, time, trouble, waited};
 use super::tree;
 use crate::columns::count;
@@ -40,8 +41,11 @@ pub fn page(report: &Report) -> String {
         page.push_str(&summary(figures));
     }
     page.push_str(&findings(report));
+    page.push_str(&pictures::start(report.start.as_ref()));
     if let Some(figures) = &figures {
         [
+            pictures::traffic(figures),
+            pictures::landing(figures),
             nodes(figures),
             drawing(figures),
             slowest(&figures.slowest),
@@ -140,10 +144,7 @@ fn table(name: &str, columns: Columns<'_>, rows: &[Vec<String>], note: &str) -> 
         _ => "",
     };
     let id = name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    // A region that scrolls can be reached by the keyboard.
-    let mut table = format!(
-        "<h2 id=\"{id}\">{name}</h2>\n{note}<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}\"><table>\n<thead><tr>"
-    );
+    let mut table = "<table>\n<thead><tr>".to_owned();
     for (index, (column, _)) in columns.iter().enumerate() {
         table.push_str(&format!("<th scope=\"col\"{}>{column}</th>", class(index)));
     }
@@ -156,7 +157,14 @@ fn table(name: &str, columns: Columns<'_>, rows: &[Vec<String>], note: &str) -> 
         }
         table.push_str("</tr>\n");
     }
-    table + "</tbody>\n</table></div>\n"
+    wide(&id, name, note, &(table + "</tbody>\n</table>\n"))
+}
+
+/// A section that may be wider than the page. A region that scrolls can be reached by the keyboard.
+pub(super) fn wide(id: &str, name: &str, note: &str, content: &str) -> String {
+    format!(
+        "<h2 id=\"{id}\">{name}</h2>\n{note}<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}\">{content}</div>\n"
+    )
 }
 
 fn nodes(figures: &Figures) -> String {
@@ -191,9 +199,8 @@ fn drawing(figures: &Figures) -> String {
     let has_trouble = |rank: u64| {
         figures.overview.nodes.iter().any(|node| node.rank == rank && (!node.is_ready() || node.restarts > 0))
     };
-    let note = "Each node asks the one above it. Nodes that died or gave no answer have dashed circles.";
-    tree::svg(&figures.parents, &has_trouble)
-        .map_or_else(String::new, |svg| format!("<h2>Tree</h2>\n<p class=\"soft\">{note}</p>\n{svg}\n"))
+    let note = "<p class=\"soft\">Each node asks the one above it. Nodes that died or gave no answer have dashed circles.</p>\n";
+    tree::svg(&figures.parents, &has_trouble).map_or_else(String::new, |svg| wide("tree", "Tree", note, &svg))
 }
 
 fn slowest(slowest: &[Slow]) -> String {

@@ -28,6 +28,7 @@ fn report(change: impl FnOnce(&mut Value)) -> Report {
         version: "0.1.0".to_owned(),
         job: "train".to_owned(),
         ended_unix_ms: 951_782_400_000,
+        start: None,
         end,
         status: Some(status(change)),
     }
@@ -85,6 +86,49 @@ fn a_page_of_thousands_of_nodes_is_short() {
         status["nodes"] = (0..5000).map(|_| node.clone()).collect();
     }));
     assert!(page.len() < 200_000 && page.contains("4,744 more nodes"), "{}", page.len());
+}
+
+#[test]
+fn a_page_shows_the_start_traffic_and_landing_over_time() {
+    let without = page(&report(|_| {}));
+    assert!(!without.contains("over time") && !without.contains("Start-up"));
+    let with_history = |slots: &[[u64; 8]]| {
+        let slots = json!({"slot_ms": 2000, "from_unix_ms": 951_782_000_000_u64, "slots": slots});
+        report(|status| status["totals"]["history"] = slots)
+    };
+    let read_only = page(&with_history(&[[400, 4, 2_000_000, 20_000, 0, 0, 0, 2], [0; 8], [0; 8]]));
+    assert!(read_only.contains("Traffic over time") && read_only.contains("answered: at most 200/s, first after 0 s"));
+    assert!(read_only.contains("read by programs: at most 1.0 MB/s") && !read_only.contains("Landing over time"));
+    assert!(read_only.contains("Times count from 23:53:20 UTC. Each step is 2.0 s long."), "{read_only}");
+    assert!(!read_only.contains("class=\"gap\""), "slots that have only begun are no gaps");
+    let slot = [0, 0, 0, 0, 8_000_000, 2_000_000, 6 << 20, 1];
+    let mut both = with_history(&[slot, [0; 8], slot]);
+    let slowest = Some(forebay_launch::Slowest { rank: forebay_types::NodeRank(1), took_ms: 90 });
+    both.start = Some(forebay_launch::StartTimes { prepare_us: 2000, launch_us: 30_000, gather_us: 68_000, slowest });
+    let both = page(&both);
+    assert!(
+        both.contains(
+            "The job was up after 100.0 ms. The slowest node, 1, took 90.0 ms from the start of its process."
+        )
+    );
+    assert!(both.contains("prepare: 2.0 ms; launch: 30.0 ms; until all were ready: 68.0 ms"));
+    assert!(both.contains("landed: at most 1.0 MB/s") && both.contains("committed, not landed: at most 6.0 MiB"));
+    assert!(both.contains("Grey: times of which") && !both.contains("Traffic over time"));
+}
+
+#[test]
+fn a_page_says_which_part_of_the_history_is_not_known() {
+    let slots: Vec<[u64; 8]> = [1, 2, 1, 2, 1].map(|nodes| [9, 0, 0, 0, 0, 0, 0, nodes]).to_vec();
+    let of = |nodes: u64| {
+        let history = json!({"slot_ms": 250, "from_unix_ms": 0, "slots": slots});
+        page(&report(|status| {
+            status["job"]["nodes"] = nodes.into();
+            status["totals"]["history"] = history;
+        }))
+    };
+    // Nodes come and go at the start and at the end.
+    assert!(of(2).contains("For 20 % of the time, some nodes have none") && !of(2).contains("nodes have figures"));
+    assert!(of(3).contains("2 of 3 nodes have figures."));
 }
 
 #[test]

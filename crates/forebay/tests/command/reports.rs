@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use crate::place::{Place, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::place::{Place, signal, wait_until};
 
 #[test]
 fn down_prints_the_report_and_keeps_it() {
@@ -49,5 +52,51 @@ fn a_job_that_was_killed_says_that_its_figures_are_not_known() {
     assert!(said.contains("no daemon answered, so no figures are known"), "{said}");
     wait_until("the report is kept", || place.path("state/forebay/dead/report.json").exists());
     assert!(place.succeeds(&["report", "dead"]).contains("not known: no daemon answered before the end"));
+    place.assert_clean();
+}
+
+#[test]
+fn a_report_shows_the_whole_history_of_a_job_whose_daemon_died() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let read = |job: &str| {
+        fs::read(place.job(job).join("view/0").join(source.trim_start_matches('/')).join("file")).unwrap();
+        place.json(&["status", "--job", job])
+    };
+    let sum = |status: &Value, column: usize| -> u64 {
+        let slots = status["totals"]["history"]["slots"].as_array().unwrap();
+        slots.iter().map(|slot| slot[column].as_u64().unwrap()).sum()
+    };
+    place.succeeds(&["up", "--job", "old", "--local", "2", "--export", &source]);
+    let before = read("old");
+    let counted = |status: &Value| -> u64 {
+        let kinds = status["totals"]["kernel"]["messages"].as_object().unwrap();
+        kinds.values().filter_map(Value::as_u64).sum()
+    };
+    assert!(sum(&before, 0) > 0 && sum(&before, 0).abs_diff(counted(&before)) < 8, "{before}");
+    assert!(before["nodes"].as_array().unwrap().iter().all(|node| node.get("history").is_none()));
+    // So that the file has it.
+    let kept = place.job("old").join("metrics-0.history");
+    let has = |requests: u64| {
+        let history: Value = serde_json::from_slice(&fs::read(&kept).unwrap_or_default()).unwrap_or_default();
+        let slots = history["slots"].as_array().cloned().unwrap_or_default();
+        slots.iter().filter_map(|slot| slot[0].as_u64()).sum::<u64>() >= requests
+    };
+    let requests =
+        before["nodes"][0]["kernel"]["messages"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    wait_until("the history is kept", || has(requests));
+    let daemon = place.daemon("old", 0)["daemon"]["pid"].as_u64().unwrap();
+    signal(daemon, Signal::KILL);
+    wait_until("the next daemon serves", || place.json(&["status", "--job", "old"])["nodes"][0]["restarts"] == 1);
+    let after = read("old");
+    assert!(counted(&after) < sum(&after, 0), "the counters began again, the history goes on: {after}");
+    assert!(sum(&after, 0) >= sum(&before, 0));
+    let down = place.succeeds(&["down", "--job", "old"]);
+    if !down.contains("no figures are known") {
+        let page = place.path("state/forebay/old/report.html");
+        wait_until("the report is kept", || page.exists());
+        let page = fs::read_to_string(page).unwrap();
+        assert!(page.contains("Traffic over time") && page.contains("Phases of the start"), "{page}");
+    }
     place.assert_clean();
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, JobRecord, state_directory};
+use forebay_launch::{JobDirectory, JobRecord, StartTimes, state_directory};
 use serde_json::{Value, json};
 
 use crate::cli::ReportArguments;
@@ -30,6 +30,7 @@ const REPORT_BYTES_MAX: usize = 8 << 20;
 pub struct Ending {
     job: String,
     reports: Option<PathBuf>,
+    start: Option<StartTimes>,
     status: Option<Value>,
 }
 
@@ -46,7 +47,8 @@ impl Ending {
             ReportChoice::Auto => None,
             ReportChoice::Directory(directory) => Some(directory),
         };
-        Ok(Some(Self { job: directory.job(), reports, status: last_status(directory) }))
+        let start = record.and_then(|record| record.start);
+        Ok(Some(Self { job: directory.job(), reports, start, status: last_status(directory) }))
     }
 
     /// Keeps the report. The lines of it, and the same as JSON.
@@ -56,6 +58,7 @@ impl Ending {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             job: self.job,
             ended_unix_ms: since.as_millis() as u64,
+            start: self.start,
             end,
             status: self.status,
         };
