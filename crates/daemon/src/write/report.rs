@@ -1,6 +1,7 @@
 //! Reports of the write path: how much is where, and how far a file is on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,10 @@ use crate::options::DrainPolicy;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Files to land that `status` names, and names that are looked at for them while the tree is locked: a millisecond.
+const FILES_NAMED_MAX: usize = 16;
+const NAMES_LOOKED_AT_MAX: usize = 20_000;
 
 /// The burst tier of a node in `status --json`.
 #[derive(Serialize, Deserialize)]
@@ -79,6 +84,9 @@ struct LandingStatus {
     left_bytes: u64,
     #[serde(default)]
     left_files: u64,
+    /// The files that have most of them.
+    #[serde(default)]
+    largest_left: Vec<FileLeft>,
     /// How fast that went lately; 0 where too little was sent.
     drain_bytes_per_s: u64,
     /// How long what is committed takes, as it went lately, milliseconds; `null` where that is not known.
@@ -91,6 +99,13 @@ struct LandingStatus {
     ends_in_ms: Option<u64>,
     /// Whether all lands until then, as it went lately.
     is_in_time: Option<bool>,
+}
+
+/// A file that has bytes which have not landed.
+#[derive(Serialize, Deserialize)]
+struct FileLeft {
+    path: String,
+    bytes: u64,
 }
 
 /// A file in `landed --json`.
@@ -146,10 +161,15 @@ impl WriteParts {
 
     fn landing_status(&self, progress: &Progress) -> Option<LandingStatus> {
         let (leader, meter) = (self.leader()?, self.meter()?);
-        let (left, lost_bytes) = {
+        let (left, lost_bytes, largest) = {
             let tree = leader.tree();
             let lost = tree.written().filter(|extent| tree.is_lost_extent(extent));
-            (left_of(&tree), lost.map(|extent| extent.len).sum())
+            let largest = tree.largest_to_land(FILES_NAMED_MAX, NAMES_LOOKED_AT_MAX);
+            (left_of(&tree), lost.map(|extent| extent.len).sum(), largest)
+        };
+        let named = |(path, bytes): (Vec<u8>, u64)| {
+            let path = self.dir.join(OsStr::from_bytes(&path)).to_string_lossy().into_owned();
+            FileLeft { path, bytes }
         };
         let now = leader.nodes.now();
         let takes = meter.time_for(left, now).0;
@@ -159,6 +179,7 @@ impl WriteParts {
             landed_bytes: meter.sent_bytes(),
             left_bytes: progress.bytes,
             left_files: progress.files,
+            largest_left: largest.into_iter().map(named).collect(),
             drain_bytes_per_s: progress.bytes_per_s.unwrap_or(0),
             time_left_ms: progress.time_left_ms,
             lost_bytes,
