@@ -171,7 +171,7 @@ impl History {
         *self = Self { slot_ms, from_unix_ms, slots };
     }
 
-    /// Adds the history of other nodes, by time. What was left at the end of one stays.
+    /// Adds the history of other nodes, by time. Bytes that were left at the end of one stay left.
     pub fn merge(&mut self, mut other: Self) {
         while self.slot_ms < other.slot_ms {
             self.coarsen();

@@ -12,3 +12,4 @@ mod query;
 pub mod requests;
 pub mod sampling;
 pub mod status;
+pub mod summed;

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::query::JobQueries;
 use super::sampling::Sampler;
 use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
+use super::summed::Summed;
 use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
@@ -39,7 +40,7 @@ pub struct Job {
     /// Its part in queries.
     pub queries: JobQueries,
     /// Its history.
-    pub sampler: Sampler,
+    pub sampler: Arc<Sampler>,
     /// Its part in the start of the job.
     pub starting: Option<Arc<Starting>>,
     /// Whether the job is being ended from this node: it stays until it has told who ended.
@@ -71,7 +72,7 @@ impl Job {
     ) -> Arc<Self> {
         let (node, read) = (Arc::clone(node), Arc::clone(read));
         let queries = JobQueries::new(&node, &read, write.as_ref());
-        let sampler = Sampler::new(&node);
+        let sampler = Arc::new(Sampler::new(&node));
         Arc::new(Self { node, read, write, queries, sampler, starting, is_ended_here: AtomicBool::new(false) })
     }
 
@@ -109,7 +110,7 @@ impl Job {
         };
         // It may not have been asked, having lost who would ask it.
         if !nodes.iter().any(|node| node.rank() == self.node.rank().0) {
-            nodes.push(self.status_with_history());
+            nodes.push(self.status_with_summed());
         }
         nodes.sort_by_key(NodeStatus::rank);
         Status { job: JobStatus::of(&self.node), totals: Totals::of(&mut nodes), nodes }
@@ -180,19 +181,20 @@ impl Job {
 
     async fn status_below(&self, left: Duration) -> Vec<NodeStatus> {
         let below = self.ask_children(&JobMessage::Status, left).await;
-        let mut nodes = vec![self.status_with_history()];
+        let mut nodes = vec![self.status_with_summed()];
         nodes.extend(self.with_unreachable(below));
-        let history = NodeStatus::take_histories(&mut nodes);
-        nodes[0].set_history(history);
+        let summed = NodeStatus::take_summed(&mut nodes);
+        nodes[0].set_summed(summed);
         if let Some(write) = &self.write {
             nodes.iter_mut().for_each(|node| node.name_burst_files(write));
         }
         nodes
     }
 
-    fn status_with_history(&self) -> NodeStatus {
+    fn status_with_summed(&self) -> NodeStatus {
         let mut status = NodeStatus::of(&self.node, &self.read, self.write.as_deref());
-        status.set_history(Some(self.sampler.sample(&self.node, &self.read, self.write.as_deref())));
+        let history = self.sampler.sample(&self.node, &self.read, self.write.as_deref());
+        status.set_summed(Some(Summed::of(history, &self.read)));
         status
     }
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_launch::JobDirectory;
 use tokio::time::Instant;
 
 use super::history::{History, Recorder, Work};
-use super::requests::Job;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::write::WriteParts;
@@ -44,36 +43,54 @@ impl Sampler {
 
     /// Takes a sample; the history until now.
     pub fn sample(&self, node: &Node, read: &ReadParts, write: Option<&WriteParts>) -> History {
-        let (work, began) = (work(read, write), Instant::now());
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(write) = write.filter(|_| state.count_left_at <= began) {
-            state.left_bytes = write.left_bytes();
-            state.count_left_at = Instant::now() + began.elapsed() * LEFT_SHARE;
-        }
+        let left_bytes = write.and_then(|write| self.count_left(write));
+        let mut state = self.state();
+        state.left_bytes = left_bytes.unwrap_or(state.left_bytes);
         let left_bytes = state.left_bytes;
-        state.recorder.sample(unix_ms(node), work, left_bytes);
+        // Under the lock: counters that a slower thread brings later would seem to have fallen.
+        state.recorder.sample(unix_ms(node), work(read, write), left_bytes);
         state.recorder.history().clone()
     }
 
+    /// Bytes that have not landed, if it is time to count them. The lock is not held meanwhile.
+    fn count_left(&self, write: &WriteParts) -> Option<u64> {
+        let began = Instant::now();
+        if self.state().count_left_at > began {
+            return None;
+        }
+        let left_bytes = write.left_bytes();
+        self.state().count_left_at = Instant::now() + began.elapsed() * LEFT_SHARE;
+        Some(left_bytes)
+    }
+
     fn due_in(&self, node: &Node) -> Duration {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Duration::from_millis(state.recorder.due_in_ms(unix_ms(node)))
+        Duration::from_millis(self.state().recorder.due_in_ms(unix_ms(node)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes samples as long as the daemon runs.
-pub async fn sample_regularly(job: Arc<Job>) {
-    let path = place(&job.node);
+pub async fn sample_regularly(
+    sampler: Arc<Sampler>,
+    node: Arc<Node>,
+    read: Arc<ReadParts>,
+    write: Option<Arc<WriteParts>>,
+) {
+    let path = place(&node);
     let mut written_at: Option<Instant> = None;
     loop {
-        tokio::time::sleep(job.sampler.due_in(&job.node)).await;
+        tokio::time::sleep(sampler.due_in(&node)).await;
         let is_due = written_at.is_none_or(|at| at.elapsed() >= WRITE_INTERVAL);
         written_at = if is_due { Some(Instant::now()) } else { written_at };
-        let (of, to) = (Arc::clone(&job), is_due.then(|| path.clone()));
+        let to = is_due.then(|| path.clone());
+        let (sampler, of, read, write) = (Arc::clone(&sampler), Arc::clone(&node), Arc::clone(&read), write.clone());
         // The tree's lock may be held over an append to the log.
-        let sampled = job.node.block(move || {
-            let history = of.sampler.sample(&of.node, &of.read, of.write.as_deref());
-            to.map_or(Ok(()), |to| write(&to, &history))
+        let sampled = node.block(move || {
+            let history = sampler.sample(&of, &read, write.as_deref());
+            to.map_or(Ok(()), |to| keep(&to, &history))
         });
         if let Some(Err(error)) = sampled.await {
             tracing::debug!(path = %path.display(), %error, "the history is not kept for the next daemon");
@@ -104,7 +121,7 @@ fn work(read: &ReadParts, write: Option<&WriteParts>) -> Work {
 }
 
 /// Whole or not at all.
-fn write(path: &Path, history: &History) -> std::io::Result<()> {
+fn keep(path: &Path, history: &History) -> std::io::Result<()> {
     let new = path.with_extension("history.new");
     fs::write(&new, serde_json::to_vec(history)?)?;
     fs::rename(&new, path)
@@ -129,7 +146,7 @@ mod tests {
         assert_eq!(read(&path), None);
         let longest = json!({"slot_ms": 250, "from_unix_ms": 0, "slots": vec![[u64::MAX; 8]; 240]});
         let longest: History = serde_json::from_value(longest).unwrap();
-        write(&path, &longest).unwrap();
+        keep(&path, &longest).unwrap();
         assert_eq!(read(&path), Some(longest));
         fs::write(&path, "{\"slot_ms\": 1").unwrap();
         assert_eq!(read(&path), None);

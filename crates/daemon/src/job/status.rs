@@ -9,8 +9,8 @@ use forebay_keeper::Death;
 use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::history::History;
 use super::latencies::RequestStatus;
+use super::summed::Summed;
 use crate::read::ReadParts;
 use crate::shared::node::{MetricsPlaces, Node};
 use crate::write::{BurstStatus, WriteParts};
@@ -92,9 +92,9 @@ pub struct ReadyNode {
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
-    /// The history of this node and of those below it, on its way up: so an answer has one history however many nodes it tells of.
+    /// Of this node and those below it, on its way up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    history: Option<History>,
+    summed: Option<Summed>,
 }
 
 /// Sums over the nodes, by the same names.
@@ -108,8 +108,8 @@ pub struct Totals {
     #[serde(flatten)]
     requests: RequestStatus,
     memory_bytes: u64,
-    /// The sum of the nodes' histories.
-    history: Option<History>,
+    #[serde(flatten)]
+    summed: Summed,
 }
 
 /// The kernel's requests.
@@ -228,18 +228,18 @@ impl NodeStatus {
         }
     }
 
-    /// Gives it the history of its node.
-    pub fn set_history(&mut self, history: Option<History>) {
+    /// Gives it the figures of which only sums are shown.
+    pub fn set_summed(&mut self, summed: Option<Summed>) {
         if let Self::Ready(node) = self {
-            node.history = history;
+            node.summed = summed;
         }
     }
 
-    /// Takes the histories out of all, as one sum.
-    pub fn take_histories(nodes: &mut [Self]) -> Option<History> {
+    /// Takes them out of all, as one sum.
+    pub fn take_summed(nodes: &mut [Self]) -> Option<Summed> {
         let ready = nodes.iter_mut().filter_map(|node| if let Self::Ready(node) = node { Some(node) } else { None });
-        ready.filter_map(|node| node.history.take()).reduce(|mut sum, history| {
-            sum.merge(history);
+        ready.filter_map(|node| node.summed.take()).reduce(|mut sum, summed| {
+            sum.merge(summed);
             sum
         })
     }
@@ -255,7 +255,8 @@ impl NodeStatus {
 impl Totals {
     /// The sums over `nodes`, out of which it takes what only sums are shown of.
     pub fn of(nodes: &mut [NodeStatus]) -> Self {
-        let mut totals = Self { history: NodeStatus::take_histories(nodes), ..Self::default() };
+        let summed = NodeStatus::take_summed(nodes).unwrap_or_default();
+        let mut totals = Self { summed, ..Self::default() };
         for node in nodes {
             let NodeStatus::Ready(node) = node else { continue };
             totals.cache += &node.cache;
@@ -302,7 +303,7 @@ impl ReadyNode {
             requests: RequestStatus::of(node, read, write),
             metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
-            history: None,
+            summed: None,
         }
     }
 }
@@ -424,7 +425,8 @@ mod tests {
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
               oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view waiting
         unreachable: host rank state why
-        totals: backing cache history in_flight kernel latency memory_bytes oldest_ms overlay prefill slowest waiting
+        totals: absent_in backing cache history in_flight kernel latency memory_bytes most_read oldest_ms overlay prefill slowest \
+              waiting
         cache: attributes bytes chunks inodes listings negative_hits
         kind: bytes entries evicted hits misses
         kernel: bytes_read messages
@@ -476,8 +478,8 @@ mod tests {
             node.cache.chunks.hits = 1;
             node.kernel.messages.insert("read".to_owned(), 3);
             node.prefill.state = Some("filled".to_owned());
-            node.history =
-                serde_json::from_value(json!({"slot_ms": 250, "from_unix_ms": 0, "slots": [vec![1; 8]]})).ok();
+            let history = json!({"slot_ms": 250, "from_unix_ms": 0, "slots": [vec![1; 8]]});
+            node.summed = serde_json::from_value(json!({"history": history})).ok();
             NodeStatus::Ready(Box::new(node))
         };
         let silent: NodeStatus =

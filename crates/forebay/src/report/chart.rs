@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::html::escaped;
+use super::markup::escaped;
 use super::text::time;
 
 /// A drawing, its margins, and the height of a row of phases.
@@ -18,12 +18,32 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 26.0;
 const ROW: f64 = 26.0;
 
-/// Steps between the marks of time, seconds: each is a whole number of the unit that its label has.
-const TIME_STEPS: [u64; 17] =
-    [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 14_400, 28_800, 86_400, 172_800];
+/// Steps between the marks of time, seconds: from a minute on, each is a whole number of the unit that its label has.
+const TIME_STEPS: [f64; 19] = [
+    0.25,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+    1200.0,
+    3600.0,
+    7200.0,
+    14_400.0,
+    28_800.0,
+    DAY,
+    2.0 * DAY,
+];
+const DAY: f64 = 86_400.0;
 
 /// Marks of an axis at most.
-const TIME_MARKS_MAX: u64 = 8;
+const TIME_MARKS_MAX: u32 = 8;
 const MARKS_MAX: f64 = 4.0;
 
 /// One or two amounts over time.
@@ -105,8 +125,8 @@ impl Chart<'_> {
         let length_s = self.slot.as_secs_f64() * self.is_gap.len() as f64;
         let step_s = time_step(length_s);
         for mark in 0..=TIME_MARKS_MAX {
-            let at_s = mark * step_s;
-            let x = LEFT + (WIDTH - LEFT - RIGHT) * at_s as f64 / length_s;
+            let at_s = f64::from(mark) * step_s;
+            let x = LEFT + (WIDTH - LEFT - RIGHT) * at_s / length_s;
             if x > WIDTH - RIGHT + 0.5 {
                 break;
             }
@@ -189,23 +209,24 @@ fn step(most: f64, base: f64) -> f64 {
     (step.unwrap_or(least) * unit).max(1.0)
 }
 
-fn time_step(length_s: f64) -> u64 {
-    let fits = |step: &u64| length_s / *step as f64 <= TIME_MARKS_MAX as f64;
-    let days = (length_s / 86_400.0 / TIME_MARKS_MAX as f64).ceil() as u64 * 86_400;
-    TIME_STEPS.into_iter().find(fits).unwrap_or(days)
+fn time_step(length_s: f64) -> f64 {
+    let marks_max = f64::from(TIME_MARKS_MAX);
+    let days = (length_s / DAY / marks_max).ceil() * DAY;
+    TIME_STEPS.into_iter().find(|step_s| length_s / step_s <= marks_max).unwrap_or(days)
 }
 
-/// `30 s`, `5 min`, `2 h`, `3 days`, by the step.
-fn time_label(at_s: u64, step_s: u64) -> String {
-    match step_s {
-        0..60 => format!("{at_s} s"),
-        60..3600 => format!("{} min", at_s / 60),
-        3600..86_400 => format!("{} h", at_s / 3600),
-        _ => format!("{} days", at_s / 86_400),
+/// `0.5 s`, `5 min`, `2 h`, `3 days`, by the step.
+fn time_label(at_s: f64, step_s: f64) -> String {
+    match () {
+        () if step_s < 60.0 => format!("{at_s} s"),
+        () if step_s < 3600.0 => format!("{} min", at_s / 60.0),
+        () if step_s < DAY => format!("{} h", at_s / 3600.0),
+        () => format!("{} days", at_s / DAY),
     }
 }
 
-fn span(time: Duration) -> String {
+/// `0.25 s`, `1 min 4 s`.
+pub fn span(time: Duration) -> String {
     if time < Duration::from_secs(60) {
         format!("{} s", time.as_secs_f64())
     } else {
@@ -230,8 +251,11 @@ mod tests {
         assert_eq!(step(1_500_000.0, 1000.0), 500_000.0);
         assert_eq!(step(3.0 * 1024.0 * 1024.0, 1024.0), 1024.0 * 1024.0);
         assert_eq!(size(step(600.0 * 1024.0, 1024.0) as u64), "200 KiB");
-        assert_eq!([0.5, 8.0, 90.0, 3600.0, 86_400.0].map(time_step), [1, 1, 20, 600, 14_400]);
-        assert_eq!(time_step(1_600_000.0), 259_200);
+        assert_eq!(
+            [0.5, 8.0, 90.0, 3600.0, DAY, 18.0 * DAY].map(time_step),
+            [0.25, 1.0, 20.0, 600.0, 14_400.0, 3.0 * DAY]
+        );
+        assert_eq!(time_label(0.25, 0.25) + " " + &time_label(7200.0, 3600.0), "0.25 s 2 h");
         let svg = chart(vec![1e6, 4e6], &[false; 2], 60_000);
         assert!(
             ["0 B/s", "1.0 MB/s", "4.0 MB/s", "0 s", "20 s"].iter().all(|label| svg.contains(&format!(">{label}<"))),

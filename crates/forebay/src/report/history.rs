@@ -19,7 +19,7 @@ pub struct History {
     pub slots: Vec<Slot>,
 }
 
-/// What was done in a slot.
+/// The work of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slot {
     /// Requests of programs, and those that reached the file system.

@@ -9,6 +9,7 @@ pub mod figures;
 mod findings;
 mod history;
 mod html;
+mod markup;
 mod model;
 mod pictures;
 #[cfg(test)]

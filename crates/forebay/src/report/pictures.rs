@@ -7,10 +7,10 @@ use forebay_launch::StartTimes;
 use super::chart::{self, Chart};
 use super::figures::Figures;
 use super::history::{History, Slot};
-use super::html::{escaped, wide};
+use super::markup::{escaped, wide};
 use super::text::time;
 use crate::columns::count;
-use crate::health::amounts::{rate, share, size, span, time_of_day};
+use crate::health::amounts::{rate, share, size, time_of_day};
 
 /// The phases of the start.
 pub fn start(start: Option<&StartTimes>) -> String {
@@ -94,10 +94,6 @@ fn note(history: &History, node_count: u64) -> String {
         let part = 100.0 * share(fewer as u64, history.slots.len() as u64);
         note += &format!(" For {part:.0} % of the time, some nodes have none: their daemons were dead.");
     }
-    note += &format!(" Each step is {} long.", step(history.slot));
+    note += &format!(" Each step is {} long.", chart::span(history.slot));
     format!("<p class=\"soft\">{}</p>\n", escaped(&note))
-}
-
-fn step(slot: Duration) -> String {
-    if slot < Duration::from_secs(60) { time(slot) } else { span(slot) }
 }

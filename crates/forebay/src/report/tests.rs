@@ -56,7 +56,7 @@ fn a_report_takes_eight_lines() {
     let unknown = Report { status: None, ..report(|_| {}) };
     assert_eq!(lines(&unknown, "").len(), 3);
     assert!(!unknown.verdict().0 && unknown.json()["requests"].is_null());
-    let both = side_by_side(&[report(|_| {}), unknown]);
+    let both = side_by_side(&[&report(|_| {}), &unknown]);
     assert!(both[3].starts_with("requests") && both[3].ends_with('-'), "{both:#?}");
     let unmeasured = report(|status| status["totals"]["latency"]["backing"]["read"]["count"] = 7.into());
     assert_eq!(unmeasured.figures().unwrap().directly, None);
@@ -80,6 +80,17 @@ fn a_page_has_no_markup_of_hostile_paths() {
 }
 
 #[test]
+fn a_page_names_the_files_that_are_read_most() {
+    let page = page(&report(|status| {
+        status["totals"]["most_read"] = json!([{"path": "/soft/<lib>.so", "amount": 3 << 20}]);
+    }));
+    assert!(
+        page.contains("Files read most") && page.contains(">/soft/&lt;lib&gt;.so</th><td class=\"n\">3.0 MiB</td>"),
+        "{page}"
+    );
+}
+
+#[test]
 fn a_page_of_thousands_of_nodes_is_short() {
     let page = page(&report(|status| {
         let node = status["nodes"][0].clone();
@@ -99,7 +110,7 @@ fn a_page_shows_the_start_traffic_and_landing_over_time() {
     let read_only = page(&with_history(&[[400, 4, 2_000_000, 20_000, 0, 0, 0, 2], [0; 8], [0; 8]]));
     assert!(read_only.contains("Traffic over time") && read_only.contains("answered: at most 200/s, first after 0 s"));
     assert!(read_only.contains("read by programs: at most 1.0 MB/s") && !read_only.contains("Landing over time"));
-    assert!(read_only.contains("Times count from 23:53:20 UTC. Each step is 2.0 s long."), "{read_only}");
+    assert!(read_only.contains("Times count from 23:53:20 UTC. Each step is 2 s long."), "{read_only}");
     assert!(!read_only.contains("class=\"gap\""), "slots that have only begun are no gaps");
     let slot = [0, 0, 0, 0, 8_000_000, 2_000_000, 6 << 20, 1];
     let mut both = with_history(&[slot, [0; 8], slot]);
@@ -141,13 +152,33 @@ fn findings_name_the_change_to_try_first() {
             .starts_with("Shorten search")
     );
     assert!(todo(&report(|status| status["nodes"][0]["backing"]["reads"] = 3000.into())).contains("--export"));
+    let searched = |path: &str, libraries: u64, python: u64| {
+        report(|status| {
+            status["totals"]["kernel"]["messages"]["lookup"] = 2000.into();
+            let of = json!({"path": path, "amount": 800, "libraries": libraries, "python": python});
+            status["totals"]["absent_in"] = json!([of, {"path": "/other", "amount": 100}]);
+        })
+    };
+    let python = searched("/old/site-packages", 10, 700);
+    assert!(todo(&python).starts_with("Remove /old/site-packages from PYTHONPATH"), "{}", todo(&python));
+    let why = "/old/site-packages got 40 % of all lookups (800 of 2,000) and does not have the names.";
+    assert_eq!(python.findings()[0].why, why);
+    let page = super::page(&python);
+    assert!(page.contains(">/old/site-packages</th><td class=\"n\">800</td><td class=\"n\">40 %</td>"), "{page}");
+    assert!(todo(&searched("/l", 500, 0)).starts_with("Remove /l from LD_LIBRARY_PATH"));
+    assert!(todo(&searched("/bin", 0, 0)).starts_with("Remove /bin from PATH"));
+    let seldom = report(|status| {
+        status["totals"]["kernel"]["messages"]["lookup"] = 20_000.into();
+        status["totals"]["absent_in"] = json!([{"path": "/l", "amount": 800}]);
+    });
+    assert_eq!(seldom.findings(), []);
     let denied = report(|status| status["nodes"][0]["backing"]["errors_by_kind"] = json!({"EACCES": 3}));
     assert!(todo(&denied).contains("may read"));
     let killed = report(|status| {
         status["nodes"][1]["restarts"] = 1.into();
         status["nodes"][1]["last_death"] = json!({"at_unix_ms": 1, "signal": 9, "exit_status": null});
     });
-    assert!(todo(&killed).contains("--budget") && page(&killed).contains("killed by SIGKILL"));
+    assert!(todo(&killed).contains("--budget") && super::page(&killed).contains("killed by SIGKILL"));
     let mut left = report(|_| {});
     left.end.not_landed.push("/f: 3 bytes".to_owned());
     left.end.kept = Some("Land it: forebay salvage".to_owned());
