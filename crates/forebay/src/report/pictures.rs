@@ -92,7 +92,7 @@ fn note(history: &History, node_count: u64) -> String {
     }
     if fewer > 0 {
         let part = 100.0 * share(fewer as u64, history.slots.len() as u64);
-        note += &format!(" For {part:.0} % of the time, some nodes have none: their daemons were dead.");
+        note += &format!(" For {part:.0} % of the time, some nodes have none, since their daemons died.");
     }
     note += &format!(" Each step is {} long.", chart::span(history.slot));
     format!("<p class=\"soft\">{}</p>\n", escaped(&note))
