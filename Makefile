@@ -15,7 +15,7 @@ sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
 sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs
+.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -116,6 +116,10 @@ soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failin
 
 check-seeded-bugs: ## known bugs, one at a time in a copy of the tree: which check of the simulators, or which test, finds each (some 30 minutes for those of the read path)
 	@crates/harness/sim/seeded/run.py
+
+check-pages: ## the report of a small job, and the book if there is mdbook, in headless Chromium with axe, to target/pages/ (needs root, chromium and the npm registry; a minute)
+	@$(CARGO) build --quiet --package forebay
+	@.ci/check-pages "$(target)/debug/forebay" "$(target)/pages"
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly toolchain and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo 'fuzz: install it by `cargo install --locked cargo-fuzz`' >&2; exit 1; }

@@ -10,9 +10,11 @@ use forebay_keeper::{ExitReason, HandedMount, Handoff, Link, burst_session_optio
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::driver::Driver;
-use crate::job::{control, metrics, metrics_server};
+use crate::job::requests::Job;
+use crate::job::{control, metrics, metrics_server, sampling};
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
@@ -76,12 +78,8 @@ async fn run_in_runtime(
     let burst = BurstSession::begin(&driver, burst)?;
 
     let mut tasks = driver.start();
+    tasks.extend(look_regularly(&job));
     tasks.extend([
-        tokio::spawn(metrics::write_regularly(
-            Arc::clone(&node),
-            Arc::clone(&read),
-            driver.write.get().map(Arc::clone),
-        )),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, Arc::clone(&job))),
         tokio::spawn(metrics_server::start(&node, &job).await?),
@@ -99,7 +97,7 @@ async fn run_in_runtime(
         told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
     };
     tracing::info!(?reason, "ending");
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    tasks.iter().for_each(JoinHandle::abort);
     read.prefill.end(reason == ExitReason::End).await;
     drop((job, driver));
     let within = end_all(reason, &node, burst, (mount, session), &endpoint).await;
@@ -107,6 +105,15 @@ async fn run_in_runtime(
         link.leaves();
     }
     Ok((reason, within))
+}
+
+/// Writes metrics, and samples the history.
+fn look_regularly(job: &Job) -> [JoinHandle<()>; 2] {
+    let parts = || (Arc::clone(&job.node), Arc::clone(&job.read), job.write.clone());
+    let ((node, read, write), sampler) = (parts(), Arc::clone(&job.sampler));
+    let sampled = tokio::spawn(sampling::sample_regularly(sampler, node, read, write));
+    let (node, read, write) = parts();
+    [tokio::spawn(metrics::write_regularly(node, read, write)), sampled]
 }
 
 /// Ends the mounts and the connections. How long work that blocks may go on then, as `run_in_runtime` has it.

@@ -2,6 +2,7 @@
 //! requests (`incoming`) and the socket of the command (`control`).
 
 pub mod control;
+pub mod history;
 pub mod incoming;
 pub mod latencies;
 pub mod metrics;
@@ -9,4 +10,6 @@ pub mod metrics_server;
 pub mod open_metrics;
 mod query;
 pub mod requests;
+pub mod sampling;
 pub mod status;
+pub mod summed;

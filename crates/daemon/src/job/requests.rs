@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::query::JobQueries;
+use super::sampling::Sampler;
 use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
+use super::summed::Summed;
 use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
@@ -37,6 +39,8 @@ pub struct Job {
     pub write: Option<Arc<WriteParts>>,
     /// Its part in queries.
     pub queries: JobQueries,
+    /// Its history.
+    pub sampler: Arc<Sampler>,
     /// Its part in the start of the job.
     pub starting: Option<Arc<Starting>>,
     /// Whether the job is being ended from this node: it stays until it has told who ended.
@@ -68,7 +72,8 @@ impl Job {
     ) -> Arc<Self> {
         let (node, read) = (Arc::clone(node), Arc::clone(read));
         let queries = JobQueries::new(&node, &read, write.as_ref());
-        Arc::new(Self { node, read, write, queries, starting, is_ended_here: AtomicBool::new(false) })
+        let sampler = Arc::new(Sampler::new(&node));
+        Arc::new(Self { node, read, write, queries, sampler, starting, is_ended_here: AtomicBool::new(false) })
     }
 
     /// Answers a peer's request about the job.
@@ -105,10 +110,10 @@ impl Job {
         };
         // It may not have been asked, having lost who would ask it.
         if !nodes.iter().any(|node| node.rank() == self.node.rank().0) {
-            nodes.push(NodeStatus::of(&self.node, &self.read, self.write.as_deref()));
+            nodes.push(self.status_with_summed());
         }
         nodes.sort_by_key(NodeStatus::rank);
-        Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
+        Status { job: JobStatus::of(&self.node), totals: Totals::of(&mut nodes), nodes }
     }
 
     /// Ends the daemons of the whole job; the ranks that ended, and what of the burst tier has not landed.
@@ -176,12 +181,21 @@ impl Job {
 
     async fn status_below(&self, left: Duration) -> Vec<NodeStatus> {
         let below = self.ask_children(&JobMessage::Status, left).await;
-        let mut nodes = vec![NodeStatus::of(&self.node, &self.read, self.write.as_deref())];
+        let mut nodes = vec![self.status_with_summed()];
         nodes.extend(self.with_unreachable(below));
+        let summed = NodeStatus::take_summed(&mut nodes);
+        nodes[0].set_summed(summed);
         if let Some(write) = &self.write {
             nodes.iter_mut().for_each(|node| node.name_burst_files(write));
         }
         nodes
+    }
+
+    fn status_with_summed(&self) -> NodeStatus {
+        let mut status = NodeStatus::of(&self.node, &self.read, self.write.as_deref());
+        let history = self.sampler.sample(&self.node, &self.read, self.write.as_deref());
+        status.set_summed(Some(Summed::of(history, &self.read)));
+        status
     }
 
     fn with_unreachable(&self, gathered: Gathered<NodeStatus>) -> Vec<NodeStatus> {

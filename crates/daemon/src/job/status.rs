@@ -10,6 +10,7 @@ use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::latencies::RequestStatus;
+use super::summed::Summed;
 use crate::read::ReadParts;
 use crate::shared::node::{MetricsPlaces, Node};
 use crate::write::{BurstStatus, WriteParts};
@@ -91,6 +92,9 @@ pub struct ReadyNode {
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
+    /// Of this node and those below it, on its way up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summed: Option<Summed>,
 }
 
 /// Sums over the nodes, by the same names.
@@ -104,6 +108,8 @@ pub struct Totals {
     #[serde(flatten)]
     requests: RequestStatus,
     memory_bytes: u64,
+    #[serde(flatten)]
+    summed: Summed,
 }
 
 /// The kernel's requests.
@@ -222,6 +228,22 @@ impl NodeStatus {
         }
     }
 
+    /// Gives it the figures of which only sums are shown.
+    pub fn set_summed(&mut self, summed: Option<Summed>) {
+        if let Self::Ready(node) = self {
+            node.summed = summed;
+        }
+    }
+
+    /// Takes them out of all, as one sum.
+    pub fn take_summed(nodes: &mut [Self]) -> Option<Summed> {
+        let ready = nodes.iter_mut().filter_map(|node| if let Self::Ready(node) = node { Some(node) } else { None });
+        ready.filter_map(|node| node.summed.take()).reduce(|mut sum, summed| {
+            sum.merge(summed);
+            sum
+        })
+    }
+
     pub fn rank(&self) -> u32 {
         match self {
             Self::Ready(node) => node.rank,
@@ -231,8 +253,10 @@ impl NodeStatus {
 }
 
 impl Totals {
-    pub fn of(nodes: &[NodeStatus]) -> Self {
-        let mut totals = Self::default();
+    /// The sums over `nodes`, out of which it takes what only sums are shown of.
+    pub fn of(nodes: &mut [NodeStatus]) -> Self {
+        let summed = NodeStatus::take_summed(nodes).unwrap_or_default();
+        let mut totals = Self { summed, ..Self::default() };
         for node in nodes {
             let NodeStatus::Ready(node) = node else { continue };
             totals.cache += &node.cache;
@@ -279,6 +303,7 @@ impl ReadyNode {
             requests: RequestStatus::of(node, read, write),
             metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
+            summed: None,
         }
     }
 }
@@ -400,7 +425,8 @@ mod tests {
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
               oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view waiting
         unreachable: host rank state why
-        totals: backing cache in_flight kernel latency memory_bytes oldest_ms overlay prefill slowest waiting
+        totals: absent_in backing cache history in_flight kernel latency memory_bytes most_read oldest_ms overlay prefill slowest \
+              waiting
         cache: attributes bytes chunks inodes listings negative_hits
         kind: bytes entries evicted hits misses
         kernel: bytes_read messages
@@ -452,17 +478,20 @@ mod tests {
             node.cache.chunks.hits = 1;
             node.kernel.messages.insert("read".to_owned(), 3);
             node.prefill.state = Some("filled".to_owned());
+            let history = json!({"slot_ms": 250, "from_unix_ms": 0, "slots": [vec![1; 8]]});
+            node.summed = serde_json::from_value(json!({"history": history})).ok();
             NodeStatus::Ready(Box::new(node))
         };
         let silent: NodeStatus =
             serde_json::from_value(json!({"rank": 2, "host": "a", "state": "unreachable", "why": "b"})).unwrap();
         assert!(matches!(silent, NodeStatus::Unreachable(_)));
         let travelled = |node: NodeStatus| serde_json::from_str(&serde_json::to_string(&node).unwrap()).unwrap();
-        let totals = serde_json::to_value(Totals::of(&[travelled(node()), travelled(node()), silent])).unwrap();
+        let totals = serde_json::to_value(Totals::of(&mut [travelled(node()), travelled(node()), silent])).unwrap();
         assert_eq!(totals["backing"]["reads"], 4);
         assert_eq!(totals["cache"]["chunks"]["hits"], 2);
         assert_eq!(totals["kernel"]["messages"]["read"], 6);
         assert_eq!(totals["memory_bytes"], 10);
         assert_eq!(totals["prefill"]["state"], Value::Null);
+        assert_eq!(totals["history"]["slots"], json!([[2, 2, 2, 2, 2, 2, 2, 2]]));
     }
 }

@@ -14,6 +14,7 @@ use forebay_types::{Errno, Extent, Time};
 use super::core::{Core, ReadCore};
 use super::directory;
 use super::entry_ttl::EntryTtl;
+use super::frequent::{Frequent, NameSort};
 use super::interrupts::Interrupts;
 use super::ioctl::Ioctls;
 use super::kernel_entry::for_kernel;
@@ -36,6 +37,9 @@ pub struct Kernel {
     ioctls: Ioctls,
     waiting: Arc<WaitingRequests>,
     interrupts: Interrupts,
+    /// Directories of absent names, by lookups, and files, by bytes that programs read.
+    pub absent: Frequent,
+    pub read: Frequent,
 }
 
 impl Kernel {
@@ -48,13 +52,15 @@ impl Kernel {
             core: Arc::clone(core),
             prefill: Arc::clone(prefill),
             ioctls,
+            absent: Frequent::default(),
+            read: Frequent::default(),
         })
     }
 
     fn ask(self: &Arc<Self>, asked: &Request<'_>, reply: Reply, request: KernelRequest<'_>) {
         let about = match request {
             KernelRequest::Read { inode, extent } => About::Read(inode, extent),
-            KernelRequest::Lookup { parent, .. } if parent.0 == ROOT_NODE => About::NameInRoot,
+            KernelRequest::Lookup { parent, name } => About::Name(parent, NameSort::of(name)),
             _ => About::Other,
         };
         self.ask_parked(asked, reply, about, request);
@@ -139,8 +145,11 @@ impl Kernel {
             },
             _ => parked.reply,
         };
+        if let (KernelAnswer::Absent, About::Name(directory, sort)) = (&answer, parked.about) {
+            self.absent.note(directory, sort, 1);
+        }
         // The kernel forgets absent names with the name of their directory (`view`), and the root has none.
-        let is_in_root = matches!(parked.about, About::NameInRoot);
+        let is_in_root = matches!(parked.about, About::Name(InodeId(ROOT_NODE), _));
         match answer {
             KernelAnswer::Absent if is_in_root => reply.negative(Duration::ZERO),
             KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, ttl)),
@@ -159,6 +168,9 @@ impl Kernel {
         let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
             let slices: Vec<_> =
                 parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes)).collect();
+            if let About::Read(inode, _) = parked.about {
+                self.read.note(inode, NameSort::Other, slices.iter().map(|slice| slice.len() as u64).sum());
+            }
             return parked.reply.gather(&slices);
         };
         let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);

@@ -15,6 +15,7 @@ mod effects;
 mod entry_ttl;
 mod fetch;
 mod fetches;
+mod frequent;
 mod interrupts;
 mod ioctl;
 mod kernel;
@@ -30,5 +31,6 @@ mod view;
 mod waiting;
 
 pub use core::ReadCore;
+pub use frequent::{Amounts, INODES_MAX};
 pub use parts::ReadParts;
 pub use refresh::Refreshed;

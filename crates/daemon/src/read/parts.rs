@@ -18,6 +18,7 @@ use super::core::Core;
 use super::effects::Effects;
 use super::entry_ttl::node_entry_ttl;
 use super::fetch::Fetcher;
+use super::frequent::Amounts;
 use super::ioctl::Ioctls;
 use super::kernel::{Kernel, KernelHandler};
 use super::ledger::Ledger;
@@ -101,6 +102,16 @@ impl ReadParts {
     /// The view is served from now on.
     pub fn set_session(&self, session: Arc<Session>) {
         self.view.set_session(session);
+    }
+
+    /// The directories in which programs looked for most absent names, by lookups.
+    pub fn absent(&self) -> Vec<Amounts> {
+        self.kernel.absent.amounts()
+    }
+
+    /// The files of which programs read most, by bytes.
+    pub fn most_read(&self) -> Vec<Amounts> {
+        self.kernel.read.amounts()
     }
 
     /// Takes a request of another node that is about what is read.

@@ -12,6 +12,8 @@ use forebay_read::{InodeId, KernelTicket};
 use forebay_types::{Extent, Time};
 use tokio::sync::Notify;
 
+use super::frequent::NameSort;
+
 /// A request that waits for its answer.
 pub struct Parked {
     /// By which it is answered.
@@ -33,8 +35,8 @@ pub enum About {
     Directory(Position),
     /// Bytes of a file; asked for again when they get lost on their way.
     Read(InodeId, Extent),
-    /// A name in the view's root.
-    NameInRoot,
+    /// A name in a directory.
+    Name(InodeId, NameSort),
     /// Anything else.
     Other,
 }

@@ -50,6 +50,8 @@ pub struct Local {
     pub waiting: AtomicUsize,
     /// When a write was last refused for want of room.
     refused_at: Mutex<Option<Instant>>,
+    /// Bytes that programs of this node have written since its daemon began.
+    pub written_bytes: AtomicU64,
     /// Stripes that this node has written to the backing file system since its daemon began.
     pub stripes_written: AtomicU64,
     /// Those that it is writing for the leader.
@@ -85,6 +87,7 @@ impl Local {
             last_record,
             waiting: AtomicUsize::new(0),
             refused_at: Mutex::default(),
+            written_bytes: AtomicU64::new(0),
             stripes_written: AtomicU64::new(0),
             stripes_under_way: UnderWay::default(),
         }
@@ -193,6 +196,7 @@ impl Local {
             RecordData::Copy { .. } => return Err(Errno::EINVAL),
         };
         let appended = self.log.append_data(of, bytes).map_err(forebay_log::LogError::errno)?;
+        self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let Some(copying) = self.copying.as_ref().filter(|_| is_copied && !bytes.is_empty()) {
             copying.note(appended.position, bytes.len() as u32);
         }

@@ -1,6 +1,7 @@
 //! Reports of the write path: how much is where, and how far a file is on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
 use super::drain::drain_messages;
+use super::drain::meter::Meter;
 use super::drain::progress::Progress;
 use super::kernel_ids::file_of;
 use super::parts::WriteParts;
@@ -24,6 +26,10 @@ use crate::options::DrainPolicy;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Files to land that `status` names, and names that are looked at for them while the tree is locked: a millisecond.
+const FILES_NAMED_MAX: usize = 16;
+const NAMES_LOOKED_AT_MAX: usize = 20_000;
 
 /// The burst tier of a node in `status --json`.
 #[derive(Serialize, Deserialize)]
@@ -78,6 +84,9 @@ struct LandingStatus {
     left_bytes: u64,
     #[serde(default)]
     left_files: u64,
+    /// The files that have most of them.
+    #[serde(default)]
+    largest_left: Vec<FileLeft>,
     /// How fast that went lately; 0 where too little was sent.
     drain_bytes_per_s: u64,
     /// How long what is committed takes, as it went lately, milliseconds; `null` where that is not known.
@@ -90,6 +99,13 @@ struct LandingStatus {
     ends_in_ms: Option<u64>,
     /// Whether all lands until then, as it went lately.
     is_in_time: Option<bool>,
+}
+
+/// A file that has bytes which have not landed.
+#[derive(Serialize, Deserialize)]
+struct FileLeft {
+    path: String,
+    bytes: u64,
 }
 
 /// A file in `landed --json`.
@@ -132,12 +148,28 @@ impl WriteParts {
         }
     }
 
+    /// Bytes that programs of this node wrote since its daemon began, and those that landed, which the leader knows.
+    pub fn written_and_landed_bytes(&self) -> (u64, u64) {
+        let written_bytes = self.local.written_bytes.load(Ordering::Relaxed);
+        (written_bytes, self.meter().map_or(0, Meter::sent_bytes))
+    }
+
+    /// Bytes of the job that have not landed; 0 except on the leader, which looks at each file for it.
+    pub fn left_bytes(&self) -> u64 {
+        self.progress().bytes
+    }
+
     fn landing_status(&self, progress: &Progress) -> Option<LandingStatus> {
         let (leader, meter) = (self.leader()?, self.meter()?);
-        let (left, lost_bytes) = {
+        let (left, lost_bytes, largest) = {
             let tree = leader.tree();
             let lost = tree.written().filter(|extent| tree.is_lost_extent(extent));
-            (left_of(&tree), lost.map(|extent| extent.len).sum())
+            let largest = tree.largest_to_land(FILES_NAMED_MAX, NAMES_LOOKED_AT_MAX);
+            (left_of(&tree), lost.map(|extent| extent.len).sum(), largest)
+        };
+        let named = |(path, bytes): (Vec<u8>, u64)| {
+            let path = self.dir.join(OsStr::from_bytes(&path)).to_string_lossy().into_owned();
+            FileLeft { path, bytes }
         };
         let now = leader.nodes.now();
         let takes = meter.time_for(left, now).0;
@@ -147,6 +179,7 @@ impl WriteParts {
             landed_bytes: meter.sent_bytes(),
             left_bytes: progress.bytes,
             left_files: progress.files,
+            largest_left: largest.into_iter().map(named).collect(),
             drain_bytes_per_s: progress.bytes_per_s.unwrap_or(0),
             time_left_ms: progress.time_left_ms,
             lost_bytes,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::history::History;
 use crate::health::{Overview, number, text};
 
 /// Requests of a kind that are measured at least, before their mean is taken for that of others.
@@ -32,6 +33,22 @@ pub struct Figures {
     pub directly: Option<Duration>,
     /// Nodes by rank, and the node that each asks first; `None` for roots.
     pub parents: Vec<(u64, Option<u64>)>,
+    /// Requests for names.
+    pub lookups: u64,
+    /// The directories in which most absent names were looked for, by lookups, and the files of which most was read, by bytes.
+    pub absent_in: Vec<PathAmount>,
+    pub most_read: Vec<PathAmount>,
+    /// The work over time.
+    pub history: Option<History>,
+}
+
+/// A path, its amount, and the parts of that for names of libraries and of Python.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathAmount {
+    pub path: String,
+    pub amount: u64,
+    pub libraries: u64,
+    pub python: u64,
 }
 
 /// Requests of one kind.
@@ -72,7 +89,18 @@ impl Figures {
             .map(|(rank, parent)| (rank, parent.filter(|_| !roots.contains(&rank))))
             .collect();
         parents.sort_unstable();
-        Self { overview, latencies, slowest: slowest(status), waited, directly, parents }
+        Self {
+            overview,
+            latencies,
+            slowest: slowest(status),
+            waited,
+            directly,
+            parents,
+            lookups: number(status, "/totals/kernel/messages/lookup"),
+            absent_in: paths(status, "/totals/absent_in"),
+            most_read: paths(status, "/totals/most_read"),
+            history: History::of(status),
+        }
     }
 
     /// Daemons that died and were started again.
@@ -123,6 +151,17 @@ fn slowest(status: &Value) -> Vec<Slow> {
         took_us: number(slow, "/took_us"),
     };
     slowest.map(slow).collect()
+}
+
+fn paths(status: &Value, pointer: &str) -> Vec<PathAmount> {
+    let amounts = status.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let amount = |of: &Value| PathAmount {
+        path: text(of, "/path").unwrap_or_default(),
+        amount: number(of, "/amount"),
+        libraries: number(of, "/libraries"),
+        python: number(of, "/python"),
+    };
+    amounts.map(amount).collect()
 }
 
 /// Kinds that the backing file system was not asked for often enough are left out, so the true time is longer.

@@ -1,7 +1,7 @@
 //! Findings: what went wrong or cost time in a job, and what to change first. A pure function of the figures.
 
 use super::end::End;
-use super::figures::Figures;
+use super::figures::{Figures, PathAmount};
 use crate::columns::count;
 use crate::health::Reads;
 use crate::health::amounts::{share, size, span};
@@ -17,6 +17,9 @@ const CACHE_FULL: f64 = 0.9;
 
 /// A request that takes longer is felt by people, microseconds.
 const SLOW_US: u64 = 10_000_000;
+
+/// A directory is worth a change from this part of all lookups on.
+const IN_VAIN: f64 = 0.1;
 
 /// Nodes that are named at most.
 const NODES_NAMED_MAX: usize = 6;
@@ -44,7 +47,7 @@ pub fn of(end: &End, figures: Option<&Figures>) -> Vec<Finding> {
     findings.extend(troubles.map(|trouble| Finding { why: trouble.why.clone(), todo: trouble.todo.clone() }));
     let reads = &overview.reads;
     findings.extend(
-        [deaths(figures), errors(reads), cache(reads), names(reads), reuse(reads), slow(figures), spoiled(reads)]
+        [deaths(figures), errors(reads), cache(reads), names(figures), reuse(reads), slow(figures), spoiled(reads)]
             .into_iter()
             .flatten(),
     );
@@ -115,7 +118,27 @@ fn cache(reads: &Reads) -> Option<Finding> {
     finding(why, "Give them more memory: --budget.").filter(|_| asked >= REQUESTS_MIN && hits < HITS_FEW && is_full)
 }
 
-fn names(reads: &Reads) -> Option<Finding> {
+/// The directory that costs most lookups in vain, with the variable that names of this sort are looked for by; else the number of names.
+fn names(figures: &Figures) -> Option<Finding> {
+    let (lookups, reads) = (figures.lookups, &figures.overview.reads);
+    let is_felt = |of: &&PathAmount| lookups >= REQUESTS_MIN && share(of.amount, lookups) >= IN_VAIN;
+    if let Some(PathAmount { path, amount, libraries, python }) = figures.absent_in.first().filter(is_felt) {
+        let (part, amount_shown) = (100.0 * share(*amount, lookups), count(*amount));
+        let variable = match () {
+            () if *python > amount / 2 => "PYTHONPATH",
+            () if *libraries > amount / 2 => "LD_LIBRARY_PATH",
+            () => "PATH, or the search path that has it",
+        };
+        return finding(
+            format!(
+                "{path} got {part:.0} % of all lookups ({amount_shown} of {}) and does not have the names.",
+                count(lookups)
+            ),
+            format!(
+                "Remove {path} from {variable}. If the job needs it, put it behind the directories that have most."
+            ),
+        );
+    }
     let absent = reads.absent_names;
     let why = format!("{} names that programs looked for are absent.", count(absent));
     let todo = "Shorten search paths (LD_LIBRARY_PATH, PYTHONPATH, PATH), and put first what is found most.";

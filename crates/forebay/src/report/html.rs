@@ -1,24 +1,25 @@
 //! The report as one page: no script, no network, readable on paper, and by a reader of the screen.
 //!
-//! Names of paths, hosts and jobs come from anywhere. All text passes `escaped`; a policy in the page forbids all but its own style.
+//! Names of paths, hosts and jobs come from anywhere. All text passes `markup::escaped`; a policy in the page forbids all but its own style.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::figures::{Figures, Latency, Slow};
+use super::figures::{Figures, Latency, PathAmount, Slow};
+use super::markup::{escaped, table, wide};
 use super::model::Report;
+use super::pictures;
 use super::text::{bytes, landed, requests, time, trouble, waited};
 use super::tree;
 use crate::columns::count;
 use crate::health::Node;
-use crate::health::amounts::{size, span, time_of_day};
-use crate::output::without_controls;
+use crate::health::amounts::{share, size, span, time_of_day};
 
 /// Rows of nodes at most, those with trouble first: a page of thousands is not read.
 const NODES_MAX: usize = 256;
 
-/// Characters of a text at most: a path is 4 KiB.
-const TEXT_MAX: usize = 4096;
+/// Rows of files and directories.
+const PATHS_MAX: usize = 16;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -40,11 +41,16 @@ pub fn page(report: &Report) -> String {
         page.push_str(&summary(figures));
     }
     page.push_str(&findings(report));
+    page.push_str(&pictures::start(report.start.as_ref()));
     if let Some(figures) = &figures {
         [
+            pictures::traffic(figures),
+            pictures::landing(figures),
             nodes(figures),
             drawing(figures),
             slowest(&figures.slowest),
+            most_read(figures),
+            absent_in(figures),
             latencies(&figures.latencies),
             errors(figures),
             deaths(figures),
@@ -55,25 +61,6 @@ pub fn page(report: &Report) -> String {
     }
     page.push_str("</main>\n</body>\n</html>\n");
     page
-}
-
-/// Text in the page. Characters that direct a terminal, or the direction of writing, are shown as their numbers.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in without_controls(text).chars().take(TEXT_MAX) {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                escaped.extend(c.escape_unicode())
-            }
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 fn about(report: &Report, figures: Option<&Figures>) -> String {
@@ -126,39 +113,6 @@ fn findings(report: &Report) -> String {
     }
 }
 
-/// Columns of a table: their names, and whether they are numbers.
-type Columns<'a> = &'a [(&'a str, bool)];
-
-/// A table whose cells are plain text; the first of a row is its head. Without rows, no table.
-fn table(name: &str, columns: Columns<'_>, rows: &[Vec<String>], note: &str) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let class = |index: usize| match columns.get(index) {
-        Some((_, true)) => " class=\"n\"",
-        Some(("Path", _)) => " class=\"path\"",
-        _ => "",
-    };
-    let id = name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    // A region that scrolls can be reached by the keyboard.
-    let mut table = format!(
-        "<h2 id=\"{id}\">{name}</h2>\n{note}<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}\"><table>\n<thead><tr>"
-    );
-    for (index, (column, _)) in columns.iter().enumerate() {
-        table.push_str(&format!("<th scope=\"col\"{}>{column}</th>", class(index)));
-    }
-    table.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows {
-        table.push_str("<tr>");
-        for (index, cell) in row.iter().enumerate() {
-            let (open, close) = if index == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
-            table.push_str(&format!("<{open}{}>{}</{close}>", class(index), escaped(cell)));
-        }
-        table.push_str("</tr>\n");
-    }
-    table + "</tbody>\n</table></div>\n"
-}
-
 fn nodes(figures: &Figures) -> String {
     let all = &figures.overview.nodes;
     let row = |node: &Node| {
@@ -191,9 +145,8 @@ fn drawing(figures: &Figures) -> String {
     let has_trouble = |rank: u64| {
         figures.overview.nodes.iter().any(|node| node.rank == rank && (!node.is_ready() || node.restarts > 0))
     };
-    let note = "Each node asks the one above it. Nodes that died or gave no answer have dashed circles.";
-    tree::svg(&figures.parents, &has_trouble)
-        .map_or_else(String::new, |svg| format!("<h2>Tree</h2>\n<p class=\"soft\">{note}</p>\n{svg}\n"))
+    let note = "<p class=\"soft\">Each node asks the one above it. Nodes that died or gave no answer have dashed circles.</p>\n";
+    tree::svg(&figures.parents, &has_trouble).map_or_else(String::new, |svg| wide("tree", "Tree", note, &svg))
 }
 
 fn slowest(slowest: &[Slow]) -> String {
@@ -204,6 +157,22 @@ fn slowest(slowest: &[Slow]) -> String {
     let rows: Vec<Vec<String>> = slowest.iter().map(row).collect();
     let columns = [("Path", false), ("Took", true), ("Request", false), ("Place", false), ("Node", true)];
     table("Slowest files", &columns, &rows, "<p class=\"soft\">Of the last 10 to 20 minutes before the end.</p>\n")
+}
+
+fn most_read(figures: &Figures) -> String {
+    let row = |of: &PathAmount| vec![of.path.clone(), size(of.amount)];
+    let rows: Vec<Vec<String>> = figures.most_read.iter().take(PATHS_MAX).map(row).collect();
+    let note =
+        "<p class=\"soft\">Bytes that programs read from Forebay; what a kernel has cached is not counted again.</p>\n";
+    table("Files read most", &[("Path", false), ("Read", true)], &rows, note)
+}
+
+fn absent_in(figures: &Figures) -> String {
+    let part = |of: &PathAmount| format!("{:.0} %", 100.0 * share(of.amount, figures.lookups));
+    let row = |of: &PathAmount| vec![of.path.clone(), count(of.amount), part(of)];
+    let rows: Vec<Vec<String>> = figures.absent_in.iter().take(PATHS_MAX).map(row).collect();
+    let note = "<p class=\"soft\">Lookups that reached Forebay for names that the directory does not have.</p>\n";
+    table("Absent names by directory", &[("Path", false), ("Lookups", true), ("Of all lookups", true)], &rows, note)
 }
 
 fn latencies(latencies: &[Latency]) -> String {

@@ -1,5 +1,6 @@
 //! The report as it is kept, and its verdict.
 
+use forebay_launch::StartTimes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -16,6 +17,9 @@ pub struct Report {
     pub job: String,
     /// The end, milliseconds since 1970.
     pub ended_unix_ms: u64,
+    /// The phases of its start, as `up` measured them.
+    #[serde(default)]
+    pub start: Option<StartTimes>,
     /// The outcome of `down`.
     pub end: End,
     /// The last status, before the daemons were told to end; `None` if none answered in time.
@@ -64,6 +68,7 @@ impl Report {
             "ended_unix_ms": self.ended_unix_ms,
             "is_well": is_well,
             "verdict": verdict,
+            "start": self.start,
             "nodes": of(&|figures| figures.overview.node_count.into()),
             "up_ms": of(&|figures| (figures.overview.up_for.as_millis() as u64).into()),
             "requests": of(&|figures| figures.overview.reads.program_requests.into()),

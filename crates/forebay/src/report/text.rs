@@ -27,8 +27,8 @@ pub fn lines(report: &Report, kept: &str) -> Vec<String> {
 }
 
 /// Several reports in a table.
-pub fn side_by_side(reports: &[Report]) -> Vec<String> {
-    let figures: Vec<Option<Figures>> = reports.iter().map(Report::figures).collect();
+pub fn side_by_side(reports: &[&Report]) -> Vec<String> {
+    let figures: Vec<Option<Figures>> = reports.iter().map(|report| report.figures()).collect();
     let mut rows =
         vec![std::iter::once(String::new()).chain(reports.iter().map(|report| report.job.clone())).collect()];
     let mut add = |name: &str, of: &dyn Fn(&Figures) -> String| {

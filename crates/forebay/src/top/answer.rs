@@ -8,6 +8,9 @@ use crate::health::Overview;
 /// Slow requests that are kept; the daemons send ten.
 const SLOW_MAX: usize = 32;
 
+/// Files to land that are kept; the leader names 16.
+const FILES_MAX: usize = 32;
+
 /// An answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
@@ -22,6 +25,8 @@ pub struct Answer {
     pub(super) p99_us: Option<u64>,
     /// Width of the longest name of a host.
     pub(super) host_width: usize,
+    /// The largest files that have not landed, with the bytes that have not, the most first.
+    pub(super) files: Vec<(String, u64)>,
     /// Indices of nodes with bytes that have not landed, the most first.
     pub(super) to_land: Vec<usize>,
 }
@@ -46,8 +51,12 @@ impl Answer {
         let has_to_land = |index: &usize| overview.nodes[*index].to_land_bytes.is_some_and(|bytes| bytes > 0);
         let mut to_land: Vec<usize> = (0..overview.nodes.len()).filter(has_to_land).collect();
         to_land.sort_by_key(|index| std::cmp::Reverse(overview.nodes[*index].to_land_bytes));
+        let nodes = status["nodes"].as_array().into_iter().flatten();
+        let files = nodes.filter_map(|node| node.pointer("/burst/largest_left")?.as_array()).flatten();
+        let file = |file: &Value| Some((file["path"].as_str()?.to_owned(), file["bytes"].as_u64()?));
         Self {
             sample: Sample::of(status),
+            files: files.filter_map(file).take(FILES_MAX).collect(),
             slow: slow.into_iter().flatten().take(SLOW_MAX).map(Slow::of).collect(),
             waiting: number("/totals/in_flight").unwrap_or(0),
             oldest_ms: number("/totals/oldest_ms").unwrap_or(0),

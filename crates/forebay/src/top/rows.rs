@@ -73,13 +73,16 @@ impl Columns {
     }
 }
 
-/// `NODE HOST TO LAND`.
 pub fn to_land_head() -> Line<'static> {
-    line(&format!("{:>5} {:>8}  HOST", "NODE", "TO LAND"), bold())
+    line(&format!("{:>8}  FILE, AND NODE", "TO LAND"), bold())
 }
 
-pub fn to_land(node: &Node) -> Line<'static> {
-    line(&format!("{:>5} {:>8}  {}", node.rank, size(node.to_land_bytes.unwrap_or(0)), node.host), Style::new())
+pub fn file_to_land((path, bytes): &(String, u64)) -> Line<'static> {
+    line(&format!("{:>8}  {path}", size(*bytes)), Style::new())
+}
+
+pub fn node_to_land(node: &Node) -> Line<'static> {
+    line(&format!("{:>8}  node {} ({})", size(node.to_land_bytes.unwrap_or(0)), node.rank, node.host), Style::new())
 }
 
 /// A slow request in the overview.

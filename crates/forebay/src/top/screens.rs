@@ -174,7 +174,7 @@ fn more(shown: &std::ops::Range<usize>, all: usize) -> Option<Line<'static>> {
     (shown.len() < all).then(|| line(&text, Style::new()))
 }
 
-/// Bytes that have not landed: in all, and node by node.
+/// Bytes that have not landed: in all, of the largest files, and node by node.
 fn files(top: &mut Top, room: usize) -> Vec<Line<'static>> {
     let Some(last) = &top.last else { return vec![] };
     let Some(writes) = &last.answer.overview.writes else {
@@ -189,14 +189,17 @@ fn files(top: &mut Top, room: usize) -> Vec<Line<'static>> {
         lines.push(named(&shown::row("", "lost", &text)));
     }
     lines.push(named(&shown::row("", "one file", "forebay landed PATH")));
-    let all = last.answer.to_land.len();
+    let all = last.answer.files.len() + last.answer.to_land.len();
     let (all, page) = top_window(all, room.saturating_sub(lines.len()));
     let window = top.window(all, page);
     let Some(Answered { answer, .. }) = &top.last else { return lines };
     if all > 0 {
         lines.push(rows::to_land_head());
     }
-    lines.extend(answer.to_land[window.clone()].iter().map(|index| rows::to_land(&answer.overview.nodes[*index])));
+    lines.extend(window.clone().map(|row| match row.checked_sub(answer.files.len()) {
+        None => rows::file_to_land(&answer.files[row]),
+        Some(row) => rows::node_to_land(&answer.overview.nodes[answer.to_land[row]]),
+    }));
     lines.extend(more(&window, all));
     lines
 }

@@ -175,13 +175,19 @@ fn the_nodes_with_trouble_come_first() {
 }
 
 #[test]
-fn files_to_land_are_told_by_node() {
+fn files_to_land_are_named_before_nodes() {
     let mut top = answered(3);
+    let mut status = status(3, 20);
+    status["nodes"][0]["burst"]["largest_left"] = json!([{"path": "/ckpt/a\u{1b}b", "bytes": 3 << 20}, {"path": 7}]);
+    top.input(answer(&status), at(1));
     press(&mut top, Key::Show(Screen::Files));
     let rows = frame(&mut top, at(1), SIZES[0]);
     let head = rows.iter().position(|row| row.contains("TO LAND")).unwrap();
-    assert_eq!(rows[head + 1..head + 3], ["    2  2.0 MiB  n2", "    1  1.0 MiB  n1"]);
-    let mut without = status(1, 1);
+    let expected = ["  3.0 MiB  /ckpt/a\\u{1b}b", "  2.0 MiB  node 2 (n2)", " 1.0 MiB  node 1 (n1)"].map(str::trim);
+    assert_eq!(rows[head + 1..head + 4].iter().map(|row| row.trim()).collect::<Vec<_>>(), expected);
+    press(&mut top, Key::Last);
+    assert!(frame(&mut top, at(1), SIZES[0]).iter().any(|row| row.contains("node 1 (n1)")));
+    let mut without = super::tests::status(1, 1);
     without["nodes"][0].as_object_mut().unwrap().remove("burst");
     top.input(answer(&without), at(2));
     assert!(frame(&mut top, at(2), SIZES[0])[1].contains("no burst tier"));

@@ -125,6 +125,14 @@ impl Place {
         wait_until("the node is gone", || !is_running(daemon) && !is_running(keeper));
     }
 
+    /// Where programs find the burst mount of a node.
+    pub fn burst_mount(&self, rank: u32) -> PathBuf {
+        let part = if rank == 0 { "/burst".to_owned() } else { format!("/burst/{rank}") };
+        let mounts = self.mounts();
+        let at = |line: &String| line.split(' ').nth(1).filter(|at| at.contains(&part)).map(PathBuf::from);
+        mounts.iter().find_map(at).unwrap_or_else(|| panic!("no burst mount of node {rank}: {mounts:?}"))
+    }
+
     /// The mounts below this place.
     pub fn mounts(&self) -> Vec<String> {
         let mut text = String::new();

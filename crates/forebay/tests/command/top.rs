@@ -142,7 +142,58 @@ fn top_answers_keys_beside_a_stopped_daemon_and_ends_by_ctrl_c_and_sigterm() {
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
         signal(children.split_whitespace().next().unwrap().parse().unwrap(), Signal::TERM);
         screen.ended_with(143);
+        screen.starts_top();
+        screen.waits_for("healthy");
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+        signal(children.split_whitespace().next().unwrap().parse().unwrap(), Signal::HUP);
+        screen.ended_with(129);
     }
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+/// A thread whose stack is larger than the address space cannot be started, which is a panic.
+#[test]
+fn a_panic_of_top_is_told_on_the_terminal_as_it_was() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--export", &place.source()]);
+    if let Some(screen) = Screen::new(&place, (80, 24)) {
+        screen.types(&format!(
+            "clear; ulimit -c 0; RUST_MIN_STACK=1152921504606846976 {} top; echo \"status:$?\"",
+            env!("CARGO_BIN_EXE_forebay")
+        ));
+        screen.waits_for("panicked at");
+        screen.ended_with(134);
+    }
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn top_names_the_files_to_land() {
+    let Some(place) = Place::with_views() else { return };
+    let backing = place.path("backing");
+    std::fs::create_dir(&backing).unwrap();
+    let tier = format!("{}={}", place.path("tier").display(), backing.display());
+    let store = place.path("store").display().to_string();
+    let burst = ["--burst", &tier, "--burst-store", &store, "--burst-capacity", "256MiB", "--drain", "manual"];
+    place.succeeds(&[&["up", "--export", &place.source()], &burst[..]].concat());
+    let mount = place.burst_mount(0);
+    std::fs::create_dir(mount.join("run")).unwrap();
+    std::fs::write(mount.join("run/large"), vec![1; 3 << 20]).unwrap();
+    std::fs::write(mount.join("small"), "few").unwrap();
+    if let Some(screen) = Screen::new(&place, (120, 40)) {
+        screen.starts_top();
+        screen.waits_for("NODE");
+        screen.press("f");
+        let text = screen.waits_for("tier/small");
+        let of =
+            |size: &str, name: &str| text.lines().position(|line| line.contains(size) && line.contains(name)).unwrap();
+        assert!(of("3.0 MiB", "tier/run/large") < of("3 B", "tier/small"), "{text}");
+        screen.press("q");
+        screen.ended_with(0);
+    }
+    place.succeeds(&["drain", "--wait"]);
     place.succeeds(&["down"]);
     place.assert_clean();
 }

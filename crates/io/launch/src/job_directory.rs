@@ -208,7 +208,7 @@ impl JobDirectory {
         self.path.join(format!("enter-{rank}.sock"))
     }
 
-    /// A file about the metrics of a node, in the job's directory: their labels, their socket, the token and the address of their port.
+    /// A file about the metrics of a node, in the job's directory: labels, socket, token and address of the port, history.
     #[must_use]
     pub fn metrics_place(directory: &Path, rank: NodeRank, end: &str) -> PathBuf {
         directory.join(format!("metrics-{rank}.{end}"))
@@ -342,7 +342,8 @@ impl JobDirectory {
     pub fn remove_node(&self, rank: NodeRank) {
         let sockets = [self.socket(rank), self.keeper_socket(rank), self.entrance(rank)];
         let files = [self.entrance_lock(rank), self.node_record(rank)];
-        let metrics = ["labels", "sock", "token", "address"].map(|end| Self::metrics_place(&self.path, rank, end));
+        let metrics = ["labels", "sock", "token", "address", "history", "history.new"]
+            .map(|end| Self::metrics_place(&self.path, rank, end));
         for path in sockets.into_iter().chain(files).chain(metrics) {
             ignore_missing(fs::remove_file(path));
         }

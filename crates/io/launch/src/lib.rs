@@ -46,7 +46,7 @@ pub use munge::{KeySealing, Munge};
 pub use node_file::{NodeFile, check_no_flux_job};
 pub use ports::Ports;
 pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
-pub use records::{JobRecord, Launcher, NodeRecord, Progress};
+pub use records::{JobRecord, Launcher, NodeRecord, Progress, StartTimes};
 pub use secret::{MemoryFile, handed_key, read_key};
 pub use shared_place::SharedPlace;
 pub use slurm::{Allocation, batch_script, slurm_starter};

@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::gathered::Slowest;
 use crate::slurm::srun_shell;
 use crate::{JobDirectory, LaunchError, NodeAddress, Process, ProcessSpace, RemoteCall};
 
@@ -74,8 +75,24 @@ pub struct JobRecord {
     /// The nodes that it came up without, each with the reason.
     #[serde(default)]
     pub missing: BTreeMap<NodeRank, String>,
+    /// How long its start took, once it is up.
+    #[serde(default)]
+    pub start: Option<StartTimes>,
     /// The settings that were given, as text.
     pub settings: serde_json::Value,
+}
+
+/// The phases of a start, as `up` measured them, microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartTimes {
+    /// Before anything was started.
+    pub prepare_us: u64,
+    /// Until all starters ran.
+    pub launch_us: u64,
+    /// From there until all nodes were known to be ready.
+    pub gather_us: u64,
+    /// The node that took longest.
+    pub slowest: Option<Slowest>,
 }
 
 /// A node, as its keeper describes it.
@@ -231,6 +248,7 @@ mod tests {
             nodes: vec![NodeAddress { host: "a".into(), port: 1 }],
             views: vec!["/v".into()],
             missing: BTreeMap::from([(NodeRank(5), "no route".into())]),
+            start: Some(StartTimes { prepare_us: 7, launch_us: 8, gather_us: 9, slowest: None }),
             settings: serde_json::json!({"fanout": ["4"]}),
         };
         record.write(&directory).unwrap();

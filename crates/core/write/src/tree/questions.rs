@@ -182,6 +182,38 @@ impl Tree {
         to_land
     }
 
+    /// The files that have most bytes which have not landed, the largest first, by paths below the root. Their names are looked for among
+    /// `names_max` at most; a file whose name is not found is left out.
+    #[must_use]
+    pub fn largest_to_land(&self, count_max: usize, mut names_max: usize) -> Vec<(Vec<u8>, u64)> {
+        let mut largest = BTreeSet::new();
+        for (file, node) in self.nodes.active() {
+            let Contents::File(extents) = &node.contents else { continue };
+            largest.insert((extents.written_bytes(), *file));
+            if largest.len() > count_max {
+                largest.pop_first();
+            }
+        }
+        let largest = largest.into_iter().rev().filter(|(bytes, _)| *bytes > 0);
+        largest.filter_map(|(bytes, file)| Some((self.path_upwards(file, &mut names_max)?, bytes))).collect()
+    }
+
+    /// The path of a file by its newest names; lowers `names_max` by those that were looked at.
+    fn path_upwards(&self, mut file: FileId, names_max: &mut usize) -> Option<Vec<u8>> {
+        let mut names = vec![];
+        while file != BURST_ROOT {
+            let directory = self.nodes.get(&file)?.directory;
+            let Contents::Directory(entries) = &self.nodes.get(&directory)?.contents else { return None };
+            let mut looked_at = entries.entries_after(None).take(*names_max).zip(1..);
+            let ((name, _), count) = looked_at.find(|((_, of), _)| **of == file)?;
+            *names_max -= count;
+            names.push(name.as_bytes());
+            file = directory;
+        }
+        names.reverse();
+        Some(names.join(&b'/'))
+    }
+
     /// The same of files that programs have open and have changed.
     pub fn written_to_open(&self) -> impl Iterator<Item = WrittenExtent> {
         let open = self.nodes.active().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());

@@ -78,6 +78,7 @@ mod tests {
             nodes,
             views: vec![],
             missing: BTreeMap::new(),
+            start: None,
             settings: serde_json::Value::Null,
         };
         let HostEnds { ended, failed, without } = end_on_hosts(&call, &record, &directory, Duration::from_secs(60));

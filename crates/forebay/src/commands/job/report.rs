@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, JobRecord, state_directory};
+use forebay_launch::{JobDirectory, JobRecord, StartTimes, state_directory};
 use serde_json::{Value, json};
 
 use crate::cli::ReportArguments;
@@ -14,7 +14,7 @@ use crate::commands::job_status;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::kept_logs::{self, Kept, REPORT, REPORT_PAGE, kept_jobs};
-use crate::output::{say, tell, without_controls};
+use crate::output::{causes, say, tell, without_controls};
 use crate::patience::after_a_second;
 use crate::report::{End, Report, figures, lines, page, side_by_side};
 use crate::settings::Effective;
@@ -30,6 +30,7 @@ const REPORT_BYTES_MAX: usize = 8 << 20;
 pub struct Ending {
     job: String,
     reports: Option<PathBuf>,
+    start: Option<StartTimes>,
     status: Option<Value>,
 }
 
@@ -46,7 +47,8 @@ impl Ending {
             ReportChoice::Auto => None,
             ReportChoice::Directory(directory) => Some(directory),
         };
-        Ok(Some(Self { job: directory.job(), reports, status: last_status(directory) }))
+        let start = record.and_then(|record| record.start);
+        Ok(Some(Self { job: directory.job(), reports, start, status: last_status(directory) }))
     }
 
     /// Keeps the report. The lines of it, and the same as JSON.
@@ -56,6 +58,7 @@ impl Ending {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             job: self.job,
             ended_unix_ms: since.as_millis() as u64,
+            start: self.start,
             end,
             status: self.status,
         };
@@ -106,52 +109,98 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         names.extend(effective.job()?.or_else(jobs::of_scheduler));
     }
     let directories = chosen(&base, &names)?;
-    if let Some(without) = directories.iter().find(|directory| !directory.join(REPORT_PAGE).exists()) {
-        let job = without.file_name().unwrap_or_default().to_string_lossy();
-        tell!(
-            "forebay: job {job} ended without forebay down, or with --report off: it has no report; its logs are in {}",
-            without.display()
-        );
-        return Ok(ExitCode::from(DONE_IN_PART));
+    let (shown, without) = found(arguments, directories);
+    without.iter().for_each(|(_, why)| tell!("forebay: {}", without_controls(why)));
+    if shown.is_empty() && without.iter().all(|(lack, _)| *lack == Lack::Job) {
+        return Ok(ExitCode::FAILURE);
     }
-    show(arguments, &directories)?;
-    Ok(ExitCode::SUCCESS)
+    if !shown.is_empty() {
+        show(arguments, &shown)?;
+    }
+    Ok(if without.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
-fn chosen(base: &Path, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+/// The reason why nothing of a job is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lack {
+    /// The job itself.
+    Job,
+    /// Its report.
+    Report,
+}
+
+/// A report to be shown; only its page is needed where no figures are.
+struct Shown {
+    page: PathBuf,
+    report: Option<Report>,
+}
+
+/// The directories of the jobs, or why a job has none.
+fn chosen(base: &Path, names: &[String]) -> anyhow::Result<Vec<Result<PathBuf, String>>> {
     let kept = kept_jobs(base);
     if names.is_empty() {
         let last = kept.into_iter().next();
-        return Ok(vec![last.with_context(|| format!("no report of a job that has ended is in {}", base.display()))?]);
+        return Ok(vec![Ok(
+            last.with_context(|| format!("no report of a job that has ended is in {}", base.display()))?
+        )]);
     }
     let is_of = |path: &PathBuf, name: &String| path.file_name().is_some_and(|of| of.to_str() == Some(name));
     let find = |name: &String| kept.iter().find(|path| is_of(path, name)).cloned();
-    names
-        .iter()
-        .map(|name| find(name).with_context(|| format!("no report of job {name} is in {}", base.display())))
-        .collect()
+    let lacks = |name: &String| format!("no report of job {name} is in {}", base.display());
+    Ok(names.iter().map(|name| find(name).ok_or_else(|| lacks(name))).collect())
 }
 
-fn show(arguments: &ReportArguments, directories: &[PathBuf]) -> anyhow::Result<()> {
-    let pages: Vec<PathBuf> = directories.iter().map(|directory| directory.join(REPORT_PAGE)).collect();
+/// The reports that can be shown, and for each other one the reason. One that cannot be shown hides no other.
+fn found(arguments: &ReportArguments, directories: Vec<Result<PathBuf, String>>) -> (Vec<Shown>, Vec<(Lack, String)>) {
+    let (mut shown, mut without) = (vec![], vec![]);
+    let only_page = arguments.html || arguments.open;
+    for directory in directories {
+        let directory = match directory {
+            Ok(directory) => directory,
+            Err(why) => {
+                without.push((Lack::Job, why));
+                continue;
+            }
+        };
+        let page = directory.join(REPORT_PAGE);
+        let report = if !page.exists() {
+            let job = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let logs = directory.display();
+            Err(format!(
+                "job {job} ended without forebay down, or with --report off: it has no report; its logs are in {logs}"
+            ))
+        } else if only_page {
+            Ok(None)
+        } else {
+            read(&directory).map(Some).map_err(|error| causes(&error).join(": "))
+        };
+        match report {
+            Ok(report) => shown.push(Shown { page, report }),
+            Err(why) => without.push((Lack::Report, why)),
+        }
+    }
+    (shown, without)
+}
+
+fn show(arguments: &ReportArguments, shown: &[Shown]) -> anyhow::Result<()> {
     if arguments.html {
-        pages.iter().for_each(|page| say!("{}", without_controls(&page.display().to_string())));
+        shown.iter().for_each(|of| say!("{}", without_controls(&of.page.display().to_string())));
         return Ok(());
     }
     if arguments.open {
-        return pages.iter().try_for_each(|page| open(page));
+        return shown.iter().try_for_each(|of| open(&of.page));
     }
-    let reports = directories.iter().map(|directory| read(directory)).collect::<anyhow::Result<Vec<Report>>>()?;
-    match (reports.as_slice(), arguments.json) {
-        ([one], true) => say!("{}", with_page(one, &pages[0])),
-        ([one], false) => {
-            lines(one, &pages[0].display().to_string()).iter().for_each(|line| say!("{}", without_controls(line)));
-        }
-        (several, true) => {
-            let all: Vec<Value> = several.iter().zip(&pages).map(|(report, page)| with_page(report, page)).collect();
-            say!("{}", json!(all));
-        }
-        (several, false) => side_by_side(several).iter().for_each(|line| say!("{}", without_controls(line))),
+    let reports = || shown.iter().filter_map(|of| Some((of.report.as_ref()?, &of.page)));
+    let is_one = arguments.jobs.len() <= 1;
+    if arguments.json {
+        let mut all: Vec<Value> = reports().map(|(report, page)| with_page(report, page)).collect();
+        say!("{}", if is_one { all.remove(0) } else { json!(all) });
+    } else if shown.len() == 1 {
+        let of_one = reports().flat_map(|(report, page)| lines(report, &page.display().to_string()));
+        of_one.for_each(|line| say!("{}", without_controls(&line)));
+    } else {
+        let several: Vec<&Report> = reports().map(|(report, _)| report).collect();
+        side_by_side(&several).iter().for_each(|line| say!("{}", without_controls(line)));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Replayed;
 use forebay_launch::{
     JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Ports, Process, ProcessSpace, Progress,
-    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
+    RemoteCall, StartTimes, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::NodeRank;
@@ -151,6 +151,7 @@ impl Up {
             views: views(&settings, &directory, &nodes, selection.view_layout())?,
             nodes,
             missing: BTreeMap::new(),
+            start: None,
             settings: json!(given),
         };
         let key = key_for(settings.security)?;
@@ -213,6 +214,9 @@ impl Up {
         })?;
         self.record.progress = Progress::Ready;
         self.record.missing.clone_from(&started.missing);
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let [prepare_us, launch_us, gather_us] = [prepare, started.launch, started.gather].map(us);
+        self.record.start = Some(StartTimes { prepare_us, launch_us, gather_us, slowest: started.slowest });
         if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
             *srun = started.running.first().copied();
         }

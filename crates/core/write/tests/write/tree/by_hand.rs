@@ -390,3 +390,24 @@ fn a_file_is_below_what_its_newest_name_is_below() {
     asked.ask(&ROOT, Operation::Link { file: id(4), place: within(id(5), "again") }).unwrap();
     assert!(below(&asked, 4, &["d"]));
 }
+
+#[test]
+fn the_largest_files_to_land_are_named_within_a_bound() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("d"), 1, DIRECTORY).unwrap();
+    for (serial, place) in [(2, within(id(1), "small")), (3, in_root("large")), (4, within(id(1), "none"))] {
+        asked.make(&ROOT, place, serial, FILE).unwrap();
+    }
+    for (serial, len, segment) in [(2, 10, 1), (3, 30, 2)] {
+        let extents = vec![extent(0, 0, len, segment)];
+        asked.ask(&ROOT, Operation::Commit { file: id(serial), extents, at: CommitAt::Start }).unwrap();
+    }
+    let named = |path: &str, bytes| (path.as_bytes().to_vec(), bytes);
+    assert_eq!(asked.tree.largest_to_land(9, 100), [named("large", 30), named("d/small", 10)]);
+    assert_eq!(asked.tree.largest_to_land(1, 100), [named("large", 30)]);
+    // `d` and `large` are looked at for the first, `none`, `small` and `d` for the second.
+    assert_eq!(asked.tree.largest_to_land(9, 4), [named("large", 30)]);
+    assert_eq!(asked.tree.largest_to_land(9, 0), []);
+    asked.ask(&ROOT, rename("d", "away", RenameRule::Replace)).unwrap();
+    assert_eq!(asked.tree.largest_to_land(9, 100)[1], named("away/small", 10));
+}
