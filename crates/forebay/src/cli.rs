@@ -6,6 +6,7 @@ mod end;
 mod image;
 mod logs;
 mod mpiio;
+mod of_job;
 mod profile;
 mod query;
 mod stage;
@@ -23,6 +24,7 @@ pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
 pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments, LookArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
+pub use of_job::OfJob;
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
@@ -290,12 +292,9 @@ pub struct MetricsArguments {
     /// Print OpenMetrics 1.0 instead
     #[arg(long)]
     pub openmetrics: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `explain`.
@@ -312,12 +311,9 @@ pub struct ExplainArguments {
     /// Print a JSON array instead of text
     #[arg(long)]
     pub json: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `refresh`.
@@ -331,12 +327,9 @@ pub struct RefreshArguments {
     /// Print the outcome as a JSON object
     #[arg(long)]
     pub json: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `doctor`.

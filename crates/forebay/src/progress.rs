@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::health::amounts::{part, rate, span};
+use crate::output::in_one_line;
 
 /// A user who waits this long wants to know how much longer.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
@@ -40,9 +41,11 @@ impl ProgressLine {
         }
         self.due = now + if self.is_terminal { SHOW_EVERY } else { LINE_EVERY };
         self.has_shown = true;
+        // An obstacle to landing has a path in it.
+        let line = in_one_line(&line());
         match self.is_terminal {
-            true => eprint!("\r\x1b[Kforebay: {}", line()),
-            false => eprintln!("forebay: {}", line()),
+            true => eprint!("\r\x1b[Kforebay: {line}"),
+            false => eprintln!("forebay: {line}"),
         }
     }
 }

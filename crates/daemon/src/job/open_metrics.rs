@@ -47,179 +47,74 @@ const fn counter(name: &'static str, help: &'static str, samples: &'static [Samp
 
 const MS: f64 = 0.001;
 
+/// A metric of one number.
+macro_rules! one {
+    ($kind:ident, $name:literal, $place:literal, $scale:expr, $help:literal) => {
+        $kind($name, $help, &[("", $place, $scale)])
+    };
+}
+
+/// A metric of each cache.
+macro_rules! of_caches {
+    ($kind:ident, $name:literal, $what:literal, $help:literal) => {
+        $kind(
+            $name,
+            $help,
+            &[
+                ("kind=\"attributes\"", concat!("/cache/attributes/", $what), 1.0),
+                ("kind=\"listings\"", concat!("/cache/listings/", $what), 1.0),
+                ("kind=\"chunks\"", concat!("/cache/chunks/", $what), 1.0),
+            ],
+        )
+    };
+}
+
+#[rustfmt::skip] // A table: a metric a line.
 const METRICS: &[Metric] = &[
-    gauge("forebay_uptime_seconds", "Time since the node's daemon began.", &[("", "/uptime_ms", MS)]),
-    counter(
-        "forebay_daemon_restarts_total",
-        "Times that the node's daemon died and was started again.",
-        &[("", "/restarts", 1.0)],
-    ),
-    gauge("forebay_memory_bytes", "Memory of the daemon that is resident.", &[("", "/memory_bytes", 1.0)]),
-    gauge("forebay_threads", "Threads of the daemon.", &[("", "/threads", 1.0)]),
-    gauge("forebay_cache_budget_bytes", "Memory that the caches may take.", &[("", "/budget_bytes", 1.0)]),
-    gauge(
-        "forebay_cache_allowed_bytes",
-        "The part of the budget that the machine's memory has room for.",
-        &[("", "/allowed_bytes", 1.0)],
-    ),
-    gauge(
-        "forebay_cache_bytes",
-        "Contents of the caches.",
-        &[
-            ("kind=\"attributes\"", "/cache/attributes/bytes", 1.0),
-            ("kind=\"listings\"", "/cache/listings/bytes", 1.0),
-            ("kind=\"chunks\"", "/cache/chunks/bytes", 1.0),
-        ],
-    ),
-    gauge(
-        "forebay_cache_entries",
-        "Entries of the caches.",
-        &[
-            ("kind=\"attributes\"", "/cache/attributes/entries", 1.0),
-            ("kind=\"listings\"", "/cache/listings/entries", 1.0),
-            ("kind=\"chunks\"", "/cache/chunks/entries", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_cache_hits_total",
-        "Requests that the caches answered.",
-        &[
-            ("kind=\"attributes\"", "/cache/attributes/hits", 1.0),
-            ("kind=\"listings\"", "/cache/listings/hits", 1.0),
-            ("kind=\"chunks\"", "/cache/chunks/hits", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_cache_misses_total",
-        "Requests that the caches could not answer.",
-        &[
-            ("kind=\"attributes\"", "/cache/attributes/misses", 1.0),
-            ("kind=\"listings\"", "/cache/listings/misses", 1.0),
-            ("kind=\"chunks\"", "/cache/chunks/misses", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_cache_evicted_total",
-        "Entries that were removed to make room.",
-        &[
-            ("kind=\"attributes\"", "/cache/attributes/evicted", 1.0),
-            ("kind=\"listings\"", "/cache/listings/evicted", 1.0),
-            ("kind=\"chunks\"", "/cache/chunks/evicted", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_view_read_bytes_total",
-        "Bytes that programs have read from the view, without those that the kernel had.",
-        &[("", "/kernel/bytes_read", 1.0)],
-    ),
-    counter(
-        "forebay_backing_requests_total",
-        "Requests to the backing file system.",
-        &[
-            ("kind=\"listing\"", "/backing/listings", 1.0),
-            ("kind=\"stat\"", "/backing/stats", 1.0),
-            ("kind=\"open\"", "/backing/opens", 1.0),
-            ("kind=\"read\"", "/backing/reads", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_backing_read_bytes_total",
-        "Bytes read from the backing file system for the view.",
-        &[("", "/backing/bytes", 1.0)],
-    ),
-    counter(
-        "forebay_backing_errors_total",
-        "Requests to the backing file system that failed, absent names among them.",
-        &[("", "/backing/errors", 1.0)],
-    ),
-    counter(
-        "forebay_peer_requests_total",
-        "Requests between nodes.",
-        &[
-            ("direction=\"sent\"", "/overlay/requests_sent", 1.0),
-            ("direction=\"served\"", "/overlay/requests_served", 1.0),
-        ],
-    ),
-    counter(
-        "forebay_peer_bytes_total",
-        "Bytes between nodes.",
-        &[
-            ("direction=\"sent\"", "/overlay/bytes_sent", 1.0),
-            ("direction=\"received\"", "/overlay/bytes_received", 1.0),
-        ],
-    ),
-    gauge("forebay_peer_connections", "Connections to other nodes.", &[("", "/overlay/connections", 1.0)]),
-    counter(
-        "forebay_peer_timeouts_total",
-        "Requests to other nodes that got no answer in time.",
-        &[("", "/overlay/timed_out", 1.0)],
-    ),
-    counter(
-        "forebay_peer_failovers_total",
-        "Requests that went to another node since the first did not answer.",
-        &[("", "/overlay/failovers", 1.0)],
-    ),
-    counter(
-        "forebay_peer_checksum_failures_total",
-        "Bodies of other nodes whose bytes were spoiled on their way.",
-        &[("", "/overlay/checksum_failures", 1.0)],
-    ),
-    counter(
-        "forebay_prefetches_total",
-        "Requests that were sent before a program wanted their answers.",
-        &[("", "/overlay/prefetch_issued", 1.0)],
-    ),
-    counter(
-        "forebay_prefetches_used_total",
-        "Those of them that a program then wanted.",
-        &[("", "/overlay/prefetch_used", 1.0)],
-    ),
-    gauge("forebay_burst_capacity_bytes", "Size of the node's burst store.", &[("", "/burst/capacity_bytes", 1.0)]),
-    gauge(
-        "forebay_burst_dirty_bytes",
-        "Bytes that programs have written and that are not committed.",
-        &[("", "/burst/dirty_bytes", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_committed_bytes",
-        "Bytes that are committed and not on the backing file system.",
-        &[("", "/burst/committed_bytes", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_uncopied_bytes",
-        "Bytes that the node's partner does not have.",
-        &[("", "/burst/uncopied_bytes", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_steps_to_land",
-        "Changes that the backing file system has not followed.",
-        &[("", "/burst/steps_to_land", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_draining_bytes",
-        "Bytes of the file that is landing that are not verified on the backing file system. By the leader.",
-        &[("", "/burst/draining_bytes", 1.0)],
-    ),
-    counter(
-        "forebay_burst_landed_bytes_total",
-        "Bytes that have landed since the leader's daemon began.",
-        &[("", "/burst/landed_bytes", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_drain_bytes_per_second",
-        "How fast bytes have landed lately.",
-        &[("", "/burst/drain_bytes_per_s", 1.0)],
-    ),
-    gauge(
-        "forebay_burst_time_left_seconds",
-        "How long the rest takes at that rate.",
-        &[("", "/burst/time_left_ms", MS)],
-    ),
-    gauge(
-        "forebay_burst_lost_bytes",
-        "Bytes that only nodes have which do not answer.",
-        &[("", "/burst/lost_bytes", 1.0)],
-    ),
+    one!(gauge, "forebay_uptime_seconds", "/uptime_ms", MS, "Time since the node's daemon began."),
+    one!(counter, "forebay_daemon_restarts_total", "/restarts", 1.0, "Times that the node's daemon died and was started again."),
+    one!(gauge, "forebay_memory_bytes", "/memory_bytes", 1.0, "Memory of the daemon that is resident."),
+    one!(gauge, "forebay_threads", "/threads", 1.0, "Threads of the daemon."),
+    one!(gauge, "forebay_cache_budget_bytes", "/budget_bytes", 1.0, "Memory that the caches may take."),
+    one!(gauge, "forebay_cache_allowed_bytes", "/allowed_bytes", 1.0, "The part of the budget that the machine's memory has room for."),
+    of_caches!(gauge, "forebay_cache_bytes", "bytes", "Contents of the caches."),
+    of_caches!(gauge, "forebay_cache_entries", "entries", "Entries of the caches."),
+    of_caches!(counter, "forebay_cache_hits_total", "hits", "Requests that the caches answered."),
+    of_caches!(counter, "forebay_cache_misses_total", "misses", "Requests that the caches could not answer."),
+    of_caches!(counter, "forebay_cache_evicted_total", "evicted", "Entries that were removed to make room."),
+    one!(counter, "forebay_view_read_bytes_total", "/kernel/bytes_read", 1.0, "Bytes that programs have read from the view, without those that the kernel had."),
+    counter("forebay_backing_requests_total", "Requests to the backing file system.", &[
+        ("kind=\"listing\"", "/backing/listings", 1.0),
+        ("kind=\"stat\"", "/backing/stats", 1.0),
+        ("kind=\"open\"", "/backing/opens", 1.0),
+        ("kind=\"read\"", "/backing/reads", 1.0),
+    ]),
+    one!(counter, "forebay_backing_read_bytes_total", "/backing/bytes", 1.0, "Bytes read from the backing file system for the view."),
+    one!(counter, "forebay_backing_errors_total", "/backing/errors", 1.0, "Requests to the backing file system that failed, absent names among them."),
+    counter("forebay_peer_requests_total", "Requests between nodes.", &[
+        ("direction=\"sent\"", "/overlay/requests_sent", 1.0),
+        ("direction=\"served\"", "/overlay/requests_served", 1.0),
+    ]),
+    counter("forebay_peer_bytes_total", "Bytes between nodes.", &[
+        ("direction=\"sent\"", "/overlay/bytes_sent", 1.0),
+        ("direction=\"received\"", "/overlay/bytes_received", 1.0),
+    ]),
+    one!(gauge, "forebay_peer_connections", "/overlay/connections", 1.0, "Connections to other nodes."),
+    one!(counter, "forebay_peer_timeouts_total", "/overlay/timed_out", 1.0, "Requests to other nodes that got no answer in time."),
+    one!(counter, "forebay_peer_failovers_total", "/overlay/failovers", 1.0, "Requests that went to another node since the first did not answer."),
+    one!(counter, "forebay_peer_checksum_failures_total", "/overlay/checksum_failures", 1.0, "Bodies of other nodes whose bytes were spoiled on their way."),
+    one!(counter, "forebay_prefetches_total", "/overlay/prefetch_issued", 1.0, "Requests that were sent before a program wanted their answers."),
+    one!(counter, "forebay_prefetches_used_total", "/overlay/prefetch_used", 1.0, "Those of them that a program then wanted."),
+    one!(gauge, "forebay_burst_capacity_bytes", "/burst/capacity_bytes", 1.0, "Size of the node's burst store."),
+    one!(gauge, "forebay_burst_dirty_bytes", "/burst/dirty_bytes", 1.0, "Bytes that programs have written and that are not committed."),
+    one!(gauge, "forebay_burst_committed_bytes", "/burst/committed_bytes", 1.0, "Bytes that are committed and not on the backing file system."),
+    one!(gauge, "forebay_burst_uncopied_bytes", "/burst/uncopied_bytes", 1.0, "Bytes that the node's partner does not have."),
+    one!(gauge, "forebay_burst_steps_to_land", "/burst/steps_to_land", 1.0, "Changes that the backing file system has not followed."),
+    one!(gauge, "forebay_burst_draining_bytes", "/burst/draining_bytes", 1.0, "Bytes of the file that is landing that are not verified on the backing file system. By the leader."),
+    one!(counter, "forebay_burst_landed_bytes_total", "/burst/landed_bytes", 1.0, "Bytes that have landed since the leader's daemon began."),
+    one!(gauge, "forebay_burst_drain_bytes_per_second", "/burst/drain_bytes_per_s", 1.0, "How fast bytes have landed lately."),
+    one!(gauge, "forebay_burst_time_left_seconds", "/burst/time_left_ms", MS, "How long the rest takes at that rate."),
+    one!(gauge, "forebay_burst_lost_bytes", "/burst/lost_bytes", 1.0, "Bytes that only nodes have which do not answer."),
 ];
 
 /// A histogram's name, its help, and where its requests went.

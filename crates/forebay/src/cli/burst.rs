@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ConfigFile;
-use crate::settings::GivenForJob;
+use super::OfJob;
 use crate::settings::made_absolute;
 use crate::settings::values::{self, BurstPair};
 
@@ -31,12 +30,9 @@ pub struct DrainArguments {
     /// Print the outcome as a JSON object
     #[arg(long)]
     pub json: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `landed`.
@@ -53,12 +49,9 @@ pub struct LandedArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `salvage`.

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::ConfigFile;
-use crate::settings::GivenForJob;
+use super::OfJob;
 
 /// `logs`.
 #[derive(Args, Debug)]
@@ -27,12 +26,9 @@ pub struct LogsArguments {
     /// Ask no other host.
     #[arg(long, hide = true)]
     pub local_only: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `debug`.
@@ -46,12 +42,9 @@ pub struct DebugArguments {
     /// Write the archive to this file [default: forebay-debug-JOB.tar.gz here]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `look`.

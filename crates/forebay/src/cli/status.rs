@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ConfigFile;
-use crate::settings::{GivenForJob, values};
+use super::OfJob;
+use crate::settings::values;
 
 /// `status`.
 #[derive(Args, Debug)]
@@ -27,12 +27,9 @@ pub struct StatusArguments {
     /// Ask no other host.
     #[arg(long, hide = true)]
     pub local_only: bool,
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }
 
 /// `top`.
@@ -43,10 +40,7 @@ pub struct StatusArguments {
                   after SIGHUP or SIGTERM.\n\nExamples:\n  forebay top\n  forebay top --job 4711\n  ssh -t n17 forebay top"
 )]
 pub struct TopArguments {
-    /// The configuration file.
+    /// The job.
     #[command(flatten)]
-    pub file: ConfigFile,
-    /// The settings.
-    #[command(flatten)]
-    pub given: GivenForJob,
+    pub of_job: OfJob,
 }

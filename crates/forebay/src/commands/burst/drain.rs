@@ -18,7 +18,6 @@ use crate::health::shown::amount;
 use crate::jobs;
 use crate::output::say;
 use crate::progress::ProgressLine;
-use crate::settings::Effective;
 
 /// How long a daemon waits for what lands before it says how far it is.
 const ROUND: Duration = Duration::from_secs(1);
@@ -31,7 +30,7 @@ const STUCK: Duration = Duration::from_secs(30);
 
 /// Drains.
 pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
     if !arguments.paths.is_empty() {
         return of_paths(&directory, &arguments.paths, arguments.wait.then_some(arguments.timeout), arguments.json);

@@ -22,15 +22,15 @@ use crate::jobs;
 use crate::machine;
 use crate::output::{in_one_line, say};
 use crate::patience::after_a_second;
+use crate::settings::UsageError;
 use crate::settings::values::show_size;
-use crate::settings::{Effective, UsageError};
 
 /// How long one question may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks about each file.
 pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
     if arguments.paths.is_empty() {
         return all(&directory, arguments.json);

@@ -19,7 +19,6 @@ use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, NotUp, variable};
 use crate::kept_logs::kept_jobs;
 use crate::output::{say, shown_path, tell};
-use crate::settings::Effective;
 
 /// How long one of the commands may take whose output is a part. `status` itself waits 15 s for another host.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,7 +28,7 @@ const THREADS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes the archive.
 pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let found = match jobs::find(&effective) {
         Ok(directory) => Ok(directory),
         Err(error) if error.is::<NotUp>() => Err(error),

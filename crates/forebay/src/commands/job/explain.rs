@@ -21,15 +21,15 @@ use crate::commands::stage::places::below_burst;
 use crate::jobs;
 use crate::machine;
 use crate::output::{in_one_line, say, shown_path};
+use crate::settings::UsageError;
 use crate::settings::values::show_size;
-use crate::settings::{Effective, UsageError};
 
 /// How long the nodes on the way to the root may take.
 const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the way of an answer.
 pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
     let rank = arguments.rank.map(NodeRank);

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Shows the logs.
 pub fn run(arguments: LogsArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let node = arguments.node.map(NodeRank);
     let directory = match jobs::find(&effective) {
         Ok(directory) => directory,

@@ -16,7 +16,6 @@ use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::machine;
 use crate::output::{causes, say, tell};
-use crate::settings::Effective;
 
 /// How long a node may take: it looks at itself only.
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +25,7 @@ const ALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the metrics of this host's nodes, or of all.
 pub fn run(arguments: MetricsArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
     let (mut labels, mut nodes) = of_host(&directory)?;
     if arguments.all {

@@ -16,14 +16,14 @@ use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::machine;
 use crate::output::{say, tell};
-use crate::settings::{Effective, UsageError};
+use crate::settings::UsageError;
 
 /// Three steps over the whole job, each with its time limit.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Refreshes, and says which nodes have not heard of it.
 pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
     let views = views(&directory);
     let mut paths = Vec::new();

@@ -17,7 +17,7 @@ use crate::settings::Effective;
 
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     loop {
         let directory = match find(&effective, arguments.all_users)? {
             Which::This(directory) => directory,

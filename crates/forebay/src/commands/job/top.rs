@@ -26,7 +26,6 @@ use crate::commands::job_status;
 use crate::kept_logs::{end_of, logs_in};
 use crate::log_lines::{Event as LogEvent, events};
 use crate::output::{causes, say};
-use crate::settings::Effective;
 use crate::top::{self, Answer, Input, Key, Screen, Step, Top};
 
 /// How often the daemons are asked and a frame is drawn.
@@ -55,7 +54,7 @@ enum Message {
 
 /// Shows the job until a key, a signal or the job's end.
 pub fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let effective = arguments.of_job.effective()?;
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         bail!("top needs a terminal as its input and output; forebay status --watch prints lines anywhere");
