@@ -1,14 +1,13 @@
 //! `tests/setup.sh`, which `make test` calls first, on machines that lack what tests need.
 
-use std::path::Path;
 use std::process::Command as Program;
 
-use forebay_tests::program::run;
+use forebay_tests::program::{file_of_tests, run};
 use forebay_tests::{Finished, Sandbox, require};
 
 /// Runs it in a mount namespace of its own after `prepare` has changed it, as `user`.
 fn setup_after(sandbox: &Sandbox, prepare: &str, user: &str) -> Finished {
-    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("setup.sh");
+    let setup = file_of_tests("setup.sh");
     // The copy can be read by every user, wherever the repository lies.
     let copy = format!("cp '{}' /dev/shm/setup.sh; chmod 755 /dev/shm/setup.sh", setup.display());
     let become_user = format!("setpriv --reuid {user} --regid {user} --clear-groups");

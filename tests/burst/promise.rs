@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use forebay_tests::program::file_of_tests;
 use forebay_tests::require;
 
 use crate::bed::Bed;
@@ -46,7 +47,7 @@ impl Shell {
 #[test]
 fn its_examples_do_what_they_show() {
     require!(Fuse, Root);
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/semantics.md");
+    let page = file_of_tests("../docs/semantics.md");
     let page = fs::read_to_string(page).unwrap();
     let bed = Bed::of(2);
     let mut commands = 0;

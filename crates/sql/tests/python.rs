@@ -62,7 +62,7 @@ fn python() -> Option<PathBuf> {
     let ran = |program: &OsStr, words: &[&OsStr]| {
         Command::new(program).args(words).status().is_ok_and(|status| status.success())
     };
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let client = Path::new("../../python").canonicalize().expect("the working directory is this crate's");
     let has_environment =
         python.exists() || ran("python3".as_ref(), &["-m".as_ref(), "venv".as_ref(), environment.as_ref()]);
     let installed = has_environment && {

@@ -56,7 +56,7 @@ fn fits(shown: &[String], lines: &[&str]) -> bool {
 #[test]
 fn the_tutorial_does_what_it_shows() {
     let Some(place) = Place::with_views() else { return };
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorial.md");
+    let page = Path::new("../../docs/tutorial.md");
     let steps = steps(&fs::read_to_string(page).unwrap());
     assert!(steps.len() > 15, "{} commands", steps.len());
     // One shell for all, as a reader has; after each command it prints the command's number, and keeps its status for `$?`.

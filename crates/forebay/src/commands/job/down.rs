@@ -57,7 +57,9 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let job = directory.job();
     let store = drain::store(&directory);
     let mut outcome = Outcome { is_staged_out: true, store, ..Outcome::default() };
-    outcome.notes.extend(users::note(&directory).filter(|_| !arguments.local_only));
+    if !arguments.local_only {
+        outcome.notes.extend(users::note(&directory));
+    }
     if !arguments.no_drain && !arguments.local_only {
         outcome.is_staged_out = stage::job::of_record(Way::Out, &directory);
     }

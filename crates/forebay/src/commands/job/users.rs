@@ -1,12 +1,14 @@
 //! Programs of this host that have files of a job open when it ends, or work there: what they do there fails from then on.
 //!
-//! A job's mounts are known by their devices in the table of mounts of its keepers, and an open file by its mount's number. So no file is looked at,
-//! and a file system that hangs holds nobody up.
+//! A job's mounts are known by their devices in the table of mounts of its keepers, and an open file by its mount's number, so no file is
+//! looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use forebay_keeper::own_paths;
 use forebay_launch::{JobDirectory, NodeRecord};
@@ -15,8 +17,18 @@ use rustix::fs::{Mode, OFlags};
 /// Programs that are named at most.
 const NAMED_MAX: usize = 8;
 
-/// A note that names them, if there are any. Only those of this user can be seen.
+/// A keeper that does not answer, or a file system that hangs, keeps the end of the job waiting for no longer.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// A note that names them, if there are any and they are found in time. Only those of this user can be seen.
 pub fn note(directory: &JobDirectory) -> Option<String> {
+    let (found, note) = mpsc::channel();
+    let directory = directory.clone();
+    std::thread::spawn(move || found.send(look(&directory)));
+    note.recv_timeout(LOOK_MAX).ok().flatten()
+}
+
+fn look(directory: &JobDirectory) -> Option<String> {
     let nodes = NodeRecord::read_all(directory);
     let of_job = nodes.iter().flat_map(NodeRecord::processes).map(|process| process.pid);
     let own: BTreeSet<u32> = of_job.chain([std::process::id()]).collect();
