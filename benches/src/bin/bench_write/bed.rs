@@ -167,6 +167,14 @@ impl Bed {
         cpu::of_process(pid as u32).context("the daemon has ended")
     }
 
+    /// Latencies that the first node's daemon has recorded.
+    pub fn recorded(&self) -> anyhow::Result<u64> {
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
+        let places = status["nodes"][0]["latency"].as_object().context("status has no latencies")?;
+        let kinds = places.values().filter_map(Value::as_object).flat_map(|kinds| kinds.values());
+        Ok(kinds.filter_map(|latency| latency["count"].as_u64()).sum())
+    }
+
     /// Bytes that programs have written and that have not landed, on all nodes.
     pub fn not_landed(&self) -> anyhow::Result<u64> {
         let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;

@@ -7,6 +7,7 @@
 mod bed;
 mod landing;
 mod large_tree;
+mod latencies;
 mod limited_disk;
 mod metadata;
 mod more_nodes;
@@ -53,7 +54,7 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 11] = [
+const MEASUREMENTS: [(&str, Measure); 12] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
@@ -65,6 +66,7 @@ const MEASUREMENTS: [(&str, Measure); 11] = [
     ("more-nodes", more_nodes::measure),
     ("waits", waits::measure),
     ("walk", walk::measure),
+    ("latencies", latencies::measure),
 ];
 
 /// Everything was measured, but not every bar is met.
