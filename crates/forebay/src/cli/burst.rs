@@ -40,7 +40,7 @@ pub struct DrainArguments {
 #[command(
     after_help = "If the burst tier does not answer for 30 s, the command fails. Exit status: 0 all of them have landed, 3 some have \
                   not, 1 failed.\n\nExamples:\n  \
-                  forebay landed\n  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*"
+                  forebay landed\n  forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/step-100"
 )]
 pub struct LandedArguments {
     /// Files, links and directories, by their path in DIR or below the burst mount [default: all of the tier, in one line]

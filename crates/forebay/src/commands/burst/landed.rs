@@ -109,6 +109,11 @@ fn file_of(directory: &JobDirectory, name: Named) -> Result<Value, (PathBuf, any
             (file["link"], file["target"]) = (json!(path.to_string_lossy()), json!(target.to_string_lossy()));
             Ok(file)
         }
+        Named::Empty(path, what, has_landed) => {
+            let mut name = unknown(&path, &what);
+            name["state"] = json!(if has_landed { "landed" } else { "committed" });
+            Ok(name)
+        }
         Named::Other(path, why) => Ok(unknown(&path, &why)),
     }
 }

@@ -25,6 +25,8 @@ pub enum Named {
     File(PathBuf),
     /// A link, its text, and the file that it leads to.
     Link(PathBuf, PathBuf, PathBuf),
+    /// A name without contents, in words, and whether the backing file system has it.
+    Empty(PathBuf, String, bool),
     /// A name of which the tier has nothing to say, and the reason.
     Other(PathBuf, String),
 }
@@ -65,7 +67,7 @@ impl Names<'_> {
         let before = self.found;
         self.add(place);
         if before == self.found && place.is_dir() {
-            self.push(Named::Other(self.known(place), "it is a directory without files".to_owned()));
+            self.push_empty(place, "a directory without files".to_owned());
         }
     }
 
@@ -102,7 +104,7 @@ impl Names<'_> {
                 } else {
                     "a device"
                 };
-                self.push(Named::Other(known, format!("it is {what}, which has no contents to land")));
+                self.push_empty(place, what.to_owned());
             }
             Err(_) => self.push(Named::File(known)),
         }
@@ -110,21 +112,30 @@ impl Names<'_> {
 
     fn add_link(&mut self, place: &Path, known: PathBuf) {
         let text = fs::read_link(place).unwrap_or_default();
-        let named = match self.walk(place, Last::Followed) {
+        match self.walk(place, Last::Followed) {
             // Its files have names of their own. Those that lie in a directory above would be told of without end.
-            Ok(end) if end.is_dir() => Named::Other(
-                known,
-                format!("it is a link to the directory {}; name that for its files", self.known(&end).display()),
-            ),
-            Ok(end) => Named::Link(known, text, self.known(&end)),
+            Ok(end) if end.is_dir() => {
+                self.push_empty(place, format!("a link to the directory {}", self.known(&end).display()));
+            }
+            Ok(end) if end.symlink_metadata().is_ok() => self.push(Named::Link(known, text, self.known(&end))),
+            Ok(_) => self.push_empty(place, format!("a link to {}, which does not exist", text.display())),
             Err(why) => {
                 let shown = text.display().to_string();
                 let why =
                     why.strip_prefix(&shown).map_or_else(|| format!(", and {why}"), |rest| format!(", which{rest}"));
-                Named::Other(known, format!("it is a link to {shown}{why}"))
+                self.push_empty(place, format!("a link to {shown}{why}"));
             }
-        };
-        self.push(named);
+        }
+    }
+
+    /// Its name alone lands: as what it is.
+    fn push_empty(&mut self, place: &Path, what: String) {
+        let known = self.known(place);
+        let rest = place.strip_prefix(&self.burst.mount.path).unwrap_or(place);
+        let kind =
+            |path: &Path| path.symlink_metadata().ok().map(|found| (found.file_type(), fs::read_link(path).ok()));
+        let has_landed = kind(place).is_some_and(|own| Some(own) == kind(&self.burst.backing.join(rest)));
+        self.push(Named::Empty(known, what, has_landed));
     }
 
     /// The path that programs know of a place in the mount.

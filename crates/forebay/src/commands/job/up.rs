@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,8 +89,19 @@ fn bring_up(
             let took = began.elapsed();
             let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
             let Up { record, directory, settings, ports, .. } = &up;
-            let started = &started;
-            let report = Report { record, directory, settings, ports, started, profile, is_verbose, prepare, took };
+            let (started, burst_mounts) = (&started, up.burst_mounts());
+            let report = Report {
+                record,
+                directory,
+                settings,
+                ports,
+                started,
+                burst_mounts,
+                profile,
+                is_verbose,
+                prepare,
+                took,
+            };
             report.print(as_json);
             let is_staged = stage::job::carry_out(Way::In, &up.settings.stage_in, &up.directory);
             // To go on without a node is what was asked for; `Report` has said so.
@@ -121,6 +132,14 @@ struct Up {
 }
 
 impl Up {
+    /// Where each node has the burst tier. A directory above would take files, too, which never land.
+    fn burst_mounts(&self) -> Vec<PathBuf> {
+        let Some(pair) = self.settings.burst.first() else { return vec![] };
+        let base = self.settings.burst_mount.clone().unwrap_or_else(|| self.directory.burst());
+        let below = pair.dir.strip_prefix("/").unwrap_or(&pair.dir);
+        at_nodes(&base, &self.record.nodes, self.layout).iter().map(|base| base.join(below)).collect()
+    }
+
     /// Makes the job's directory and writes down what is going to be started.
     fn lay_out(
         effective: &Effective,
@@ -148,7 +167,11 @@ impl Up {
             started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
             launcher,
             program: std::env::current_exe().context("cannot find this program")?,
-            views: views(&settings, &directory, &nodes, selection.view_layout())?,
+            views: at_nodes(
+                &settings.view.clone().unwrap_or_else(|| directory.view()),
+                &nodes,
+                selection.view_layout(),
+            ),
             nodes,
             missing: BTreeMap::new(),
             start: None,
@@ -348,19 +371,14 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
         .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
 }
 
-fn views(
-    settings: &Settings,
-    directory: &JobDirectory,
-    nodes: &[NodeAddress],
-    layout: ViewLayout,
-) -> anyhow::Result<Vec<PathBuf>> {
-    let base = settings.view.clone().unwrap_or_else(|| directory.view());
+/// Where each node has what is at `base` in a job with one node a host.
+fn at_nodes(base: &Path, nodes: &[NodeAddress], layout: ViewLayout) -> Vec<PathBuf> {
     // Each node looks for others on its host; that is for short lists. A large one has one node a host.
     let unique: std::collections::HashSet<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
     if layout == ViewLayout::ByHost && unique.len() == nodes.len() {
-        return Ok(vec![base; nodes.len()]);
+        return vec![base.to_owned(); nodes.len()];
     }
     let layout = if unique.len() == 1 { ViewLayout::Numbered } else { layout };
     let ranks = (0..nodes.len() as u32).map(NodeRank);
-    Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
+    ranks.map(|rank| layout.view(base, nodes, rank)).collect()
 }

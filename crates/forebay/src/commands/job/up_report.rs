@@ -28,6 +28,8 @@ pub struct Report<'a> {
     pub ports: &'a Ports,
     /// The nodes' reports.
     pub started: &'a Started,
+    /// Where its nodes have the burst tier; programs of `forebay run` see it at its own directory.
+    pub burst_mounts: Vec<PathBuf>,
     /// The command whose profile it uses, or the file that is its profile.
     pub profile: Option<String>,
     /// Whether more is told.
@@ -56,8 +58,7 @@ impl Report<'_> {
         say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
         say!("views:   {}", shown_views(&record.views));
         if let Some(pair) = settings.burst.first() {
-            let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
-            let (mount, dir) = (shown_path(&mount), shown_path(&pair.dir));
+            let (mount, dir) = (shown_views(&self.burst_mounts), shown_path(&pair.dir));
             // A node's note says where that is not so.
             let is_shown = !started.notes.iter().any(|(_, note)| *note == only_at(&pair.dir, &pair.backing));
             let shown = if is_shown { dir } else { shown_path(&pair.backing) };
