@@ -143,6 +143,30 @@ fn a_node_that_has_stood_still_finds_what_was_written_meanwhile() {
     bed.job.down();
 }
 
+/// The file stays open where it is read, so that the kernel asks for its size before each reading.
+#[test]
+fn a_file_that_grows_is_read_to_its_end() {
+    require!(Fuse, Root);
+    let bed = Bed::of(3);
+    for (writer, reader) in [(0, 1), (1, 0), (1, 2)] {
+        let path = bed.mount_of(writer).join("growing");
+        fs::write(&path, "").unwrap();
+        let read = File::open(bed.mount_of(reader).join("growing")).unwrap();
+        for round in 0..100 {
+            let at = round * 100;
+            let out = File::options().write(true).open(&path).unwrap();
+            out.write_all_at(&[round as u8; 100], at).unwrap();
+            drop(out);
+            let mut found = vec![0; BYTES];
+            let len = read.read_at(&mut found, if round % 2 == 0 { 0 } else { at }).unwrap();
+            let all = if round % 2 == 0 { at + 100 } else { 100 };
+            assert_eq!(len as u64, all, "round {round}, read on node {reader}, written on node {writer}");
+            assert!(found[len - 100..len] == [round as u8; 100], "round {round}");
+        }
+    }
+    bed.job.down();
+}
+
 #[test]
 fn the_next_daemon_does_not_believe_the_pages_of_the_one_before() {
     require!(Fuse, Root);

@@ -33,13 +33,22 @@ struct Entry {
     is_believed: bool,
     /// The attributes that it got last, with pending writes.
     told: Option<Shown>,
+    /// The last time of change that the kernel may have; `None`: it may have any.
+    latest: Option<Timestamp>,
     /// Changes of the file wait at least until then for this node to be told of them.
     leased_until: Time,
 }
 
 impl Entry {
+    /// The kernel is about to be told that.
+    fn tell(&mut self, shown: Shown) {
+        self.told = Some(shown);
+        self.latest = self.latest.map(|latest| latest.max(shown.modified));
+    }
+
     fn new(pages: Cached) -> Self {
-        Self { pages, is_believed: false, told: None, leased_until: Time::default() }
+        let latest = (pages == Cached::Nothing).then(Timestamp::default);
+        Self { pages, is_believed: false, told: None, latest, leased_until: Time::default() }
     }
 }
 
@@ -140,12 +149,12 @@ impl Pages {
             let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
             self.files.insert(state.file, Entry::new(pages));
         }
-        if let Some(Entry { pages, told, leased_until, .. }) = self.files.get_mut(&state.file) {
-            *leased_until = now.after(LEASE_TTL);
-            if *pages == Cached::Nothing {
-                let _ = told.get_or_insert(shown);
+        if let Some(entry) = self.files.get_mut(&state.file) {
+            entry.leased_until = now.after(LEASE_TTL);
+            if entry.pages == Cached::Nothing && entry.told.is_none() {
+                entry.tell(shown);
             }
-            *pages = match *pages {
+            entry.pages = match entry.pages {
                 Cached::Nothing => Cached::Of(version),
                 Cached::Of(of) if of == version => Cached::Of(of),
                 Cached::Replaced(by) if by == version => Cached::Replaced(by),
@@ -168,7 +177,7 @@ impl Pages {
     /// The kernel is about to be told a file's attributes by the answer to a change of them.
     pub fn answer_change(&mut self, file: FileId, shown: Shown) {
         if let Some(entry) = self.files.get_mut(&file) {
-            entry.told = Some(shown);
+            entry.tell(shown);
         }
     }
 
@@ -189,6 +198,7 @@ impl Pages {
         let dropped = (Cached::Dropping(dropping.number), Telling::Dropped(dropping));
         // The kernel sees no difference, and would go on with what it has.
         let is_same = entry.told == Some(shown);
+        let is_newer = entry.latest.is_some_and(|latest| latest < shown.modified);
         let (pages, telling) = match entry.pages {
             Cached::Nothing => (Cached::Nothing, Telling::Leased),
             Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
@@ -198,9 +208,12 @@ impl Pages {
             Cached::Of(of) if of.looks_like(version) => dropped,
             // It may not take what it is told, so it is told twice.
             Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
+            // It sees that, whichever it has. A notification would come before it takes the answer, and with that the size.
+            Cached::Replaced(_) | Cached::Old if is_newer => (Cached::Replaced(version), Telling::Once),
             Cached::Replaced(_) | Cached::Old => (Cached::Dropping(dropping.number), Telling::ThenDrop(dropping)),
         };
-        (entry.pages, entry.told) = (pages, Some(shown));
+        entry.pages = pages;
+        entry.tell(shown);
         self.dropped += u64::from(matches!(telling, Telling::Dropped(_) | Telling::ThenDrop(_)));
         telling
     }

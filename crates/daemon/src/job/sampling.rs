@@ -14,8 +14,11 @@ use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::write::WriteParts;
 
-/// The file is not written more often than this. So much of the history is lost with a daemon at most.
+/// The file is not written more often than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Nor less often than this, however long slots are. So much of the history is lost with a daemon at most.
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The file, bytes: 240 slots of eight numbers of 20 digits are 40 KiB.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -82,7 +85,7 @@ pub async fn sample_regularly(
     let path = place(&node);
     let mut written_at: Option<Instant> = None;
     loop {
-        tokio::time::sleep(sampler.due_in(&node)).await;
+        tokio::time::sleep(sampler.due_in(&node).min(SAMPLE_INTERVAL_MAX)).await;
         let is_due = written_at.is_none_or(|at| at.elapsed() >= WRITE_INTERVAL);
         written_at = if is_due { Some(Instant::now()) } else { written_at };
         let to = is_due.then(|| path.clone());

@@ -53,6 +53,23 @@ fn pages_stay_while_all_are_of_the_files_version() {
     assert_eq!(tell(&mut pages, &file(1, 1)), Telling::Leased);
     fill(&mut pages, &file(1, 2));
     assert!([1, 2].iter().all(|version| !pages.are_current(&file(1, *version))), "they are of two");
+    assert_eq!(tell(&mut pages, &file(1, 2)), Telling::Once, "the kernel sees that they are old");
+    assert!(!pages.are_current(&file(1, 2)), "it may not have taken it");
+}
+
+/// A notification would come before the kernel has taken the answer, and with that how large the file is.
+#[test]
+fn no_notification_follows_an_answer_that_is_newer_than_all_before() {
+    let mut pages = filled();
+    for version in 2..9 {
+        assert_eq!(tell(&mut pages, &file(1, version)), Telling::Once, "{version}");
+        fill(&mut pages, &file(1, version));
+    }
+    assert!(matches!(tell(&mut pages, &file(1, 3)), Telling::ThenDrop(_)), "the kernel may have that time");
+
+    // The kernel may have any time from the daemon before.
+    let mut pages = Pages::unknown(leased());
+    fill(&mut pages, &file(1, 1));
     assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::ThenDrop(_)));
 }
 
