@@ -51,7 +51,7 @@ fn names_without_contents_land_as_what_they_are() {
             ("loop", format!("{state} {DIR}/loop: a link to loop, and {DIR}/loop leads in a circle")),
             ("dangling", format!("{state} {DIR}/dangling: a link to none, which does not exist")),
             ("pipe", format!("{state} {DIR}/pipe: a named pipe")),
-            ("d/e", format!("{state} {DIR}/d/e: a directory without files")),
+            ("d/e", format!("{state} {DIR}/d/e: an empty directory")),
             ("d/out", format!("{state} {DIR}/d/out: a link to /etc/hosts, which is not in the burst tier")),
         ]
     };
@@ -64,7 +64,7 @@ fn names_without_contents_land_as_what_they_are() {
     }
     let (lines, code) = landed(&bed, &["d"]);
     let up = format!("landed {DIR}/d/up: a link to the directory {DIR}");
-    assert_eq!((lines.len(), &lines[1], code), (3, &up, Some(0)), "{lines:?}");
+    assert_eq!((lines.len(), &lines[2], code), (4, &up, Some(0)), "{lines:?}");
     // Another's link at the name is not the one that landed.
     std::fs::remove_file(bed.backing().join("dangling")).unwrap();
     std::os::unix::fs::symlink("other", bed.backing().join("dangling")).unwrap();

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -33,7 +34,7 @@ pub enum Named {
 
 /// The kinds of `paths`, each once: one answer for each, or for a directory one for each file and link below it.
 pub fn of(burst: &BurstPlaces, paths: &[PathBuf]) -> Vec<Named> {
-    let mut names = Names { burst, named: vec![], seen: BTreeSet::new(), found: 0 };
+    let mut names = Names { burst, named: vec![], seen: BTreeSet::new() };
     paths.iter().for_each(|path| names.add_given(path));
     names.named
 }
@@ -42,8 +43,6 @@ struct Names<'a> {
     burst: &'a BurstPlaces,
     named: Vec<Named>,
     seen: BTreeSet<Named>,
-    /// Names that were found, those that had been before among them.
-    found: usize,
 }
 
 impl Names<'_> {
@@ -55,24 +54,15 @@ impl Names<'_> {
                 let is_link = place.is_symlink();
                 match self.walk(&in_mount, Last::Followed) {
                     // A directory is the same by a link.
-                    Ok(end) if is_link && end.is_dir() => self.add_all(&end),
-                    _ => self.add_all(&place),
+                    Ok(end) if is_link && end.is_dir() => self.add(&end),
+                    _ => self.add(&place),
                 }
             }
             Err(why) => self.push(Named::Other(path.to_owned(), why)),
         }
     }
 
-    fn add_all(&mut self, place: &Path) {
-        let before = self.found;
-        self.add(place);
-        if before == self.found && place.is_dir() {
-            self.push_empty(place, "a directory without files".to_owned());
-        }
-    }
-
     fn push(&mut self, named: Named) {
-        self.found += 1;
         if self.seen.insert(named.clone()) {
             self.named.push(named);
         }
@@ -89,9 +79,17 @@ impl Names<'_> {
         }
         match place.symlink_metadata().map(|found| found.file_type()) {
             Ok(kind) if kind.is_dir() => {
-                let entries = fs::read_dir(place).into_iter().flatten().flatten();
-                let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+                let listed = fs::read_dir(place)
+                    .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>());
+                let mut names = match listed {
+                    Ok(names) => names,
+                    Err(error) => return self.push(Named::Other(known, format!("it cannot be listed: {error}"))),
+                };
                 names.sort();
+                // It lands by itself; another has landed with what is in it.
+                if names.is_empty() {
+                    self.push_empty(place, "an empty directory".to_owned());
+                }
                 names.iter().for_each(|name| self.add(&place.join(name)));
             }
             Ok(kind) if kind.is_symlink() => self.add_link(place, known),
