@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use forebay_tests::program::{file_of_tests, run};
 use forebay_tests::require;
@@ -143,10 +143,22 @@ fn a_node_that_has_stood_still_finds_what_was_written_meanwhile() {
     bed.job.down();
 }
 
-/// The file stays open where it is read, so that the kernel asks for its size before each reading.
 #[test]
 fn a_file_that_grows_is_read_to_its_end() {
     require!(Fuse, Root);
+    growing_file_is_read_to_its_end(|_| ());
+}
+
+/// The kernel takes a file's size by its time of change, and would see none.
+#[test]
+fn a_file_that_grows_is_read_to_its_end_where_its_time_of_change_stays() {
+    require!(Fuse, Root);
+    growing_file_is_read_to_its_end(|out| out.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap());
+}
+
+/// The file stays open where it is read, so that the kernel asks for its size before each reading.
+#[track_caller]
+fn growing_file_is_read_to_its_end(and_then: impl Fn(&File)) {
     let bed = Bed::of(3);
     for (writer, reader) in [(0, 1), (1, 0), (1, 2)] {
         let path = bed.mount_of(writer).join("growing");
@@ -156,12 +168,16 @@ fn a_file_that_grows_is_read_to_its_end() {
             let at = round * 100;
             let out = File::options().write(true).open(&path).unwrap();
             out.write_all_at(&[round as u8; 100], at).unwrap();
+            and_then(&out);
             drop(out);
             let mut found = vec![0; BYTES];
             let len = read.read_at(&mut found, if round % 2 == 0 { 0 } else { at }).unwrap();
             let all = if round % 2 == 0 { at + 100 } else { 100 };
             assert_eq!(len as u64, all, "round {round}, read on node {reader}, written on node {writer}");
             assert!(found[len - 100..len] == [round as u8; 100], "round {round}");
+            // Programs see the time that the file has.
+            let times = [&read, &File::open(&path).unwrap()].map(|file| file.metadata().unwrap().modified().unwrap());
+            assert_eq!(times[0], times[1], "round {round}");
         }
     }
     bed.job.down();

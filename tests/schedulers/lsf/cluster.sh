@@ -46,7 +46,9 @@ bsub() {
     setsid nsenter --target "$(cat "$LSF/node.batch1")" --mount --uts -- bash "$1" >"$LSF/out" 2>&1 &
     echo $! >"$LSF/job"
     status=0; wait $! || status=$?
-    echo "$status" >"$LSF/status"
+    # It appears whole.
+    echo "$status" >"$LSF/status.new"
+    mv "$LSF/status.new" "$LSF/status"
     epilogue
   ) >/dev/null 2>&1 &
 }

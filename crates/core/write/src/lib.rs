@@ -40,13 +40,13 @@ pub use leader_lease::{LeaderLease, Voter, is_majority};
 pub use leases::{Invalidation, Leases};
 pub use lineage::Lineage;
 pub use metadata_cache::{Asked, Changing, Found, MetadataCache};
-pub use pages::{Dropping, Invalidated, Pages, Shown, Telling};
+pub use pages::{AskedFor, Dropping, Invalidated, Late, Pages, Telling};
 pub use partner::Copies;
 pub use partners::partners;
 pub use replicate::{Backlog, Entries, Entry, Follower, Next};
 pub use results::Results;
 pub use stripes::{NextStripe, Stripes};
-pub use timing::{LEADER_LEASE, LEASE_TTL};
+pub use timing::{ANSWER_TAKEN_IN, LEADER_LEASE, LEASE_TTL};
 pub use tree::permissions::check as check_access;
 pub use tree::{
     Ahead, Drain, Listed, LostFile, OwnExtended, Refusal, Released, SentStripes, ToLand, Tree, Turn, Way, blocks_of,

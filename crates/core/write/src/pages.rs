@@ -1,18 +1,19 @@
 //! The state of a node's kernel caches: pages of files, and attributes.
 //!
 //! Pages come from readings, and each reading is of some version of its file. If all are of the file's own version, the kernel may go on
-//! with its pages, and believe attributes that are leased. If it gets another size or another time of change, it drops a file's pages
-//! itself. If it gets attributes while a notification drops pages, it ignores them and goes on with the pages that are still there: a program
-//! gets the answer when they are gone. A file that has grown would then seem as short as before. So a notification comes before a change has
-//! returned, or when no other way is left; a late one waits for answers that the kernel waits for. The kernel sees no change if its last attributes are
-//! not those of its pages. They may count uncommitted writes of this node's programs, or come from the answer to a change of attributes,
-//! for which it drops no pages.
+//! with its pages, and believe attributes that are leased. Otherwise it is told a time of change that it has never had: it then takes the
+//! size, and drops a file's pages itself, before the program reads on. Where no such time is true, a program that reads gets one that is not;
+//! the next that asks for it, for instance by `stat`, gets the true one.
+//!
+//! A notification drops pages, too, for programs that have mapped them. From its beginning, the kernel ignores answers to questions
+//! that it asked before, and goes on with the size that it has, and with pages that are still there. So a notification comes before a change has
+//! returned, or when no answer is on its way to the kernel.
 
-use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
+use forebay_types::{FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
 
 use crate::limits::PAGED_MAX;
-use crate::timing::LEASE_TTL;
+use crate::timing::{ANSWER_TAKEN_IN, LEASE_TTL};
 
 /// All files of one node's kernel.
 #[derive(Default)]
@@ -29,39 +30,52 @@ pub struct Pages {
 #[derive(Clone, Copy)]
 struct Entry {
     pages: Cached,
-    /// Whether the kernel may go on with the attributes that it has.
-    is_believed: bool,
-    /// The attributes that it got last, with pending writes.
-    told: Option<Shown>,
+    /// Until when the kernel goes on with the attributes that it has.
+    believed_until: Time,
     /// The last time of change that the kernel may have; `None`: it may have any.
     latest: Option<Timestamp>,
     /// Changes of the file wait at least until then for this node to be told of them.
     leased_until: Time,
+    /// Until when an answer to a program that reads may be on its way to it.
+    answering_until: Time,
+    /// Whether pages of programs that have mapped them are still to be dropped.
+    is_late: bool,
 }
 
 impl Entry {
-    /// The kernel is about to be told that.
-    fn tell(&mut self, shown: Shown) {
-        self.told = Some(shown);
-        self.latest = self.latest.map(|latest| latest.max(shown.modified));
+    /// Whether pages may be dropped later: the kernel asks before it goes on with them, and an answer may be on its way to it.
+    fn can_wait(&self, now: Time, is_asked: bool) -> bool {
+        self.believed_until <= now && (is_asked || self.answering_until > now)
     }
 
     fn new(pages: Cached) -> Self {
-        let latest = (pages == Cached::Nothing).then(Timestamp::default);
-        Self { pages, is_believed: false, told: None, latest, leased_until: Time::default() }
+        Self {
+            pages,
+            believed_until: Time::default(),
+            latest: (pages == Cached::Nothing).then(Timestamp::default),
+            leased_until: Time::default(),
+            answering_until: Time::default(),
+            is_late: false,
+        }
     }
-}
 
-/// Of what the kernel is told, that by which it sees that a file has changed; with what is pending.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shown {
-    modified: Timestamp,
-    size_bytes: u64,
-}
+    /// The kernel is about to be told that time of change.
+    fn tell(&mut self, modified: Timestamp) {
+        self.latest = self.latest.map(|latest| latest.max(modified));
+    }
 
-impl From<&Attributes> for Shown {
-    fn from(attributes: &Attributes) -> Self {
-        Self { modified: attributes.mtime, size_bytes: attributes.size_bytes }
+    /// A time of change that the kernel has never had: the file's own, or one like it.
+    fn new_time(&self, now: Time, modified: Timestamp) -> Timestamp {
+        let after = |time: Timestamp, nanos: u64| {
+            let nanos = u64::from(time.nanos) + nanos;
+            Timestamp { seconds: time.seconds + (nanos / 1_000_000_000) as i64, nanos: (nanos % 1_000_000_000) as u32 }
+        };
+        match self.latest {
+            Some(latest) if latest < modified => modified,
+            Some(latest) => after(latest, 1),
+            // Those of a daemon before are true ones, or follow from another moment.
+            None => after(modified, 1 + now.0 % 999_999_999),
+        }
     }
 }
 
@@ -71,8 +85,8 @@ enum Cached {
     Nothing,
     /// Pages of this version.
     Of(Version),
-    /// Pages of this version; earlier ones are dropped when the kernel takes its attributes, which it was told once.
-    Replaced(Version),
+    /// Pages of this version; earlier ones are dropped when the kernel takes this time of change, which it was told once.
+    Replaced(Version, Timestamp),
     /// None, as soon as those that are there have been dropped.
     Dropping(u64),
     /// Of several versions, or of one that is over.
@@ -87,6 +101,15 @@ struct Version {
     size_bytes: u64,
 }
 
+/// The purpose for which the kernel asks for attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskedFor {
+    /// A program reads on.
+    Reading,
+    /// A program looks at them.
+    Other,
+}
+
 /// How the kernel is told what a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Telling {
@@ -94,11 +117,9 @@ pub enum Telling {
     Leased,
     /// It asks again the next time.
     Once,
-    /// The same, when its pages have been dropped: it sees nothing by which it would drop them itself.
-    Dropped(Dropping),
-    /// The same, and its pages are dropped afterwards.
-    ThenDrop(Dropping),
-    /// The same, when a dropping of the file's pages that is under way has ended.
+    /// The same, with this time of change.
+    As(Timestamp),
+    /// It asks again the next time, and is answered when a dropping of the file's pages that is under way has ended.
     AfterDropping,
 }
 
@@ -107,8 +128,19 @@ pub enum Telling {
 pub struct Invalidated {
     /// Droppings that end before the change returns.
     pub droppings: Vec<Dropping>,
-    /// Files of which this node was told too late: the change has returned, and the kernel asks before it goes on with their pages.
+    /// Files of which the kernel asks before it goes on with their pages: those are dropped when no answer is on its way to it.
     pub late: Vec<FileId>,
+}
+
+/// How it stands with pages that are to be dropped later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Late {
+    /// The kernel has dropped them, or there are none.
+    Over,
+    /// An answer may be on its way to the kernel.
+    Wait,
+    /// They are to be dropped now.
+    Drop(Dropping),
 }
 
 /// A dropping of pages by a notification.
@@ -126,13 +158,6 @@ impl From<&FileState> for Version {
     }
 }
 
-impl Version {
-    /// Whether the kernel sees a difference.
-    fn looks_like(self, other: Self) -> bool {
-        (self.modified, self.size_bytes) == (other.modified, other.size_bytes)
-    }
-}
-
 impl Pages {
     /// Those of a kernel that had a daemon before this one, whose leases end at `lease_until` at the latest.
     #[must_use]
@@ -140,24 +165,22 @@ impl Pages {
         Self { other_leases_until: Some(lease_until), ..Self::default() }
     }
 
-    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; it was told what is
-    /// `shown` before.
-    pub fn fill(&mut self, now: Time, state: &FileState, shown: Shown) {
+    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; the kernel may
+    /// have been told `shown` before as its time of change.
+    pub fn fill(&mut self, now: Time, state: &FileState, shown: Timestamp) {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             self.make_room(now);
-            let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
-            self.files.insert(state.file, Entry::new(pages));
+            let mut entry = Entry::new(if self.are_others_known() { Cached::Nothing } else { Cached::Old });
+            entry.tell(shown);
+            self.files.insert(state.file, entry);
         }
         if let Some(entry) = self.files.get_mut(&state.file) {
             entry.leased_until = now.after(LEASE_TTL);
-            if entry.pages == Cached::Nothing && entry.told.is_none() {
-                entry.tell(shown);
-            }
             entry.pages = match entry.pages {
                 Cached::Nothing => Cached::Of(version),
                 Cached::Of(of) if of == version => Cached::Of(of),
-                Cached::Replaced(by) if by == version => Cached::Replaced(by),
+                Cached::Replaced(by, time) if by == version => Cached::Replaced(by, time),
                 _ => Cached::Old,
             };
         }
@@ -174,16 +197,23 @@ impl Pages {
         }
     }
 
-    /// The kernel is about to be told a file's attributes by the answer to a change of them.
-    pub fn answer_change(&mut self, file: FileId, shown: Shown) {
+    /// The kernel is about to be told a file's time of change by the answer to a change of its attributes.
+    pub fn answer_change(&mut self, file: FileId, shown: Timestamp) {
         if let Some(entry) = self.files.get_mut(&file) {
             entry.tell(shown);
         }
     }
 
-    /// The kernel is about to be told that a file is as `state` says, with what is pending. Changes of it wait until `leased_until` for this
-    /// node to be told.
-    pub fn tell(&mut self, now: Time, state: &FileState, shown: Shown, leased_until: Time) -> Telling {
+    /// The kernel is about to be told that a file is as `state` says, and its time of change, `shown`, with what is pending. Changes of it wait until
+    /// `leased_until` for this node to be told.
+    pub fn tell(
+        &mut self,
+        now: Time,
+        state: &FileState,
+        shown: Timestamp,
+        asked: AskedFor,
+        leased_until: Time,
+    ) -> Telling {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             if self.are_others_known() {
@@ -194,34 +224,39 @@ impl Pages {
         }
         let Some(entry) = self.files.get_mut(&state.file) else { return Telling::Once };
         entry.leased_until = entry.leased_until.max(leased_until);
-        let dropping = Dropping { file: state.file, number: self.dropped + 1 };
-        let dropped = (Cached::Dropping(dropping.number), Telling::Dropped(dropping));
-        // The kernel sees no difference, and would go on with what it has.
-        let is_same = entry.told == Some(shown);
-        let is_newer = entry.latest.is_some_and(|latest| latest < shown.modified);
+        if asked == AskedFor::Reading {
+            entry.answering_until = now.after(ANSWER_TAKEN_IN);
+        }
+        let time = entry.new_time(now, shown);
         let (pages, telling) = match entry.pages {
             Cached::Nothing => (Cached::Nothing, Telling::Leased),
             Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
             Cached::Dropping(number) => (Cached::Dropping(number), Telling::AfterDropping),
-            Cached::Replaced(by) if by == version => (Cached::Of(by), Telling::Once),
-            _ if is_same => dropped,
-            Cached::Of(of) if of.looks_like(version) => dropped,
+            // A program that does not read goes on with no pages.
+            pages if time != shown && asked == AskedFor::Other => (pages, Telling::Once),
             // It may not take what it is told, so it is told twice.
-            Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
-            // It sees that, whichever it has. A notification would come before it takes the answer, and with that the size.
-            Cached::Replaced(_) | Cached::Old if is_newer => (Cached::Replaced(version), Telling::Once),
-            Cached::Replaced(_) | Cached::Old => (Cached::Dropping(dropping.number), Telling::ThenDrop(dropping)),
+            Cached::Replaced(by, time) if by == version => {
+                (entry.is_late, entry.latest) = (false, Some(entry.latest.map_or(time, |latest| latest.max(time))));
+                (Cached::Of(by), Telling::As(time))
+            }
+            _ => (Cached::Replaced(version, time), Telling::As(time)),
         };
         entry.pages = pages;
         entry.tell(shown);
-        self.dropped += u64::from(matches!(telling, Telling::Dropped(_) | Telling::ThenDrop(_)));
-        telling
+        match telling {
+            Telling::As(time) if time == shown => Telling::Once,
+            Telling::As(time) => {
+                entry.tell(time);
+                telling
+            }
+            telling => telling,
+        }
     }
 
-    /// The kernel has been told, and believes it.
-    pub fn believe(&mut self, file: FileId) {
+    /// The kernel has been told, and believes it until then.
+    pub fn believe(&mut self, file: FileId, until: Time) {
         if let Some(entry) = self.files.get_mut(&file) {
-            entry.is_believed = true;
+            entry.believed_until = entry.believed_until.max(until);
         }
     }
 
@@ -245,35 +280,49 @@ impl Pages {
         !matches!(entry.pages, Cached::Dropping(_))
     }
 
-    /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has.
-    pub fn invalidate(&mut self, now: Time, files: &[FileId]) -> Invalidated {
+    /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has. `is_asked`: the kernel waits for an
+    /// answer about a file.
+    pub fn invalidate(&mut self, now: Time, files: &[FileId], is_asked: impl Fn(&FileId) -> bool) -> Invalidated {
         self.forgotten += 1;
         let all: Vec<FileId> = if files.is_empty() { self.files.keys().copied().collect() } else { files.to_vec() };
+        let are_others_believed = self.other_leases_until() > now;
         let mut invalidated = Invalidated::default();
         for file in all {
             match self.files.get_mut(&file) {
-                Some(entry) if entry.leased_until <= now => {
-                    entry.is_believed = false;
-                    invalidated.late.push(file);
+                Some(entry) if entry.pages == Cached::Nothing && entry.believed_until <= now => {}
+                Some(entry) if entry.leased_until <= now || entry.can_wait(now, is_asked(&file)) => {
+                    let is_known = std::mem::replace(&mut entry.is_late, true);
+                    invalidated.late.extend((!is_known).then_some(file));
                 }
-                _ => invalidated.droppings.extend(self.drop_of(now, file)),
+                Some(_) => invalidated.droppings.push(self.drop_of(file)),
+                None if are_others_believed => invalidated.droppings.push(self.drop_of(file)),
+                None => {}
             }
         }
         invalidated
     }
 
-    /// The kernel is to drop its pages of a file, if it has some.
-    pub fn drop_of(&mut self, now: Time, file: FileId) -> Option<Dropping> {
-        let are_other_leases_held = self.other_leases_until() > now;
-        let dropping = Dropping { file, number: self.dropped + 1 };
+    /// How it stands with pages that are to be dropped later.
+    pub fn drop_late(&mut self, now: Time, file: FileId, is_asked: bool) -> Late {
         match self.files.get_mut(&file) {
-            Some(Entry { pages: Cached::Nothing, is_believed: false, .. }) => return None,
-            Some(entry) => (entry.pages, entry.is_believed) = (Cached::Dropping(dropping.number), false),
-            None if are_other_leases_held => {}
-            None => return None,
+            Some(entry) if entry.is_late && entry.pages != Cached::Nothing => {
+                if is_asked || entry.answering_until > now { Late::Wait } else { Late::Drop(self.drop_of(file)) }
+            }
+            Some(entry) => {
+                entry.is_late = false;
+                Late::Over
+            }
+            None => Late::Over,
         }
+    }
+
+    fn drop_of(&mut self, file: FileId) -> Dropping {
         self.dropped += 1;
-        Some(dropping)
+        if let Some(entry) = self.files.get_mut(&file) {
+            (entry.pages, entry.is_late) = (Cached::Dropping(self.dropped), false);
+            entry.believed_until = Time::default();
+        }
+        Dropping { file, number: self.dropped }
     }
 
     /// How often something was forgotten: what was asked for before is not believed afterwards.

@@ -62,6 +62,9 @@ pub const REPLAYED_WITHIN: Duration = Duration::from_secs(5);
 /// How long a node may believe what the leader has told it. A node that is lost holds up changes of what it was told of for so long.
 pub const LEASE_TTL: Duration = Duration::from_secs(5);
 
+/// Within that a program has taken an answer that the daemon has given to the kernel.
+pub const ANSWER_TAKEN_IN: Duration = Duration::from_secs(1);
+
 /// How long the leader takes the node as believing that.
 pub const LEASE_TTL_HELD: Duration = Duration::from_millis(5500);
 

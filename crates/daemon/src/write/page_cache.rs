@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Map, Time};
 use forebay_wire::write::FileState;
-use forebay_write::{Dropping, Invalidated, LEASE_TTL, Pages, Shown, Telling};
+use forebay_write::{ANSWER_TAKEN_IN, AskedFor, Dropping, Invalidated, LEASE_TTL, Late, Pages, Telling};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -23,9 +23,6 @@ const EARLIER: Duration = Duration::from_secs(1);
 /// Answers that wait for droppings: more than programs of a node ask at the same time. Where a page is read for long, the kernel's requests
 /// that are kept have to suffice for others.
 const ANSWERS_MAX: usize = 1024;
-
-/// Questions that the kernel asked while this node stood still have been read by then.
-const LATE_BY: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct PageCache {
@@ -51,6 +48,7 @@ struct Known {
 pub struct Asked {
     cache: Arc<PageCache>,
     file: FileId,
+    purpose: AskedFor,
     /// How often something had been forgotten before.
     forgotten: u64,
 }
@@ -85,15 +83,15 @@ impl PageCache {
     }
 
     /// The kernel asks for a file's attributes.
-    pub fn ask(self: &Arc<Self>, file: FileId) -> Asked {
+    pub fn ask(self: &Arc<Self>, file: FileId, purpose: AskedFor) -> Asked {
         let mut known = self.known();
         *known.asked.entry(file).or_default() += 1;
-        Asked { cache: Arc::clone(self), file, forgotten: known.pages.forgotten() }
+        Asked { cache: Arc::clone(self), file, purpose, forgotten: known.pages.forgotten() }
     }
 
     /// The kernel is about to be given bytes of a file, which is as `state` says, and as programs see it.
     pub fn fill(&self, state: &FileState, attributes: &Attributes) {
-        self.known().pages.fill(self.now(), state, Shown::from(attributes));
+        self.known().pages.fill(self.now(), state, attributes.mtime);
     }
 
     /// Whether who opens a file may go on with the pages that the kernel has.
@@ -103,16 +101,16 @@ impl PageCache {
 
     /// The kernel is about to be told a file's attributes by the answer to a change of them.
     pub fn answer_change(&self, state: &FileState) {
-        self.known().pages.answer_change(state.file, Shown::from(&state.attributes));
+        self.known().pages.answer_change(state.file, state.attributes.mtime);
     }
 
     /// Tells the kernel a file's attributes. No file can be forgotten at that moment.
     pub fn tell(self: &Arc<Self>, asked: &Asked, told: &ToTell, reply: Reply) {
         let mut known = self.known();
-        let pages = &mut known.pages;
-        let shown = Shown::from(&told.attributes);
+        let (now, pages) = (self.now(), &mut known.pages);
+        let leased_until = now.after(told.lease);
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
-            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown, self.now().after(told.lease)),
+            (Kind::File, Some(_)) => pages.tell(now, &told.state, told.attributes.mtime, asked.purpose, leased_until),
             _ => Telling::Once,
         };
         match telling {
@@ -121,26 +119,16 @@ impl PageCache {
                     && told.lease > EARLIER
                     && self.kernel_leases.note(told.lease - EARLIER) =>
             {
-                pages.believe(told.state.file);
+                pages.believe(told.state.file, leased_until);
                 reply.attributes(&told.attributes, told.lease - EARLIER);
             }
             Telling::Leased | Telling::Once => reply.attributes(&told.attributes, Duration::ZERO),
+            Telling::As(mtime) => reply.attributes(&Attributes { mtime, ..told.attributes }, Duration::ZERO),
             Telling::AfterDropping => known.wait(told, reply),
-            Telling::Dropped(dropping) => {
-                drop(known);
-                let attributes = told.attributes;
-                drop(self.drop_all(vec![dropping], move || reply.attributes(&attributes, Duration::ZERO)));
-            }
-            Telling::ThenDrop(dropping) => {
-                drop(known);
-                reply.attributes(&told.attributes, Duration::ZERO);
-                drop(self.drop_all(vec![dropping], || ()));
-            }
         }
     }
 
-    /// Files are not what they were; none means all. The kernel has nothing of them afterwards, unless some of it is being read for
-    /// longer than a lease: then it asks before it goes on with that.
+    /// Files are not what they were; none means all. The kernel has nothing of them afterwards, or asks before it goes on with that.
     ///
     /// # Errors
     /// EAGAIN while the kernel cannot be told.
@@ -149,8 +137,8 @@ impl PageCache {
             return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
         }
         let (Invalidated { droppings, late }, others_until) = {
-            let pages = &mut self.known().pages;
-            (pages.invalidate(self.now(), files), pages.other_leases_until())
+            let Known { pages, asked, .. } = &mut *self.known();
+            (pages.invalidate(self.now(), files, |file| asked.contains_key(file)), pages.other_leases_until())
         };
         if !late.is_empty() {
             drop(tokio::spawn(Arc::clone(self).drop_late(late)));
@@ -160,34 +148,36 @@ impl PageCache {
         }
         if !droppings.is_empty() {
             // The pages know of dropping that goes on for longer.
-            let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings, || ())?).await;
+            let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings)?).await;
         }
         Ok(())
     }
 
-    /// Has the kernel drop pages of files whose changes have returned: for programs that have mapped them, as others ask first. Their
-    /// questions are answered before, so that they see how large a file is.
-    async fn drop_late(self: Arc<Self>, files: Vec<FileId>) {
-        tokio::time::sleep(LATE_BY).await;
-        for file in files {
-            let ends = Instant::now() + LEASE_TTL;
-            while self.known().asked.contains_key(&file) && Instant::now() < ends {
-                tokio::time::sleep(LATE_BY / 10).await;
+    /// Has the kernel drop pages of files when no answer about them is on its way: for programs that have mapped them, as others ask first.
+    async fn drop_late(self: Arc<Self>, mut files: Vec<FileId>) {
+        while !files.is_empty() {
+            tokio::time::sleep(ANSWER_TAKEN_IN).await;
+            let mut droppings = vec![];
+            {
+                let Known { pages, asked, .. } = &mut *self.known();
+                files.retain(|file| match pages.drop_late(self.now(), *file, asked.contains_key(file)) {
+                    Late::Wait => true,
+                    Late::Over => false,
+                    Late::Drop(dropping) => {
+                        droppings.push(dropping);
+                        false
+                    }
+                });
             }
-            let dropping = self.known().pages.drop_of(self.now(), file);
-            if let Some(Ok(ended)) = dropping.map(|dropping| self.drop_all(vec![dropping], || ())) {
-                let _ = tokio::time::timeout(LEASE_TTL, ended).await;
+            if !droppings.is_empty() {
+                // It is logged there.
+                let _ = self.drop_all(droppings);
             }
         }
     }
 
-    /// Has the kernel drop what it has, and does something when it has. The kernel waits for what is being read, so this goes on by
-    /// itself; who waits for the end is woken.
-    fn drop_all(
-        self: &Arc<Self>,
-        droppings: Vec<Dropping>,
-        then: impl FnOnce() + Send + 'static,
-    ) -> Result<oneshot::Receiver<()>, Errno> {
+    /// Has the kernel drop what it has. The kernel waits for what is being read, so this goes on by itself; who waits for the end is woken.
+    fn drop_all(self: &Arc<Self>, droppings: Vec<Dropping>) -> Result<oneshot::Receiver<()>, Errno> {
         let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
         let all = droppings.clone();
@@ -201,7 +191,6 @@ impl PageCache {
                     reply.attributes(&attributes, Duration::ZERO);
                 }
             }
-            then();
             // There may be no waiter.
             let _ = over.send(());
         };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use forebay_fuse::{Change as Asked, Entry, NewAttributes, Reply, Request};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, Done, FileState, Operation, RenameRule};
+use forebay_write::AskedFor;
 
 use super::allocating::least_bytes;
 use super::by_number::{find_by_number, is_by_number};
@@ -133,8 +134,8 @@ impl Kernel {
     }
 
     /// For as long as the leader tells of changes, the kernel need not ask again.
-    pub async fn get_attributes(&self, file: FileId, reply: Reply) {
-        let asked = self.cache.ask(file);
+    pub async fn get_attributes(&self, file: FileId, purpose: AskedFor, reply: Reply) {
+        let asked = self.cache.ask(file, purpose);
         let pending = self.files.pending(file, 0..0);
         match self.reader.tree.leased_state(file).await {
             Ok((state, lease)) => {

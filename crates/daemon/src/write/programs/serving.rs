@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use forebay_fuse::{Change as Asked, Handler, Operation as Op, OwnedRequest, Reply, Request, Task};
 use forebay_types::Errno;
+use forebay_write::AskedFor;
 
 use super::extended;
 use super::kernel::{Kernel, answer_entry, entry};
@@ -89,7 +90,11 @@ impl Kernel {
         let file = file_of(request.node);
         match &request.operation {
             Op::Lookup { name } => answer_entry(self.look_up(request, name).await, reply),
-            Op::Getattr { .. } => self.get_attributes(file, reply).await,
+            // The kernel names an open file before it reads on.
+            Op::Getattr { handle } => {
+                let purpose = if handle.is_some() { AskedFor::Reading } else { AskedFor::Other };
+                self.get_attributes(file, purpose, reply).await;
+            }
             Op::Readlink => match self.reader.tree.target(file).await {
                 Ok(target) => reply.bytes(&target),
                 Err(errno) => reply.error(errno),
