@@ -107,7 +107,10 @@ pub fn keep(directory: &JobDirectory) {
 /// The logs in a directory, by name.
 pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut logs: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    // A pipe of that name would be waited for.
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "log") && is_file(path);
+    let mut logs: Vec<PathBuf> = entries.filter(is_log).collect();
     logs.sort();
     logs
 }

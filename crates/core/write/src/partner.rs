@@ -10,14 +10,39 @@ use serde::{Deserialize, Serialize};
 
 /// Records of other nodes that this one has copied to its own log.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Copies {
     of: BTreeMap<NodeRank, BTreeMap<LogPosition, (LogPosition, u32)>>,
+    /// Their size.
+    #[serde(skip)]
+    bytes: u64,
+}
+
+/// The same as it is stored.
+#[derive(Deserialize)]
+struct Stored {
+    of: BTreeMap<NodeRank, BTreeMap<LogPosition, (LogPosition, u32)>>,
+}
+
+impl From<Stored> for Copies {
+    fn from(Stored { of }: Stored) -> Self {
+        let bytes = of.values().flat_map(BTreeMap::values).map(|(_, len)| u64::from(*len)).sum();
+        Self { of, bytes }
+    }
 }
 
 impl Copies {
     /// One more.
     pub fn insert(&mut self, of: NodeRank, copy: Copy) {
-        self.of.entry(of).or_default().insert(copy.from, (copy.to, copy.len));
+        let replaced = self.of.entry(of).or_default().insert(copy.from, (copy.to, copy.len));
+        self.bytes += u64::from(copy.len);
+        self.bytes -= replaced.map_or(0, |(_, len)| u64::from(len));
+    }
+
+    /// Their size in this node's log.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether there is one of a record.
@@ -72,12 +97,18 @@ impl Copies {
         let Some(copies) = self.of.get_mut(&of) else { return vec![] };
         let dropped: Vec<Copy> = copies.iter().filter(|(from, _)| !is_needed(**from)).map(copy).collect();
         copies.retain(|from, _| is_needed(*from));
+        self.bytes -= dropped.iter().map(|copy| u64::from(copy.len)).sum::<u64>();
         dropped
     }
 
     /// The same by where they lie in this node's log.
     pub fn drop_at(&mut self, is_at: impl Fn(LogPosition) -> bool) {
-        self.of.values_mut().for_each(|copies| copies.retain(|_, (to, _)| !is_at(*to)));
+        let bytes = &mut self.bytes;
+        let mut stays = |to: LogPosition, len: u32| {
+            *bytes -= if is_at(to) { u64::from(len) } else { 0 };
+            !is_at(to)
+        };
+        self.of.values_mut().for_each(|copies| copies.retain(|_, (to, len)| stays(*to, *len)));
     }
 }
 
@@ -101,11 +132,14 @@ mod tests {
             copies.insert(node, Copy { from: at(offset), to: at(offset + 1), len: 50 });
         }
         assert!(copies.has(node, at(100)) && !copies.has(other, at(100)) && !copies.has(node, at(101)));
+        copies.insert(node, Copy { from: at(0), to: at(1), len: 50 });
         assert_eq!((copies.by_segment(), copies.nodes()), (BTreeMap::from([(3, 150)]), vec![node]));
+        assert_eq!(copies.bytes(), 150);
         assert_eq!(copies.page(node, Some(at(0))).len(), 2);
         assert_eq!(copies.drop_of(node, |from| from != at(100)).len(), 1);
         copies.drop_at(|to| to == at(1));
         assert_eq!(copies.page(node, None), [Copy { from: at(200), to: at(201), len: 50 }]);
+        assert_eq!(copies.bytes(), 50);
         assert!(copies.has_any(node) && !copies.has_any(other));
     }
 }

@@ -108,6 +108,7 @@ const METRICS: &[Metric] = &[
     one!(gauge, "forebay_burst_capacity_bytes", "/burst/capacity_bytes", 1.0, "Size of the node's burst store."),
     one!(gauge, "forebay_burst_dirty_bytes", "/burst/dirty_bytes", 1.0, "Bytes that programs have written and that are not committed."),
     one!(gauge, "forebay_burst_committed_bytes", "/burst/committed_bytes", 1.0, "Bytes that are committed and not on the backing file system."),
+    one!(gauge, "forebay_burst_copies_bytes", "/burst/copies_bytes", 1.0, "Copies of other nodes' writes in this node's store, bytes."),
     one!(gauge, "forebay_burst_uncopied_bytes", "/burst/uncopied_bytes", 1.0, "Bytes that the node's partner does not have."),
     one!(gauge, "forebay_burst_steps_to_land", "/burst/steps_to_land", 1.0, "Changes that the backing file system has not followed."),
     one!(gauge, "forebay_burst_draining_bytes", "/burst/draining_bytes", 1.0, "Bytes of the file that is landing that are not verified on the backing file system. By the leader."),

@@ -193,7 +193,7 @@ impl Job {
 
     fn status_with_summed(&self) -> NodeStatus {
         let mut status = NodeStatus::of(&self.node, &self.read, self.write.as_deref());
-        let history = self.sampler.sample(&self.node, &self.read, self.write.as_deref());
+        let history = self.sampler.sample(&self.read, self.write.as_deref());
         status.set_summed(Some(Summed::of(history, &self.read)));
         status
     }

@@ -27,7 +27,11 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const LEFT_SHARE: u32 = 100;
 
 /// The sampler of a node.
-pub struct Sampler(Mutex<State>);
+pub struct Sampler {
+    /// When the daemon began, and the time then, milliseconds since 1970: a clock that is set meanwhile moves no slots.
+    began: (Instant, u64),
+    state: Mutex<State>,
+}
 
 struct State {
     recorder: Recorder,
@@ -40,18 +44,19 @@ impl Sampler {
     /// The sampler of a daemon that begins; its history goes on where that of the daemon before ended.
     pub fn new(node: &Node) -> Self {
         let before = if node.options.kept.is_first() { None } else { read(&place(node)) };
-        let recorder = Recorder::new(before, unix_ms(node));
-        Self(Mutex::new(State { recorder, left_bytes: 0, count_left_at: Instant::now() }))
+        let (now, unix_ms) = (Instant::now(), unix_ms(node));
+        let recorder = Recorder::new(before, unix_ms);
+        Self { began: (now, unix_ms), state: Mutex::new(State { recorder, left_bytes: 0, count_left_at: now }) }
     }
 
     /// Takes a sample; the history until now.
-    pub fn sample(&self, node: &Node, read: &ReadParts, write: Option<&WriteParts>) -> History {
+    pub fn sample(&self, read: &ReadParts, write: Option<&WriteParts>) -> History {
         let left_bytes = write.and_then(|write| self.count_left(write));
         let mut state = self.state();
         state.left_bytes = left_bytes.unwrap_or(state.left_bytes);
         let left_bytes = state.left_bytes;
         // Under the lock: counters that a slower thread brings later would seem to have fallen.
-        state.recorder.sample(unix_ms(node), work(read, write), left_bytes);
+        state.recorder.sample(self.unix_ms(), work(read, write), left_bytes);
         state.recorder.history().clone()
     }
 
@@ -66,12 +71,18 @@ impl Sampler {
         Some(left_bytes)
     }
 
-    fn due_in(&self, node: &Node) -> Duration {
-        Duration::from_millis(self.state().recorder.due_in_ms(unix_ms(node)))
+    fn due_in(&self) -> Duration {
+        let now = self.unix_ms();
+        Duration::from_millis(self.state().recorder.due_in_ms(now))
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let (began, unix_ms) = self.began;
+        unix_ms.saturating_add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,14 +96,14 @@ pub async fn sample_regularly(
     let path = place(&node);
     let mut written_at: Option<Instant> = None;
     loop {
-        tokio::time::sleep(sampler.due_in(&node).min(SAMPLE_INTERVAL_MAX)).await;
+        tokio::time::sleep(sampler.due_in().min(SAMPLE_INTERVAL_MAX)).await;
         let is_due = written_at.is_none_or(|at| at.elapsed() >= WRITE_INTERVAL);
         written_at = if is_due { Some(Instant::now()) } else { written_at };
         let to = is_due.then(|| path.clone());
-        let (sampler, of, read, write) = (Arc::clone(&sampler), Arc::clone(&node), Arc::clone(&read), write.clone());
+        let (sampler, read, write) = (Arc::clone(&sampler), Arc::clone(&read), write.clone());
         // The tree's lock may be held over an append to the log.
         let sampled = node.block(move || {
-            let history = sampler.sample(&of, &read, write.as_deref());
+            let history = sampler.sample(&read, write.as_deref());
             to.map_or(Ok(()), |to| keep(&to, &history))
         });
         if let Some(Err(error)) = sampled.await {

@@ -57,6 +57,9 @@ pub struct BurstStatus {
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
     committed_bytes: u64,
+    /// Copies of other nodes' writes in this node's store.
+    #[serde(default)]
+    copies_bytes: u64,
     /// The node that copies what this one writes; `null` without one.
     partner: Option<u32>,
     /// Bytes that this node's partner does not have; `null` without one, or while it does not answer.
@@ -127,6 +130,7 @@ impl WriteParts {
     pub fn status(&self) -> BurstStatus {
         let space = self.local.log.space();
         let dirty_bytes: u64 = self.files.all().iter().map(|open| open.pending_bytes()).sum();
+        let copies_bytes = self.local.copies().bytes();
         let progress = self.progress();
         BurstStatus {
             mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
@@ -138,7 +142,8 @@ impl WriteParts {
             waiting_writers: self.local.waiting.load(Ordering::Relaxed) as u64,
             refused_ms_ago: self.local.refused_ago().map(in_ms),
             dirty_bytes,
-            committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
+            committed_bytes: space.live_bytes.saturating_sub(dirty_bytes + copies_bytes),
+            copies_bytes,
             partner: self.nodes.partners_of(self.local.rank).first().map(|partner| partner.0),
             uncopied_bytes: self.local.copying.as_ref().and_then(|copying| copying.behind_bytes(&self.nodes)),
             stripes_written: self.local.stripes_written.load(Ordering::Relaxed),

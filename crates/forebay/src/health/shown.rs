@@ -141,8 +141,10 @@ pub fn writes(writes: &Writes) -> Vec<String> {
         let all = writes.landed_bytes + writes.left_bytes;
         let landed = share(writes.landed_bytes, all);
         let mut words = vec![format!("{} {:.0} %", bar(landed, BAR), 100.0 * landed)];
-        words.extend(writes.bytes_per_s.map(rate));
-        words.extend(writes.time_left.map(|time| format!("{} left", span(time))));
+        // A prediction from better times.
+        let lands = writes.why.is_none();
+        words.extend(writes.bytes_per_s.filter(|_| lands).map(rate));
+        words.extend(writes.time_left.filter(|_| lands).map(|time| format!("{} left", span(time))));
         let in_time = |is_in_time| if is_in_time { "in time: yes" } else { "in time: NO" };
         words.extend(writes.is_in_time.map(|is_in_time| in_time(is_in_time).to_owned()));
         lines.push(row("", "landing", &words.join("   ")));

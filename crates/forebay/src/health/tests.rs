@@ -116,6 +116,12 @@ fn what_is_blocked_says_why_and_what_to_do() {
     })]);
     assert_eq!(why, "store full: writes fail with ENOSPC on node 0");
     assert!(todo.starts_with("forebay drain"), "{todo}");
+    let (why, _) = trouble(&[node(0, |node| {
+        node["burst"]["refused_ms_ago"] = 30_000.into();
+        node["burst"]["committed_bytes"] = (950u64 << 30).into();
+        node["burst"]["copies_bytes"] = (10u64 << 30).into();
+    })]);
+    assert_eq!(why, "store full: writes fail with ENOSPC on node 0", "there is still no room");
     assert_eq!(
         trouble(&[with("/burst/partner", 1.into())]).0,
         "partners do not copy the writes of node 0: they do not answer"
@@ -173,6 +179,8 @@ fn what_is_no_trouble_is_none() {
     assert_eq!(manual.remark.unwrap(), "2 changes (1.0 MiB) wait for forebay drain (--drain manual)");
     let refused_before = is_well(node(0, |node| node["burst"]["refused_ms_ago"] = 100_000.into()));
     assert_eq!(refused_before.state, State::Healthy);
+    let with_room_again = is_well(node(0, |node| node["burst"]["refused_ms_ago"] = 30_000.into()));
+    assert_eq!(with_room_again.state, State::Healthy);
     let restarted_once = is_well(node(0, |node| node["restarts"] = 1.into()));
     assert_eq!(restarted_once.state, State::Healthy);
     let without_burst = node(0, |node| drop(node.as_object_mut().unwrap().remove("burst")));

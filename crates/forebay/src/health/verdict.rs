@@ -35,6 +35,8 @@ pub struct Trouble {
     pub why: String,
     /// The remedy.
     pub todo: String,
+    /// The remedy when the job has ended; `None` where the outcome of its end says more.
+    pub afterwards: Option<String>,
 }
 
 impl State {
@@ -79,8 +81,15 @@ impl Verdict {
     }
 }
 
+/// A trouble whose remedy is the same when the job has ended.
 fn trouble(why: String, todo: impl Into<String>) -> Option<Trouble> {
-    Some(Trouble { why, todo: todo.into() })
+    let todo = todo.into();
+    Some(Trouble { why, afterwards: Some(todo.clone()), todo })
+}
+
+/// One with another remedy then.
+fn trouble_now(why: String, todo: impl Into<String>, afterwards: Option<&str>) -> Option<Trouble> {
+    Some(Trouble { why, todo: todo.into(), afterwards: afterwards.map(str::to_owned) })
 }
 
 /// `node 3 (n20)`, `nodes 3, 4 and 7 more`.
@@ -121,7 +130,7 @@ fn silent(nodes: &[Node], has_burst: bool) -> Option<Trouble> {
             first.host
         ),
     };
-    trouble(format!("{names} {verb} not answer"), todo)
+    trouble_now(format!("{names} {verb} not answer"), todo, Some("the logs say why: forebay logs"))
 }
 
 fn restarting(nodes: &[Node]) -> Option<Trouble> {
@@ -158,13 +167,15 @@ fn landing(writes: &Writes) -> Option<Trouble> {
     if why.contains("is not known yet") {
         return None;
     }
-    trouble(format!("nothing lands: {why}"), remedy(why, &writes.backing))
+    trouble_now(format!("nothing lands: {why}"), remedy(why, &writes.backing), None)
 }
 
 fn lost(writes: &Writes) -> Option<Trouble> {
     let bytes = writes.lost_bytes;
     let todo = "forebay drain names the files; forebay salvage lands them when these stores are available again";
-    trouble(format!("{} are only in stores that do not answer", size(bytes)), todo).filter(|_| bytes > 0)
+    let afterwards = Some("forebay salvage lands them when these stores are available again");
+    trouble_now(format!("{} are only in stores that do not answer", size(bytes)), todo, afterwards)
+        .filter(|_| bytes > 0)
 }
 
 fn full(writes: &Writes) -> Option<Trouble> {
@@ -173,27 +184,32 @@ fn full(writes: &Writes) -> Option<Trouble> {
         true => format!("forebay drain gives room back (--drain {})", writes.drain),
         false => "writes go on as files land; a larger --burst-capacity or a higher --drain-rate avoids it".to_owned(),
     };
+    let afterwards = Some("choose a larger --burst-capacity or a higher --drain-rate");
     match (refusing.is_empty(), waiting.is_empty()) {
-        (false, _) => trouble(format!("store full: writes fail with ENOSPC on {}", ranks(refusing)), todo),
-        (true, false) => trouble(format!("store full: writes wait on {}", ranks(waiting)), todo),
+        (false, _) => {
+            trouble_now(format!("store full: writes fail with ENOSPC on {}", ranks(refusing)), todo, afterwards)
+        }
+        (true, false) => trouble_now(format!("store full: writes wait on {}", ranks(waiting)), todo, afterwards),
         (true, true) => None,
     }
 }
 
 fn copies(writes: &Writes) -> Option<Trouble> {
     let Copies::Missing(nodes) = &writes.copies else { return None };
-    trouble(
+    trouble_now(
         format!("partners do not copy the writes of {}: they do not answer", ranks(nodes)),
         "see whether the partners' hosts are up; until then the loss of a node loses what has not landed",
+        Some("see whether the partners' hosts are up"),
     )
 }
 
 fn late(writes: &Writes) -> Option<Trouble> {
     let ends_in = writes.ends_in.filter(|_| writes.is_in_time == Some(false))?;
     let takes = writes.time_left.map_or_else(String::new, |left| format!("{} to land, and ", span(left)));
-    trouble(
+    trouble_now(
         format!("the time limit is too near: {takes}{} left", span(ends_in)),
         "stop writing and run forebay drain --wait; forebay salvage lands after the job what is left",
+        None,
     )
 }
 

@@ -40,7 +40,7 @@ pub struct Writes {
     pub why: Option<String>,
     /// Bytes that only silent nodes have.
     pub lost_bytes: u64,
-    /// Bytes in the stores, and the bytes that they can hold.
+    /// Bytes in the stores, copies included, and the bytes that they can hold.
     pub store_bytes: u64,
     pub capacity_bytes: u64,
     /// Nodes on which programs wait for room, and nodes on which a write was refused for want of it just now.
@@ -69,6 +69,12 @@ pub enum Copies {
 /// How long ago a write was refused that counts as now: a program that was refused often tries again.
 const JUST_NOW_MS: u64 = 60_000;
 
+/// The same where there is room again.
+const JUST_NOW_WITH_ROOM_MS: u64 = 5_000;
+
+/// A store has room again when so many parts of a hundred of it are free: a program that was refused more than that tries again.
+const ROOM_PERCENT: u64 = 10;
+
 impl Writes {
     pub(super) fn of(nodes: &[Value]) -> Option<Self> {
         let with_burst: Vec<&Value> = nodes.iter().filter(|node| node.get("burst").is_some()).collect();
@@ -77,7 +83,7 @@ impl Writes {
         let ranks = |is_so: &dyn Fn(&Value) -> bool| -> Vec<u64> {
             with_burst.iter().filter(|node| is_so(node)).map(|node| number(node, "/rank")).collect()
         };
-        let in_stores = total("/burst/dirty_bytes") + total("/burst/committed_bytes");
+        let of_programs = total("/burst/dirty_bytes") + total("/burst/committed_bytes");
         let leader = with_burst.iter().find(|node| node.pointer("/burst/landed_bytes").is_some());
         let of_leader = |pointer: &str| leader.and_then(|node| node.pointer(pointer));
         let count = |pointer: &str| of_leader(pointer).and_then(Value::as_u64);
@@ -87,7 +93,7 @@ impl Writes {
             backing: text(first, "/burst/backing").unwrap_or_default(),
             drain: text(first, "/burst/drain").unwrap_or_default().to_lowercase(),
             has_leader: leader.is_some(),
-            left_bytes: count("/burst/left_bytes").unwrap_or(in_stores),
+            left_bytes: count("/burst/left_bytes").unwrap_or(of_programs),
             uncommitted_bytes: total("/burst/dirty_bytes"),
             left_files: count("/burst/left_files").unwrap_or(0),
             steps: count("/burst/steps_to_land").unwrap_or(0),
@@ -99,12 +105,13 @@ impl Writes {
             ends_in: time("/burst/ends_in_ms"),
             why: leader.and_then(|node| text(node, "/burst/why")),
             lost_bytes: count("/burst/lost_bytes").unwrap_or(0),
-            store_bytes: in_stores,
+            store_bytes: of_programs + total("/burst/copies_bytes"),
             capacity_bytes: total("/burst/capacity_bytes"),
             waiting_nodes: ranks(&|node| number(node, "/burst/waiting_writers") > 0),
             refusing_nodes: ranks(&|node| {
                 let ago = node.pointer("/burst/refused_ms_ago").and_then(Value::as_u64);
-                ago.is_some_and(|ago| ago < JUST_NOW_MS)
+                let since = if has_room(node) { JUST_NOW_WITH_ROOM_MS } else { JUST_NOW_MS };
+                ago.is_some_and(|ago| ago < since)
             }),
             copies: Copies::of(&with_burst),
             refused_for: with_burst
@@ -129,6 +136,13 @@ impl Writes {
     pub fn lands(&self) -> bool {
         !self.waits_for_drain() || self.is_sending || self.refused_for.is_some()
     }
+}
+
+fn has_room(node: &Value) -> bool {
+    let used: u64 =
+        ["dirty", "committed", "copies"].map(|kind| number(node, &format!("/burst/{kind}_bytes"))).iter().sum();
+    let capacity = number(node, "/burst/capacity_bytes");
+    capacity.saturating_sub(used) * 100 > capacity * ROOM_PERCENT
 }
 
 impl Copies {

@@ -3,8 +3,8 @@
 use super::end::End;
 use super::figures::{Figures, PathAmount};
 use crate::columns::count;
-use crate::health::Reads;
 use crate::health::amounts::{share, size, span};
+use crate::health::{Reads, Trouble};
 
 /// Requests below which a share tells nothing.
 const REQUESTS_MIN: u64 = 1000;
@@ -43,8 +43,8 @@ pub fn of(end: &End, figures: Option<&Figures>) -> Vec<Finding> {
         return findings;
     };
     let overview = &figures.overview;
-    let troubles = overview.verdict.troubles.iter();
-    findings.extend(troubles.map(|trouble| Finding { why: trouble.why.clone(), todo: trouble.todo.clone() }));
+    let afterwards = |trouble: &Trouble| Some(Finding { why: trouble.why.clone(), todo: trouble.afterwards.clone()? });
+    findings.extend(overview.verdict.troubles.iter().filter_map(afterwards));
     let reads = &overview.reads;
     findings.extend(
         [deaths(figures), errors(reads), cache(reads), names(figures), reuse(reads), slow(figures), spoiled(reads)]

@@ -172,6 +172,22 @@ fn findings_name_the_change_to_try_first() {
         status["totals"]["absent_in"] = json!([{"path": "/l", "amount": 800}]);
     });
     assert_eq!(seldom.findings(), []);
+    // The job has ended: a remedy that it needed then is none.
+    let burst = |change: &dyn Fn(&mut Value)| {
+        report(|status| {
+            let mut burst = json!({"dir": "/c", "backing": "/l", "landed_bytes": 1, "left_bytes": 1, "steps_to_land": 1,
+                                   "drain": "auto"});
+            change(&mut burst);
+            status["nodes"][0]["burst"] = burst;
+        })
+    };
+    let full = burst(&|burst| burst["waiting_writers"] = 1.into());
+    assert_eq!(todo(&full), "choose a larger --burst-capacity or a higher --drain-rate");
+    assert_eq!(
+        burst(&|burst| burst["why"] = "Permission denied".into()).findings(),
+        [],
+        "the end says what has not landed"
+    );
     let denied = report(|status| status["nodes"][0]["backing"]["errors_by_kind"] = json!({"EACCES": 3}));
     assert!(todo(&denied).contains("may read"));
     let killed = report(|status| {

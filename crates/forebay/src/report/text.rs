@@ -105,14 +105,16 @@ pub(super) fn trouble(figures: &Figures) -> String {
     let (reads, restarts) = (&figures.overview.reads, figures.restarts());
     let lost = figures.overview.writes.as_ref().map_or(0, |writes| writes.lost_bytes);
     let lost = if lost > 0 { format!(", {} lost", size(lost)) } else { String::new() };
+    // A listing that a node has answers many lookups of absent names.
+    let absent_names = reads.absent_names.max(figures.absent_in.iter().map(|of| of.amount).sum());
     format!(
         "{} daemon restart{}, {} error{}, {} absent name{}{lost}",
         count(restarts),
         plural(restarts),
         count(reads.errors),
         plural(reads.errors),
-        count(reads.absent_names),
-        plural(reads.absent_names)
+        count(absent_names),
+        plural(absent_names)
     )
 }
 

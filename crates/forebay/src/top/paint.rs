@@ -51,6 +51,15 @@ pub fn named(text: &str) -> Line<'static> {
     Line::from(vec![Span::styled(name.to_owned(), bold()), Span::raw(rest.to_owned())])
 }
 
+/// The end of a path in so many columns at most: it tells more than the begin. A mark says that there is more.
+pub fn end_of(path: &str, width: usize) -> String {
+    let count = path.chars().count();
+    if count <= width {
+        return path.to_owned();
+    }
+    std::iter::once('~').chain(path.chars().skip(count + 1 - width.max(1))).collect()
+}
+
 /// Text of so many columns at most; a mark says that there is more.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

@@ -4,10 +4,11 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::answer::Slow;
-use super::paint::{Paint, bold, cut, line};
+use super::paint::{Paint, bold, cut, end_of, line};
 use super::rates::Rates;
 use crate::health::Node;
 use crate::health::amounts::{rate, size, span, time_of_day};
+use crate::output::in_one_line;
 
 /// From this width on a node has the time of its daemon, and from the second on also the sum of its reads.
 const WIDE: usize = 100;
@@ -77,8 +78,8 @@ pub fn to_land_head() -> Line<'static> {
     line(&format!("{:>8}  FILE, AND NODE", "TO LAND"), bold())
 }
 
-pub fn file_to_land((path, bytes): &(String, u64)) -> Line<'static> {
-    line(&format!("{:>8}  {path}", size(*bytes)), Style::new())
+pub fn file_to_land((path, bytes): &(String, u64), width: usize) -> Line<'static> {
+    with_path(&format!("{:>8}  ", size(*bytes)), path, width)
 }
 
 pub fn node_to_land(node: &Node) -> Line<'static> {
@@ -95,10 +96,16 @@ pub fn slow_head() -> Line<'static> {
     line(&format!("{:>8} {:>5} {:<8} {:<13} {:<12}  FILE", "TOOK", "NODE", "PLACE", "KIND", "ENDED"), bold())
 }
 
-pub fn slow_row(slow: &Slow) -> Line<'static> {
+pub fn slow_row(slow: &Slow, width: usize) -> Line<'static> {
     let Slow { rank, by, kind, file, .. } = slow;
     let (took, ended) = (time(slow.took_us), time_of_day(slow.ended_unix_ms));
-    line(&format!("{took:>8} {rank:>5} {by:<8} {kind:<13} {ended:<12}  {file}"), Style::new())
+    with_path(&format!("{took:>8} {rank:>5} {by:<8} {kind:<13} {ended:<12}  "), file, width)
+}
+
+/// A row that ends with a path, of which as much of the end is shown as there is room for.
+fn with_path(row: &str, path: &str, width: usize) -> Line<'static> {
+    let path = in_one_line(path);
+    line(&format!("{row}{}", end_of(&path, width.saturating_sub(row.chars().count()))), Style::new())
 }
 
 /// `350 us`, `3 ms`, `0.9 s`, `4 min 2 s`.

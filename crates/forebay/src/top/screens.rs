@@ -47,8 +47,8 @@ pub fn draw(top: &mut Top, now: Duration, frame: &mut Frame) {
     lines.extend(match top.screen {
         Screen::Overview => overview(top, width, room),
         Screen::Nodes => nodes(top, width, room),
-        Screen::Files => files(top, room),
-        Screen::Slow => slow(top, room),
+        Screen::Files => files(top, width, room),
+        Screen::Slow => slow(top, width, room),
         Screen::Log => log(top, room),
         Screen::Help => HELP.iter().map(|text| line(text, Style::new())).collect(),
     });
@@ -175,7 +175,7 @@ fn more(shown: &std::ops::Range<usize>, all: usize) -> Option<Line<'static>> {
 }
 
 /// Bytes that have not landed: in all, of the largest files, and node by node.
-fn files(top: &mut Top, room: usize) -> Vec<Line<'static>> {
+fn files(top: &mut Top, width: usize, room: usize) -> Vec<Line<'static>> {
     let Some(last) = &top.last else { return vec![] };
     let Some(writes) = &last.answer.overview.writes else {
         return vec![line("the job has no burst tier; forebay up --burst DIR=BACKING gives it one", Style::new())];
@@ -197,14 +197,14 @@ fn files(top: &mut Top, room: usize) -> Vec<Line<'static>> {
         lines.push(rows::to_land_head());
     }
     lines.extend(window.clone().map(|row| match row.checked_sub(answer.files.len()) {
-        None => rows::file_to_land(&answer.files[row]),
+        None => rows::file_to_land(&answer.files[row], width),
         Some(row) => rows::node_to_land(&answer.overview.nodes[answer.to_land[row]]),
     }));
     lines.extend(more(&window, all));
     lines
 }
 
-fn slow(top: &mut Top, room: usize) -> Vec<Line<'static>> {
+fn slow(top: &mut Top, width: usize, room: usize) -> Vec<Line<'static>> {
     let (all, page) = top_window(top.last.as_ref().map_or(0, |last| last.answer.slow.len()), room);
     if all == 0 {
         return vec![line("no request of the last 10 minutes took 1 ms or longer", Style::new())];
@@ -212,7 +212,7 @@ fn slow(top: &mut Top, room: usize) -> Vec<Line<'static>> {
     let window = top.window(all, page);
     let Some(last) = &top.last else { return vec![] };
     let mut lines = vec![rows::slow_head()];
-    lines.extend(last.answer.slow[window.clone()].iter().map(rows::slow_row));
+    lines.extend(last.answer.slow[window.clone()].iter().map(|slow| rows::slow_row(slow, width)));
     lines.extend(more(&window, all));
     lines
 }

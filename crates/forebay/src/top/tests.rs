@@ -187,6 +187,12 @@ fn files_to_land_are_named_before_nodes() {
     assert_eq!(rows[head + 1..head + 4].iter().map(|row| row.trim()).collect::<Vec<_>>(), expected);
     press(&mut top, Key::Last);
     assert!(frame(&mut top, at(1), SIZES[0]).iter().any(|row| row.contains("node 1 (n1)")));
+    // Of a long path, its end tells more.
+    let long = format!("/ckpt/{}step-7.pt", "deep/".repeat(30));
+    status["nodes"][0]["burst"]["largest_left"] = json!([{"path": long, "bytes": 3 << 20}]);
+    top.input(answer(&status), at(1));
+    let rows = frame(&mut top, at(1), SIZES[0]);
+    assert!(rows.iter().any(|row| row.contains(" ~") && row.trim_end().ends_with("deep/step-7.pt")), "{rows:#?}");
     let mut without = super::tests::status(1, 1);
     without["nodes"][0].as_object_mut().unwrap().remove("burst");
     top.input(answer(&without), at(2));

@@ -52,8 +52,13 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     }
     let exports =
         own_paths::find_node(&directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
-    for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
+    let is_outside = |path: &String| !exports.is_empty() && !is_shown(&exports, Path::new(path));
+    for path in paths.iter().filter(|path| is_outside(path)) {
         tell!("forebay: note: {path} is outside the job's exports, so there is nothing to refresh");
+    }
+    paths.retain(|path| !is_outside(path));
+    if paths.is_empty() && !arguments.paths.is_empty() {
+        return Ok(ExitCode::SUCCESS);
     }
     let outcome = ask_any(&directory, None, &json!({"command": "refresh", "paths": paths}), REFRESH_TIMEOUT)?;
     if arguments.json {

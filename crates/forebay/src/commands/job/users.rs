@@ -14,6 +14,8 @@ use forebay_keeper::own_paths;
 use forebay_launch::{JobDirectory, NodeRecord};
 use rustix::fs::{Mode, OFlags};
 
+use crate::output::in_one_line;
+
 /// Programs that are named at most.
 const NAMED_MAX: usize = 8;
 
@@ -114,5 +116,6 @@ fn mount_of(link: &Path) -> Option<String> {
 
 fn named(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("{pid} ({})", String::from_utf8_lossy(&name).trim())
+    let name = String::from_utf8_lossy(&name);
+    format!("{pid} ({})", in_one_line(name.strip_suffix('\n').unwrap_or(&name)))
 }
