@@ -46,6 +46,8 @@ pub struct NodeStatus {
     pub overlay: BTreeMap<String, u64>,
     /// Requests to the backing file system.
     pub backing: BackingStatus,
+    /// Latencies, by place and kind.
+    pub latency: serde_json::Value,
 }
 
 /// Requests of one node to the backing file system.

@@ -58,8 +58,9 @@ pub fn prepare(
     rank: NodeRank,
 ) -> anyhow::Result<Option<BurstMount>> {
     let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(None) };
-    let store = wanted_store(settings)?;
-    let store = &match store {
+    let wanted = wanted_store(settings)?;
+    let is_named = matches!(wanted, BurstStore::At(_));
+    let store = &match wanted {
         BurstStore::At(path) => path.clone(),
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
@@ -79,6 +80,9 @@ pub fn prepare(
             remove(&created);
             return Err(error.context("the burst store"));
         }
+    }
+    if is_named {
+        node_local::tell_of(&store, &backing, rank);
     }
     let prepared =
         view_directory::prepare(&mount).and_then(|_| Ok((capacity_bytes(settings, &store)?, ends_at_ms(settings)?)));

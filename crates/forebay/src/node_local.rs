@@ -34,6 +34,30 @@ pub struct Found {
     pub by: String,
 }
 
+/// Says of a named store what it costs to have it there, if anything; the job's first node does.
+pub fn tell_of(store: &Path, backing: &Path, rank: NodeRank) {
+    for message in costs(store, backing).into_iter().filter(|_| rank == NodeRank(0)) {
+        tell(&json!({"note": {"rank": rank, "message": format!("the burst store {} {message}", store.display())}}));
+    }
+}
+
+fn costs(store: &Path, backing: &Path) -> Vec<String> {
+    let network = network_file_system(store).ok().flatten();
+    let on_network = network.map(|name| format!("lies on a network file system ({name}): programs write at its speed"));
+    let in_memory = memory_file_system(store).ok().flatten().map(|name| {
+        format!(
+            "lies in memory ({name}): it takes the job's memory, and what has not landed is gone with the node's power"
+        )
+    });
+    let below = store.starts_with(backing).then(|| "lies in the directory where its files land".to_owned());
+    [on_network, in_memory, below].into_iter().flatten().collect()
+}
+
+fn memory_file_system(path: &Path) -> rustix::io::Result<Option<&'static str>> {
+    let kind = statfs(path)?.f_type as u32;
+    Ok(MEMORY_TYPES.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name))
+}
+
 impl Found {
     /// The store; the job's first node says which it is.
     pub fn told(self, rank: NodeRank) -> PathBuf {
@@ -90,8 +114,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
     if let Some(file_system) = network_file_system(path).context(failed)? {
         bail!("lies on a network file system ({file_system})");
     }
-    let kind = statfs(path).context(failed)?.f_type as u32;
-    if let Some((_, name)) = MEMORY_TYPES.iter().find(|(known, _)| *known == kind) {
+    if let Some(name) = memory_file_system(path).context(failed)? {
         bail!("lies in memory ({name})");
     }
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).context("cannot be written to")?;
@@ -122,6 +145,16 @@ mod tests {
         let at = |store: &str, by: &str| Found { store: store.into(), by: by.into() };
         assert_eq!(found(""), at("/mnt/bb/me/forebay-7", "/mnt/bb/$USER"));
         assert_eq!(found("/mnt/bb/me"), at("/local/7/forebay-7", "$SLURM_TMPDIR"));
+    }
+
+    #[test]
+    fn a_named_store_is_taken_wherever_it_is_and_its_costs_are_told() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (store, elsewhere) = (directory.path(), Path::new("/none"));
+        assert!(costs(store, elsewhere)[0].starts_with("lies in memory (tmpfs)"));
+        assert_eq!(costs(&store.join("a"), store).len(), 1, "what is not there lies nowhere");
+        assert!(costs(store, store)[1].contains("where its files land"));
+        assert_eq!(costs(Path::new("/proc"), elsewhere), [""; 0]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod bench;
 mod fan_out;
 mod first_replay;
 mod large_file;
+mod latencies;
 mod listing;
 mod memory;
 mod prefill;
@@ -57,7 +58,7 @@ struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 15] = [
+const MEASUREMENTS: [(&str, Measure); 16] = [
     ("start", start::measure),
     ("run", run::measure),
     ("fan-out", fan_out::measure),
@@ -66,6 +67,7 @@ const MEASUREMENTS: [(&str, Measure); 15] = [
     ("first-replay", first_replay::measure),
     ("second-import", second_import::measure),
     ("listing", listing::measure),
+    ("latencies", latencies::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
     ("simulated", simulated::measure),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use forebay_bench::cpu;
+use forebay_bench::latencies::recorded;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -170,9 +171,7 @@ impl Bed {
     /// Latencies that the first node's daemon has recorded.
     pub fn recorded(&self) -> anyhow::Result<u64> {
         let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
-        let places = status["nodes"][0]["latency"].as_object().context("status has no latencies")?;
-        let kinds = places.values().filter_map(Value::as_object).flat_map(|kinds| kinds.values());
-        Ok(kinds.filter_map(|latency| latency["count"].as_u64()).sum())
+        recorded(&status["nodes"][0]["latency"])
     }
 
     /// Bytes that programs have written and that have not landed, on all nodes.

@@ -5,8 +5,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::ensure;
-use forebay_bench::cpu;
-use forebay_latency::Register;
+use forebay_bench::latencies::recording_ns;
 use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
 
@@ -19,9 +18,6 @@ const BYTES: usize = 4096;
 const WRITES: u64 = 100_000;
 const FILES: u64 = 10_000;
 const READS: u64 = 30_000;
-
-/// Recordings that are timed by themselves.
-const RECORDINGS: u64 = 2_000_000;
 
 /// A buffer that begins with a page.
 #[repr(align(4096))]
@@ -73,17 +69,6 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         .figure("files_percent", files)
         .figure("reads_percent", reads);
     Ok(measurement)
-}
-
-/// Processor time of one recording, on one thread.
-fn recording_ns() -> anyhow::Result<f64> {
-    let register = Register::new("setlkw");
-    let before = cpu::of_this()?;
-    for number in 0..RECORDINGS {
-        let started = register.begin("read", number, 1);
-        register.end(number, started);
-    }
-    Ok((cpu::of_this()? - before).as_nanos() as f64 / RECORDINGS as f64)
 }
 
 fn write(place: &Path) -> anyhow::Result<()> {
