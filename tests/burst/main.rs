@@ -50,3 +50,4 @@ mod unnamed;
 mod vanishing;
 mod waits;
 mod whole;
+mod without_down;

@@ -23,6 +23,7 @@ mod walk;
 mod write;
 
 pub use driver::Driver;
+pub use job::last_status::{LastEnd, LastStatus, LastStore};
 pub use job::open_metrics::{Format as MetricsFormat, encode as encode_metrics};
 pub use machine::{Threads as BackingPool, memory_bytes};
 pub use options::{
@@ -33,4 +34,4 @@ pub use panics::end_the_process;
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;
-pub use write::{NotLanded, Progress, Salvage, SalvageEnd, WriteParts};
+pub use write::{NotLanded, Progress, Salvage, SalvageEnd, WriteParts, holds_store, job_of_store};

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::driver::Driver;
 use crate::job::requests::Job;
-use crate::job::{control, metrics, metrics_server, sampling};
+use crate::job::{control, last_status, metrics, metrics_server, sampling};
 use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
@@ -90,30 +90,33 @@ async fn run_in_runtime(
     node.note_serving();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
 
-    let reason = tokio::select! {
-        () = node.until_told_to_end() => ExitReason::End,
-        () = node.until_told_to_hand_over() => ExitReason::HandOver,
-        () = signals.come() => ExitReason::End,
-        told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
+    let (reason, by_down) = tokio::select! {
+        () = node.until_told_to_end() => (ExitReason::End, true),
+        () = node.until_told_to_hand_over() => (ExitReason::HandOver, false),
+        () = signals.come() => (ExitReason::End, false),
+        told = link.until_told()? => (told.unwrap_or(ExitReason::Orphaned), false),
     };
     tracing::info!(?reason, "ending");
     tasks.iter().for_each(JoinHandle::abort);
     read.prefill.end(reason == ExitReason::End).await;
-    drop((job, driver));
+    drop(driver);
+    let ended = (reason != ExitReason::HandOver).then_some(job);
     let within = end_all(reason, &node, burst, (mount, session), &endpoint).await;
-    if reason != ExitReason::HandOver {
+    if let Some(job) = ended {
+        last_status::keep_at_end(job, by_down).await;
         link.leaves();
     }
     Ok((reason, within))
 }
 
-/// Writes metrics, and samples the history.
-fn look_regularly(job: &Job) -> [JoinHandle<()>; 2] {
+/// Writes metrics, samples the history and keeps the last status.
+fn look_regularly(job: &Arc<Job>) -> [JoinHandle<()>; 3] {
     let parts = || (Arc::clone(&job.node), Arc::clone(&job.read), job.write.clone());
     let ((node, read, write), sampler) = (parts(), Arc::clone(&job.sampler));
     let sampled = tokio::spawn(sampling::sample_regularly(sampler, node, read, write));
     let (node, read, write) = parts();
-    [tokio::spawn(metrics::write_regularly(node, read, write)), sampled]
+    let kept = tokio::spawn(last_status::keep_regularly(Arc::clone(job)));
+    [tokio::spawn(metrics::write_regularly(node, read, write)), sampled, kept]
 }
 
 /// Ends the mounts and the connections. How long work that blocks may go on then, as `run_in_runtime` has it.

@@ -5,11 +5,12 @@
 //! longer than `WAIT`. The logs of the last jobs stay, within a limit for all of them.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,9 +19,15 @@ use forebay_launch::{JobDirectory, MemoryFile, check_job_name, state_directory, 
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::variable;
+use crate::kept_files::{make_directory, write_whole};
+use crate::report::Known;
+use crate::unlanded::{Unlanded, notes_in};
 
 /// How long the end of a job waits at most. A home directory that answers takes milliseconds.
 const WAIT: Duration = Duration::from_millis(200);
+
+/// Whether it has been waited for in vain: this process does not wait for it again.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// How often it is seen whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -40,6 +47,9 @@ const HOST_BYTES_MAX: u64 = 16 << 20;
 /// One log, bytes: its end is what tells why a job ended.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
+/// The reason why nothing is kept, bytes.
+const LAST_WORDS_BYTES_MAX: u64 = 4096;
+
 /// The order to the process: a line of JSON, then the bytes of the logs, one after the other.
 #[derive(Serialize, Deserialize, Debug)]
 struct Order {
@@ -51,6 +61,38 @@ struct Order {
     logs: Vec<(String, u64)>,
     /// Where reports are kept, if not with the logs.
     reports: Option<PathBuf>,
+    /// The worth of a report that gives way to a better one.
+    #[serde(default)]
+    worth: Option<Worth>,
+    /// The stores of this host with files of the job that have not landed, if it has a burst tier.
+    #[serde(default)]
+    unlanded: Option<Unlanded>,
+}
+
+/// The worth of a report that the last node of a host makes: other hosts make theirs, and `down` may make one that knows of all nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Worth {
+    /// When the run began, milliseconds since 1970: a report that is older is of an earlier run.
+    pub began_unix_ms: u64,
+    /// Nodes of which it knows.
+    pub known: usize,
+    /// Whether it knows of the job's start.
+    pub has_start: bool,
+}
+
+/// The part of a kept report that tells its worth.
+#[derive(Deserialize)]
+struct KeptWorth {
+    ended_unix_ms: u64,
+    start: Option<serde::de::IgnoredAny>,
+    known: Option<Known>,
+}
+
+impl Order {
+    /// One about nothing yet.
+    fn of(job: &str) -> Self {
+        Self { job: job.to_owned(), began: None, logs: vec![], reports: None, worth: None, unlanded: None }
+    }
 }
 
 /// The page of a job's report.
@@ -60,34 +102,35 @@ pub const REPORT_PAGE: &str = "report.html";
 pub const REPORT: &str = "report.json";
 
 /// Whether files were kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// They are there.
     Whole,
     /// The home directory has not answered yet.
     Late,
-    /// They could not be written, or there is no home directory.
-    Not,
+    /// They could not be written, for this reason.
+    Not(String),
 }
 
 /// Moves the logs of an earlier job of this name away. It is not waited for.
 pub fn begin(job: &str) {
-    hand_over(
-        &Order { job: job.to_owned(), began: Some(SystemTime::now()), logs: vec![], reports: None },
-        &[],
-        Duration::ZERO,
-    );
+    hand_over(&Order { began: Some(SystemTime::now()), ..Order::of(job) }, &[], Duration::ZERO);
 }
 
-/// Keeps the report of a job below `reports`, else with its logs.
-pub fn keep_report(job: &str, reports: Option<&Path>, files: &[(&str, &[u8])]) -> Kept {
+/// Keeps the report of a job below `reports`, else with its logs. One with a `worth` gives way to a better one of the same run.
+pub fn keep_report(job: &str, reports: Option<&Path>, worth: Option<Worth>, files: &[(&str, &[u8])]) -> Kept {
     let names = files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.len() as u64)).collect();
     let bytes: Vec<&[u8]> = files.iter().map(|(_, bytes)| *bytes).collect();
-    let order = Order { job: job.to_owned(), began: None, logs: names, reports: reports.map(Path::to_owned) };
+    let order = Order { logs: names, reports: reports.map(Path::to_owned), worth, ..Order::of(job) };
     hand_over(&order, &bytes, WAIT)
 }
 
-/// Keeps the logs of a job that ends on this host. A failure is an event of the log, and nothing more.
+/// Brings the note about a job's stores on this host up to date.
+pub fn keep_note(job: &str, unlanded: Unlanded) {
+    hand_over(&Order { unlanded: Some(unlanded), ..Order::of(job) }, &[], WAIT);
+}
+
+/// Keeps the logs of a job that ends on this host, and the note about its stores. A failure is an event of the log, and nothing more.
 pub fn keep(directory: &JobDirectory) {
     let paths: Vec<PathBuf> = logs_in(&directory.logs());
     let bytes_max = LOG_BYTES_MAX.min(HOST_BYTES_MAX / paths.len().max(1) as u64);
@@ -96,12 +139,13 @@ pub fn keep(directory: &JobDirectory) {
         .filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), end_of(path, bytes_max).ok()?)))
         .filter(|(_, bytes)| !bytes.is_empty())
         .collect();
-    if logs.is_empty() {
+    let unlanded = Unlanded::of(directory);
+    if logs.is_empty() && unlanded.is_none() {
         return;
     }
     let names = logs.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect();
     let bytes: Vec<&[u8]> = logs.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-    hand_over(&Order { job: directory.job(), began: None, logs: names, reports: None }, &bytes, WAIT);
+    hand_over(&Order { logs: names, unlanded, ..Order::of(&directory.job()) }, &bytes, WAIT);
 }
 
 /// The logs in a directory, by name.
@@ -131,30 +175,45 @@ pub fn end_of(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 }
 
 fn hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> Kept {
-    try_to_hand_over(order, files, wait).unwrap_or_else(|error| {
+    let wait = if IS_SILENT.load(Ordering::Relaxed) { Duration::ZERO } else { wait };
+    let kept = try_to_hand_over(order, files, wait).unwrap_or_else(|error| {
         tracing::debug!(error = format!("{error:#}"), "the files are not kept");
-        Kept::Not
-    })
+        Kept::Not(format!("{error:#}"))
+    });
+    if kept == Kept::Late && !wait.is_zero() {
+        IS_SILENT.store(true, Ordering::Relaxed);
+    }
+    kept
 }
 
 fn try_to_hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> anyhow::Result<Kept> {
     if order.reports.is_none() && state_directory(&variable).is_none() {
-        return Ok(Kept::Not);
+        return Ok(Kept::Not("there is no home directory: HOME is not set".to_owned()));
     }
     let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
     let memory = MemoryFile::new("forebay-logs", &[&[line.as_slice()], files].concat())?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("forebay").args(["keep-logs", &order.job]).current_dir("/").process_group(0);
-    let mut child = command.stdin(memory.input()?).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut child = command.stdin(memory.input()?).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let until = Instant::now() + wait;
     loop {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(Kept::Whole),
-            Some(_) => return Ok(Kept::Not),
+            Some(_) => return Ok(Kept::Not(last_words(&mut child))),
             None if Instant::now() >= until => return Ok(Kept::Late),
             None => sleep(LOOK_EVERY),
         }
+    }
+}
+
+/// The reason that the process has told.
+fn last_words(child: &mut std::process::Child) -> String {
+    let mut words = String::new();
+    let told = child.stderr.take().map(|told| told.take(LAST_WORDS_BYTES_MAX).read_to_string(&mut words));
+    match (told, words.trim().strip_prefix("forebay: ")) {
+        (Some(Ok(_)), Some(why)) => why.lines().map(str::trim).collect::<Vec<_>>().join(" "),
+        _ => "the directory for reports cannot be written to".to_owned(),
     }
 }
 
@@ -173,18 +232,18 @@ pub fn carry_out() -> anyhow::Result<()> {
     let order: Order = serde_json::from_slice(&input[..line])?;
     check_job_name(&order.job)?;
     let is_elsewhere = order.reports.is_some();
-    // A host may have none: nothing is made in its place.
-    let has_home = || state_home(&variable).is_some_and(|home| home.is_dir());
-    ensure!(is_elsewhere || has_home(), "the home directory is not there");
+    if !is_elsewhere {
+        check_home()?;
+    }
     let state = order.reports.or_else(|| state_directory(&variable)).context("no home directory")?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    make_directory(&state)?;
     ensure!(is_own(&state), "{} is not a directory of this user alone", state.display());
     let directory = state.join(&order.job);
     ensure!(is_own(&directory) || directory.symlink_metadata().is_err(), "{} is none", directory.display());
     if let Some(began) = order.began {
         set_aside(&directory, began)?;
-    } else {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    } else if !order.logs.is_empty() && !order.worth.is_some_and(|worth| has_better(&directory, worth)) {
+        make_directory(&directory)?;
         let mut rest = &input[line + 1..];
         for (name, len) in &order.logs {
             let is_plain = Path::new(name).file_name().is_some_and(|plain| plain.to_str() == Some(name));
@@ -192,18 +251,30 @@ pub fn carry_out() -> anyhow::Result<()> {
             write_whole(&directory, name, log.context("the order is wrong")?)?;
         }
     }
+    order.unlanded.map_or(Ok(()), |unlanded| unlanded.keep_in(&directory))?;
     if !is_elsewhere {
         prune(&state, &order.job);
     }
     Ok(())
 }
 
-/// A reader sees the whole file or the one before, and a link of that name is replaced, not followed.
-fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let new = directory.join(format!(".{name}.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let written = file.write_all(bytes).and_then(|()| fs::rename(&new, directory.join(name)));
-    written.inspect_err(|_| drop(fs::remove_file(&new)))
+/// Whether the user has a home directory here. A host may have none, or the variable may name that of another user: nothing is made in its place.
+fn check_home() -> anyhow::Result<()> {
+    let home = state_home(&variable).context("there is no home directory: HOME is not set")?;
+    ensure!(home.is_dir(), "the home directory {} does not exist", home.display());
+    let is_home = variable("HOME").is_some_and(|set| Path::new(&set) == home);
+    let is_theirs = is_home && home.metadata()?.uid() != rustix::process::geteuid().as_raw();
+    ensure!(!is_theirs, "the home directory {} is of another user", home.display());
+    Ok(())
+}
+
+/// Whether the report that is there is of the same run, and made by `down` or as good.
+fn has_better(directory: &Path, worth: Worth) -> bool {
+    let text = fs::read(directory.join(REPORT)).unwrap_or_default();
+    let Ok(kept) = serde_json::from_slice::<KeptWorth>(&text) else { return false };
+    let is_of_run = kept.ended_unix_ms >= worth.began_unix_ms;
+    let is_as_good = |known: Known| (known.known, kept.start.is_some()) >= (worth.known, worth.has_start);
+    is_of_run && kept.known.is_none_or(is_as_good)
 }
 
 /// The logs and the report in a directory.
@@ -218,7 +289,14 @@ fn set_aside(directory: &Path, before: SystemTime) -> anyhow::Result<()> {
     let seconds = ended.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = directory.file_name().and_then(|name| name.to_str()).context("no name")?;
     ensure!(!name.is_empty(), "no name");
-    Ok(fs::rename(directory, directory.with_file_name(format!("{name}.{seconds}")))?)
+    let aside = directory.with_file_name(format!("{name}.{seconds}"));
+    fs::rename(directory, &aside)?;
+    // Their stores still are what they were, and `down` looks for them by the job's name.
+    for note in notes_in(&aside) {
+        make_directory(directory)?;
+        fs::rename(&note, directory.join(note.file_name().context("no name")?))?;
+    }
+    Ok(())
 }
 
 fn last_change(directory: &Path) -> Option<SystemTime> {
@@ -348,6 +426,25 @@ mod tests {
         assert_eq!(names(state.path()), ["j"]);
         set_aside(9);
         assert_eq!(names(state.path()), ["j.7"]);
+    }
+
+    #[test]
+    fn a_report_of_a_host_gives_way_to_a_better_one_of_the_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let worth = |known, has_start| Worth { began_unix_ms: 100, known, has_start };
+        let has_better = |worth| has_better(directory.path(), worth);
+        assert!(!has_better(worth(1, false)));
+        let keep = |ended: u64, start: Option<u8>, known: Option<usize>| {
+            let known = known.map(|known| Known { known, ..Known::default() });
+            let report = serde_json::json!({"ended_unix_ms": ended, "start": start, "known": known});
+            fs::write(directory.path().join(REPORT), report.to_string()).unwrap();
+        };
+        keep(100, None, Some(2));
+        assert!(has_better(worth(2, false)) && !has_better(worth(2, true)) && !has_better(worth(3, false)));
+        keep(100, None, None);
+        assert!(has_better(worth(3, true)), "made by down");
+        keep(99, None, None);
+        assert!(!has_better(worth(1, false)), "of an earlier run");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
 use crate::burst_mount;
+use crate::ending;
 use crate::kept_logs;
 use crate::patience::after_a_second;
 use crate::view_directory;
@@ -128,13 +129,22 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     view_directory::remove(&record.view, record.view_created);
     burst_mount::remove(&record.burst_created);
     directory.remove_node(record.rank);
-    if !directory.record_ranks().is_empty() {
+    let others = NodeRecord::read_all(directory);
+    if others.iter().flat_map(NodeRecord::processes).any(|process| process.is_alive()) {
         return;
     }
-    match JobRecord::read(directory).ok().flatten() {
-        // `up` has yet to see how the others fare, and cleans up itself. One that is dead does not, and then nodes on other
-        // hosts are found by the record.
-        Some(job) if job.progress == Progress::Starting && !(job.is_abandoned() && job.remote_call().is_none()) => {}
+    let job = JobRecord::read(directory).ok().flatten();
+    // `up` has yet to see how the others fare, and cleans up itself. One that is dead does not, and then nodes on other
+    // hosts are found by the record.
+    let is_starting =
+        |job: &JobRecord| job.progress == Progress::Starting && !(job.is_abandoned() && job.remote_call().is_none());
+    if job.as_ref().is_some_and(is_starting) {
+        return;
+    }
+    ending::without_down(directory, true);
+    match job {
+        // Nodes that were killed have left things, which `down` finds by their records.
+        _ if !directory.record_ranks().is_empty() => kept_logs::keep(directory),
         Some(_) => {
             if let Err(error) = clean(directory) {
                 tracing::warn!(%error, "the job's directory stays");
@@ -144,6 +154,7 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
         None => {
             kept_logs::keep(directory);
             directory.remove_logs();
+            directory.remove_last_statuses();
             directory.remove_shared();
             directory.remove_if_empty();
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use forebay_daemon::{ProfileOptions, ProfilePlace};
@@ -28,7 +29,7 @@ pub fn decided(settings: &Settings) -> Vec<(&'static str, String)> {
         decided.push(("profile-command", command_of(&variable, &caller_command_line())));
     }
     if settings.profile_dir.is_none() {
-        let default = ProfileDirectory::default_path(&variable).ok();
+        let default = default_directory().ok();
         decided.extend(default.and_then(|path| Some(("profile-dir", path.to_str()?.to_owned()))));
     }
     decided.retain(|(_, text)| !text.is_empty());
@@ -47,6 +48,19 @@ pub fn shown(settings: &Settings, decided: &BTreeMap<String, Vec<String>>) -> Op
     }
 }
 
+/// The user's directory of profiles. Where a home directory is not there, or of another user, nothing is made in its place.
+fn default_directory() -> Result<PathBuf, ProfileError> {
+    let directory = ProfileDirectory::default_path(&variable)?;
+    let home = variable("HOME").map(PathBuf::from).filter(|home| directory == home.join(".cache/forebay/profiles"));
+    let Some(path) = home else { return Ok(directory) };
+    let problem = match path.metadata() {
+        Ok(found) if found.uid() != rustix::process::geteuid().as_raw() => "the home directory is of another user",
+        Ok(found) if found.is_dir() => return Ok(directory),
+        _ => "the home directory does not exist",
+    };
+    Err(ProfileError::Untrusted { path, problem: format!("{problem}; give --profile-dir DIR") })
+}
+
 /// Why a profile can neither be kept nor used, as far as its place tells.
 pub fn problem(settings: &Settings) -> Option<ProfileError> {
     let budget_bytes = settings.profile_budget;
@@ -54,7 +68,7 @@ pub fn problem(settings: &Settings) -> Option<ProfileError> {
         (ProfileChoice::Off, _) => None,
         (ProfileChoice::File(path), _) => ProfileFiles::at(path, budget_bytes).err(),
         (ProfileChoice::Auto, given) => {
-            let path = given.clone().map_or_else(|| ProfileDirectory::default_path(&variable), Ok);
+            let path = given.clone().map_or_else(default_directory, Ok);
             path.and_then(|path| ProfileDirectory::open(&path, budget_bytes)).err()
         }
     }
@@ -70,7 +84,7 @@ pub fn recording(settings: &Settings) -> Option<String> {
     let directory = match (&settings.profile, &settings.profile_dir) {
         (ProfileChoice::Off, _) => return None,
         (ProfileChoice::File(path), _) => path.parent()?.to_owned(),
-        (ProfileChoice::Auto, given) => given.clone().or_else(|| ProfileDirectory::default_path(&variable).ok())?,
+        (ProfileChoice::Auto, given) => given.clone().or_else(|| default_directory().ok())?,
     };
     let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     let bytes =
@@ -93,7 +107,7 @@ pub fn options(settings: &Settings, exports: &[PathBuf]) -> Option<ProfileOption
         ProfileChoice::Off => return None,
         ProfileChoice::File(path) => ProfilePlace::File(path.clone()),
         ProfileChoice::Auto => {
-            let directory = settings.profile_dir.clone().map_or_else(|| ProfileDirectory::default_path(&variable), Ok);
+            let directory = settings.profile_dir.clone().map_or_else(default_directory, Ok);
             let warned = directory.inspect_err(|error| tracing::warn!(%error, "no profile is used"));
             ProfilePlace::Directory(warned.ok()?)
         }

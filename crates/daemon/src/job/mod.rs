@@ -4,6 +4,7 @@
 pub mod control;
 pub mod history;
 pub mod incoming;
+pub mod last_status;
 pub mod latencies;
 pub mod metrics;
 pub mod metrics_server;

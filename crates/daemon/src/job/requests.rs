@@ -191,7 +191,8 @@ impl Job {
         nodes
     }
 
-    fn status_with_summed(&self) -> NodeStatus {
+    /// This node's part of it, with what is summed over nodes.
+    pub fn status_with_summed(&self) -> NodeStatus {
         let mut status = NodeStatus::of(&self.node, &self.read, self.write.as_deref());
         let history = self.sampler.sample(&self.read, self.write.as_deref());
         status.set_summed(Some(Summed::of(history, &self.read)));

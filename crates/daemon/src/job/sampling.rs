@@ -116,7 +116,7 @@ fn place(node: &Node) -> PathBuf {
     JobDirectory::metrics_place(&node.options.job_directory, node.rank(), "history")
 }
 
-fn unix_ms(node: &Node) -> u64 {
+pub fn unix_ms(node: &Node) -> u64 {
     u64::try_from(node.environment.unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -24,7 +24,7 @@ pub struct Status {
 }
 
 /// The job, as a node knows it.
-#[derive(Serialize, Default)]
+#[derive(Serialize, Deserialize, Default)]
 pub struct JobStatus {
     name: String,
     nodes: usize,
@@ -201,6 +201,10 @@ impl AddAssign<&Self> for KernelStatus {
 }
 
 impl JobStatus {
+    pub fn node_count(&self) -> usize {
+        self.nodes
+    }
+
     pub fn of(node: &Node) -> Self {
         let options = &node.options;
         Self {
@@ -242,6 +246,11 @@ impl NodeStatus {
             sum.merge(summed);
             sum
         })
+    }
+
+    /// 0 of a node that does not answer.
+    pub fn uptime_ms(&self) -> u64 {
+        if let Self::Ready(node) = self { node.uptime_ms } else { 0 }
     }
 
     pub fn rank(&self) -> u32 {

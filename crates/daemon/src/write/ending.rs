@@ -1,11 +1,13 @@
 //! The end of a job: nothing is changed after its last drain, and what has not landed by then is named.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::drain::drafts::remove_unlinked;
 use super::drain::drain_messages;
@@ -52,6 +54,13 @@ struct LeftFile {
     missing: Vec<(u64, u64)>,
     /// How many ranges more there are.
     more_ranges: usize,
+}
+
+impl Left {
+    /// As `down` has it from the daemons.
+    pub fn as_json(&self) -> Value {
+        json!(self)
+    }
 }
 
 impl WriteParts {
@@ -149,6 +158,16 @@ impl WriteParts {
         if let Err(errno) = ended {
             tracing::warn!(%errno, "programs are still changing files of the burst tier");
         }
+    }
+
+    /// Whether this node leads the burst tree.
+    pub fn leads(&self) -> bool {
+        self.leader().is_some()
+    }
+
+    /// This node's store, and the bytes in it that are needed.
+    pub fn store(&self) -> (&Path, u64) {
+        (self.local.log.path(), self.local.log.space().live_bytes)
     }
 
     /// Data that this node knows not to have landed, if any. To be asked for after `leave`.

@@ -78,4 +78,4 @@ pub use ending::Left;
 pub use opening::open;
 pub use parts::WriteParts;
 pub use report::BurstStatus;
-pub use salvage::{NotLanded, Salvage, SalvageEnd};
+pub use salvage::{NotLanded, Salvage, SalvageEnd, holds_store, job_of_store};

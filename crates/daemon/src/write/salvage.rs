@@ -50,6 +50,18 @@ pub struct Salvage {
     runtime: Arc<Runtime>,
 }
 
+/// Whether a directory holds a store; one that cannot be read may.
+#[must_use]
+pub fn holds_store(path: &Path) -> bool {
+    path.exists() && whose(path).map_or(true, |owner| owner.is_some())
+}
+
+/// The job whose store a directory holds, if it holds one that can be read.
+#[must_use]
+pub fn job_of_store(path: &Path) -> Option<String> {
+    Some(whose(path).ok()??.job)
+}
+
 /// A file with bytes that are not here.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NotLanded {

@@ -1,13 +1,13 @@
 //! The status of a job: the daemons' answer, what the job's record adds to it, and the overview of both.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use forebay_launch::{JobDirectory, JobRecord};
-use forebay_types::NodeRank;
+use forebay_launch::JobDirectory;
 use serde_json::{Value, json};
 
 use crate::commands::ask::{ask_any, ask_hosts};
 use crate::health::Overview;
+use crate::recorded;
 
 /// How long the nodes may take to say how they are: it goes down the tree and back.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
@@ -19,22 +19,7 @@ pub fn ask(directory: &JobDirectory, local_only: bool) -> anyhow::Result<(Value,
         Err(error) if local_only => return Err(error),
         Err(error) => ask_hosts(directory)?.ok_or(error)?,
     };
-    complete(directory, &mut status);
+    recorded::complete(directory, &mut status);
     let overview = Overview::of(&directory.job(), &status);
     Ok((status, overview))
-}
-
-/// Adds what the job's record alone has. A node without which the job came up, and that does not answer, is missing: not lost. The job is
-/// as old as its start, not as its daemons.
-pub fn complete(directory: &JobDirectory, status: &mut Value) {
-    let Some(JobRecord { missing, started_unix_ms, .. }) = JobRecord::read(directory).ok().flatten() else { return };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    status["job"]["uptime_ms"] = (now.as_millis() as u64).saturating_sub(started_unix_ms).into();
-    for node in status["nodes"].as_array_mut().into_iter().flatten().filter(|node| node["state"] != "ready") {
-        let rank = node["rank"].as_u64().and_then(|rank| u32::try_from(rank).ok()).map_or(NodeRank(u32::MAX), NodeRank);
-        if let Some(why) = missing.get(&rank) {
-            node["state"] = "missing".into();
-            node["why"] = format!("it failed to start: {why}").into();
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Findings: what went wrong or cost time in a job, and what to change first. A pure function of the figures.
 
-use super::end::End;
+use super::end::{End, Known};
 use super::figures::{Figures, PathAmount};
 use crate::columns::count;
 use crate::health::amounts::{share, size, span};
@@ -33,8 +33,14 @@ pub struct Finding {
 }
 
 /// All findings, the worst first.
-pub fn of(end: &End, figures: Option<&Figures>) -> Vec<Finding> {
+pub fn of(end: &End, known: Option<&Known>, figures: Option<&Figures>) -> Vec<Finding> {
     let mut findings = at_the_end(end);
+    findings.extend(known.and_then(|known| {
+        finding(
+            format!("The report was not made of the answers of daemons: {}.", known.line()),
+            "End jobs by forebay down: it waits until all has landed.",
+        )
+    }));
     let Some(figures) = figures else {
         findings.extend(finding(
             "No daemon answered before the end, so there are no figures.".to_owned(),

@@ -17,7 +17,7 @@ mod tests;
 mod text;
 mod tree;
 
-pub use end::End;
+pub use end::{End, Known};
 pub use html::page;
 pub use model::Report;
 pub use text::{lines, side_by_side};

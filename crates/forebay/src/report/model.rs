@@ -4,7 +4,7 @@ use forebay_launch::StartTimes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::end::End;
+use super::end::{End, Known};
 use super::figures::Figures;
 use super::findings::{self, Finding};
 use crate::health::State;
@@ -24,6 +24,9 @@ pub struct Report {
     pub end: End,
     /// The last status, before the daemons were told to end; `None` if none answered in time.
     pub status: Option<Value>,
+    /// Set where no daemon answered, and the status is that which they had kept.
+    #[serde(default)]
+    pub known: Option<Known>,
 }
 
 impl Report {
@@ -34,7 +37,7 @@ impl Report {
 
     /// Findings, the worst first.
     pub fn findings(&self) -> Vec<Finding> {
-        findings::of(&self.end, self.figures().as_ref())
+        findings::of(&self.end, self.known.as_ref(), self.figures().as_ref())
     }
 
     /// Whether all is well, and the verdict in a line.
@@ -50,6 +53,9 @@ impl Report {
                 None => (false, "not known: no daemon answered before the end".to_owned()),
                 Some(figures) if figures.overview.verdict.state == State::Blocked => {
                     (false, trouble(figures).unwrap_or_default())
+                }
+                Some(_) if !self.known.as_ref().is_none_or(Known::is_whole) => {
+                    (false, "not known of all nodes until their end".to_owned())
                 }
                 Some(_) => (true, "Forebay healthy".to_owned()),
             },
@@ -67,6 +73,7 @@ impl Report {
             "job": self.job,
             "ended_unix_ms": self.ended_unix_ms,
             "is_well": is_well,
+            "known": self.known,
             "verdict": verdict,
             "start": self.start,
             "nodes": of(&|figures| figures.overview.node_count.into()),

@@ -31,6 +31,7 @@ fn report(change: impl FnOnce(&mut Value)) -> Report {
         start: None,
         end,
         status: Some(status(change)),
+        known: None,
     }
 }
 

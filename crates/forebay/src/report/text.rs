@@ -21,6 +21,9 @@ pub fn lines(report: &Report, kept: &str) -> Vec<String> {
         add("Waited", waited(figures));
         add("Trouble", trouble(figures));
     }
+    if let Some(known) = &report.known {
+        add("Known", known.line());
+    }
     add("Verdict", report.verdict().1);
     add("Kept", kept.to_owned());
     lines

@@ -214,6 +214,27 @@ impl JobDirectory {
         directory.join(format!("metrics-{rank}.{end}"))
     }
 
+    /// The file of a node's last status.
+    #[must_use]
+    pub fn last_status(directory: &Path, rank: NodeRank) -> PathBuf {
+        directory.join(format!("node-{rank}.status"))
+    }
+
+    /// The ranks whose last statuses are here, lowest first.
+    #[must_use]
+    pub fn last_status_ranks(&self) -> Vec<NodeRank> {
+        self.ranks_of(".status")
+    }
+
+    /// Removes the last statuses of all nodes.
+    pub fn remove_last_statuses(&self) {
+        for rank in self.last_status_ranks().into_iter().chain(self.ranks_of(".status.new")) {
+            let path = Self::last_status(&self.path, rank);
+            ignore_missing(fs::remove_file(path.with_extension("status.new")));
+            ignore_missing(fs::remove_file(path));
+        }
+    }
+
     /// The file that a process locks while it makes such a namespace.
     #[must_use]
     pub fn entrance_lock(&self, rank: NodeRank) -> PathBuf {

@@ -2,6 +2,5 @@
 
 pub mod drain;
 pub mod landed;
-pub mod left;
 mod names;
 pub mod salvage;

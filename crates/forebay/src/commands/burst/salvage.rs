@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_daemon::{NotLanded, Progress, Salvage, SalvageEnd};
+use forebay_daemon::{NotLanded, Progress, Salvage, SalvageEnd, job_of_store};
 use serde_json::json;
 
 use crate::burst_mount;
 use crate::cli::SalvageArguments;
 use crate::commands::burst::drain;
 use crate::exit::DONE_IN_PART;
+use crate::kept_logs;
 use crate::meeting::{Met, Place, leave, meet, stores_in};
 use crate::output::{quoted_path, say, shown_path};
 use crate::settings::values::show_size;
+use crate::unlanded::Unlanded;
 
 /// Files that cannot land which are named one by one.
 const NAMED_MAX: usize = 20;
@@ -27,9 +29,13 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let landing = arguments.burst.as_ref().map(|pair| pair.backing.as_path());
     let mut place = None;
     if let Some(wait) = arguments.meet {
+        let job = paths.iter().find_map(|path| job_of_store(path));
         match meet(&paths, landing, wait, arguments.timeout.unwrap_or(wait))? {
             Met::Here(met, met_at) => (paths, place) = (met, met_at),
-            Met::Landed => return Ok(carried(arguments, None)),
+            Met::Landed => {
+                job.iter().for_each(|job| kept_logs::keep_note(job, Unlanded::none()));
+                return Ok(carried(arguments, None));
+            }
             Met::Waiting(place) => return Ok(carried(arguments, Some(&place))),
         }
     }
@@ -70,6 +76,7 @@ fn land(
     let landed_bytes = bytes.saturating_sub(bytes_left);
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
     leave(paths, &landing, &job);
+    kept_logs::keep_note(&job, Unlanded::none());
     let shown = |path: &PathBuf| place.map_or_else(|| path.clone(), |place| place.shown_path(path));
     let stores: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).map(shown).collect();
     let others: Vec<PathBuf> = others.iter().map(shown).collect();

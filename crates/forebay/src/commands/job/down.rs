@@ -11,15 +11,16 @@ use serde_json::{Value, json};
 
 use crate::cli::DownArguments;
 use crate::commands::burst::drain;
-use crate::commands::burst::left::{self, Left};
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
-use crate::commands::job::report::Ending;
+use crate::commands::job::unlanded_lines;
 use crate::commands::job::up_report::shown_ranks;
 use crate::commands::job::users;
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
+use crate::ending::Ending;
 use crate::exit::{DONE_IN_PART, NOT_UP};
 use crate::jobs::{self, NotUp};
+use crate::left::{self, Left};
 use crate::leftovers::{self, held_text};
 use crate::output::{in_one_line, say, tell, without_controls};
 use crate::patience::after_a_second;
@@ -50,7 +51,11 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let directory = match jobs::find(&effective) {
         Err(error) if error.is::<NotUp>() => {
             let why = why_not_up(&effective, &error)?;
-            return Ok(nothing_is_up(&why, arguments.must_be_up, arguments.json));
+            if arguments.must_be_up {
+                tell!("forebay: {why}");
+                return Ok(ExitCode::from(NOT_UP));
+            }
+            return Ok(nothing_is_up(&why, &unlanded_lines::told(&jobs::name_meant(&effective)?), arguments.json));
         }
         found => found?,
     };
@@ -112,17 +117,14 @@ fn why_not_up(effective: &Effective, error: &anyhow::Error) -> anyhow::Result<St
     ))
 }
 
-/// There is nothing to end, so all is as was asked for, unless another host's command wants to know of what is here.
-fn nothing_is_up(why: &str, must_be_up: bool, as_json: bool) -> ExitCode {
+/// There is nothing to end, so all is as was asked for, unless files of the job have not landed.
+fn nothing_is_up(why: &str, unlanded: &[String], as_json: bool) -> ExitCode {
     match as_json {
-        _ if must_be_up => {
-            tell!("forebay: {why}");
-            return ExitCode::from(NOT_UP);
-        }
-        true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why]})),
+        true => say!("{}", json!({"job": null, "ended": [], "missing": [], "notes": [why], "unlanded": unlanded})),
         false => say!("nothing to end: {why}"),
     }
-    ExitCode::SUCCESS
+    unlanded.iter().for_each(|line| tell!("forebay: {}", in_one_line(line)));
+    if unlanded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) }
 }
 
 /// The outcome of `down`.

@@ -15,6 +15,7 @@ pub mod selection;
 pub mod status;
 pub mod status_jobs;
 pub mod top;
+mod unlanded_lines;
 pub mod up;
 pub mod up_direct;
 mod up_report;

@@ -1,99 +1,23 @@
-//! The report of a job: made and kept by `down`, shown by `report`.
+//! `report`: shows reports of jobs that have ended (`ending`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, JobRecord, StartTimes, state_directory};
+use forebay_launch::state_directory;
 use serde_json::{Value, json};
 
 use crate::cli::ReportArguments;
-use crate::commands::job_status;
+use crate::commands::job::unlanded_lines;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
-use crate::kept_logs::{self, Kept, REPORT, REPORT_PAGE, kept_jobs};
-use crate::output::{causes, say, tell, without_controls};
+use crate::kept_logs::{REPORT, REPORT_PAGE, kept_jobs};
+use crate::output::{causes, in_one_line, say, tell, without_controls};
 use crate::patience::after_a_second;
-use crate::report::{End, Report, figures, lines, page, side_by_side};
+use crate::report::{Report, lines, side_by_side};
 use crate::settings::Effective;
 use crate::settings::values::ReportChoice;
-
-/// How long the end of a job waits for the last status of its nodes at most.
-const STATUS_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// A report as JSON, bytes: what is kept of ten jobs has a limit. That of 1,000 nodes takes 2 MB.
-const REPORT_BYTES_MAX: usize = 8 << 20;
-
-/// The report of a job that is about to end.
-pub struct Ending {
-    job: String,
-    reports: Option<PathBuf>,
-    start: Option<StartTimes>,
-    status: Option<Value>,
-}
-
-impl Ending {
-    /// Asks for the last status; `None` if no report is wanted.
-    ///
-    /// # Errors
-    /// `UsageError` when `--report` is no place.
-    pub fn begin(effective: &Effective, directory: &JobDirectory) -> anyhow::Result<Option<Self>> {
-        let record = JobRecord::read(directory).ok().flatten();
-        let of_job = record.as_ref().and_then(|record| record.settings.get("report")?.get(0)?.as_str());
-        let reports = match effective.report(of_job)? {
-            ReportChoice::Off => return Ok(None),
-            ReportChoice::Auto => None,
-            ReportChoice::Directory(directory) => Some(directory),
-        };
-        let start = record.and_then(|record| record.start);
-        Ok(Some(Self { job: directory.job(), reports, start, status: last_status(directory) }))
-    }
-
-    /// Keeps the report. The lines of it, and the same as JSON.
-    pub fn keep(self, end: End) -> (Vec<String>, Value) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let report = Report {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            job: self.job,
-            ended_unix_ms: since.as_millis() as u64,
-            start: self.start,
-            end,
-            status: self.status,
-        };
-        let page = page(&report);
-        let as_json = serde_json::to_vec(&report).unwrap_or_default();
-        let mut files = vec![(REPORT_PAGE, page.as_bytes())];
-        files.extend((as_json.len() <= REPORT_BYTES_MAX).then_some((REPORT, as_json.as_slice())));
-        let kept = kept_logs::keep_report(&report.job, self.reports.as_deref(), &files);
-        let base = self.reports.or_else(|| state_directory(&variable));
-        let path = base.map(|base| base.join(&report.job).join(REPORT_PAGE)).filter(|_| kept != Kept::Not);
-        let shown = match (&path, kept) {
-            (Some(path), Kept::Whole) => path.display().to_string(),
-            (Some(path), _) => format!("not yet: the file system of {} does not answer", path.display()),
-            (None, _) => "not kept: the directory for reports cannot be written to".to_owned(),
-        };
-        let mut value = report.json();
-        value["page"] = json!(path.filter(|_| kept == Kept::Whole));
-        (lines(&report, &shown), value)
-    }
-}
-
-/// The first daemon of this host that answers, within the time for all of them.
-fn last_status(directory: &JobDirectory) -> Option<Value> {
-    let until = Instant::now() + STATUS_TIMEOUT;
-    for rank in directory.socket_ranks() {
-        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        if let Ok(mut status) =
-            forebay_control::ask_if_there(&directory.socket(rank), &json!({"command": "status"}), left)
-        {
-            job_status::complete(directory, &mut status);
-            return Some(figures::trimmed(status));
-        }
-    }
-    None
-}
 
 /// Shows reports of jobs that have ended.
 pub fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -109,6 +33,12 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         names.extend(effective.job()?.or_else(jobs::of_scheduler));
     }
     let directories = chosen(&base, &names)?;
+    let named = directories.iter().flatten().filter_map(|directory| directory.file_name()?.to_str());
+    let mut unlanded: Vec<String> = named.flat_map(unlanded_lines::told).collect();
+    unlanded.extend(
+        names.iter().zip(&directories).filter(|(_, of)| of.is_err()).flat_map(|(job, _)| unlanded_lines::told(job)),
+    );
+    unlanded.iter().for_each(|line| tell!("forebay: {}", in_one_line(line)));
     let (shown, without) = found(arguments, directories);
     without.iter().for_each(|(_, why)| tell!("forebay: {}", without_controls(why)));
     if shown.is_empty() && without.iter().all(|(lack, _)| *lack == Lack::Job) {
@@ -167,7 +97,7 @@ fn found(arguments: &ReportArguments, directories: Vec<Result<PathBuf, String>>)
             let job = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let logs = directory.display();
             Err(format!(
-                "job {job} ended without forebay down, or with --report off: it has no report; its logs are in {logs}"
+                "job {job} has no report: it had --report off, or died before it could be made; its logs are in {logs}"
             ))
         } else if only_page {
             Ok(None)

@@ -8,24 +8,26 @@ use forebay_types::NodeRank;
 
 use crate::cli::StatusArguments;
 use crate::commands::job::status_jobs::{self, Listed};
+use crate::commands::job::unlanded_lines;
 use crate::commands::job_status::ask;
 use crate::exit::DONE_IN_PART;
 use crate::health::shown;
 use crate::jobs::{self, Found, NotUp};
-use crate::output::{clear_terminal, in_one_line, say};
+use crate::output::{clear_terminal, in_one_line, say, tell};
 use crate::settings::Effective;
 
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let effective = arguments.of_job.effective()?;
     loop {
-        let directory = match find(&effective, arguments.all_users)? {
-            Which::This(directory) => directory,
-            Which::Any(jobs) => {
-                let is_well = status_jobs::print(&jobs, arguments.json);
-                return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) });
-            }
-        };
+        let directory =
+            match find(&effective, arguments.all_users).inspect_err(|error| tell_unlanded(&effective, error))? {
+                Which::This(directory) => directory,
+                Which::Any(jobs) => {
+                    let is_well = status_jobs::print(&jobs, arguments.json);
+                    return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) });
+                }
+            };
         let (mut status, overview) = ask(&directory, arguments.local_only)?;
         if arguments.json {
             status["verdict"] = overview.verdict.json();
@@ -43,6 +45,13 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
         };
         std::thread::sleep(interval);
     }
+}
+
+/// Files of a job that is not up may not have landed.
+fn tell_unlanded(effective: &Effective, error: &anyhow::Error) {
+    let job = error.is::<NotUp>().then(|| jobs::name_meant(effective).ok()).flatten();
+    let lines = job.map(|job| unlanded_lines::told(&job)).unwrap_or_default();
+    lines.iter().for_each(|line| tell!("forebay: {}", in_one_line(line)));
 }
 
 /// The job that is meant, or those that may be.

@@ -33,6 +33,7 @@ use crate::commands::stage;
 use crate::commands::stage::places::Way;
 use crate::contradictions;
 use crate::directives;
+use crate::ending;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, base_for_new, job_bases, labels, name_to_start};
@@ -354,6 +355,7 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
                 tell!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
             }
         }
+        ending::without_down(&found, false);
         let done = leftovers::clean(&found).with_context(|| format!("cannot clean up after a dead job {job}"))?;
         let held = (!done.held.is_empty()).then(|| held_text(&done.held));
         let done: Vec<String> = done.notes.into_iter().chain(held).collect();

@@ -43,17 +43,19 @@ pub fn all(told: &Value) -> Vec<Left> {
     serde_json::from_value(told.clone()).unwrap_or_default()
 }
 
+/// Bytes and files.
+pub fn amount(left: &[Left]) -> (u64, u64) {
+    let bytes = |left: &Left| left.uncommitted_bytes + left.files.iter().map(|file| file.missing_bytes).sum::<u64>();
+    let files = |left: &Left| left.files.len() as u64 + left.more_files;
+    (left.iter().map(bytes).sum(), left.iter().map(files).sum())
+}
+
 /// Where the changes are kept and how they land: `Kept in STORE (250 MiB, 1 file). Land it: forebay salvage --burst-store STORE`.
 /// `store` is the setting of the job, which stands for all nodes' stores.
 pub fn kept(left: &[Left], store: Option<&str>) -> String {
     let named = left.iter().map(|left| left.store.as_str()).find(|store| !store.is_empty());
     let store = store.filter(|store| *store != "auto").or(named).unwrap_or("DIR");
-    let bytes: u64 = left
-        .iter()
-        .map(|left| left.uncommitted_bytes + left.files.iter().map(|file| file.missing_bytes).sum::<u64>())
-        .sum();
-    let files: u64 = left.iter().map(|left| left.files.len() as u64 + left.more_files).sum();
-    let amount = match (bytes, files) {
+    let amount = match amount(left) {
         (0, _) => String::new(),
         (bytes, 0) => format!(" ({})", size(bytes)),
         (bytes, 1) => format!(" ({}, 1 file)", size(bytes)),
