@@ -129,12 +129,12 @@ impl PageCache {
             Telling::Dropped(dropping) => {
                 drop(known);
                 let attributes = told.attributes;
-                drop(self.drop_all(vec![dropping], move || reply.attributes(&attributes, Duration::ZERO)));
+                drop(self.drop_all(vec![dropping], move |dropped| answer(dropped, &attributes, reply)));
             }
             Telling::ThenDrop(dropping) => {
                 drop(known);
                 reply.attributes(&told.attributes, Duration::ZERO);
-                drop(self.drop_all(vec![dropping], || ()));
+                drop(self.drop_all(vec![dropping], |_| ()));
             }
         }
     }
@@ -160,7 +160,9 @@ impl PageCache {
         }
         if !droppings.is_empty() {
             // The pages know of dropping that goes on for longer.
-            let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings, || ())?).await;
+            if let Ok(Ok(dropped)) = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings, |_| ())?).await {
+                dropped?;
+            }
         }
         Ok(())
     }
@@ -175,7 +177,7 @@ impl PageCache {
                 tokio::time::sleep(LATE_BY / 10).await;
             }
             let dropping = self.known().pages.drop_of(self.now(), file);
-            if let Some(Ok(ended)) = dropping.map(|dropping| self.drop_all(vec![dropping], || ())) {
+            if let Some(Ok(ended)) = dropping.map(|dropping| self.drop_all(vec![dropping], |_| ())) {
                 let _ = tokio::time::timeout(LEASE_TTL, ended).await;
             }
         }
@@ -186,24 +188,25 @@ impl PageCache {
     fn drop_all(
         self: &Arc<Self>,
         droppings: Vec<Dropping>,
-        then: impl FnOnce() + Send + 'static,
-    ) -> Result<oneshot::Receiver<()>, Errno> {
+        then: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<(), Errno>>, Errno> {
         let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
         let all = droppings.clone();
         let drop_all = move || {
+            let mut outcome = Ok(());
             for dropping in all {
-                if let Some(notifier) = cache.notifier.get() {
-                    let _ = notifier.inval_inode(node_of(dropping.file), 0, 0);
-                }
-                let answers = cache.known().end(dropping.file, |pages| pages.have_dropped(dropping));
-                for (attributes, reply) in answers {
-                    reply.attributes(&attributes, Duration::ZERO);
-                }
+                let dropped = cache.drop_pages(dropping.file);
+                let answers = cache.known().end(dropping.file, |pages| match dropped {
+                    Ok(()) => pages.have_dropped(dropping),
+                    Err(_) => pages.have_not_dropped(dropping),
+                });
+                answers.into_iter().for_each(|(attributes, reply)| answer(dropped, &attributes, reply));
+                outcome = outcome.and(dropped);
             }
-            then();
+            then(outcome);
             // There may be no waiter.
-            let _ = over.send(());
+            let _ = over.send(outcome);
         };
         match std::thread::Builder::new().name("pages".to_owned()).spawn(drop_all) {
             Ok(_) => Ok(ended),
@@ -215,6 +218,18 @@ impl PageCache {
                         reply.error(Errno::EAGAIN);
                     }
                 }
+                Err(Errno::EAGAIN)
+            }
+        }
+    }
+
+    /// Waits as long as the kernel does.
+    fn drop_pages(&self, file: FileId) -> Result<(), Errno> {
+        let Some(notifier) = self.notifier.get() else { return Ok(()) };
+        match notifier.inval_inode(node_of(file), 0, 0) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
                 Err(Errno::EAGAIN)
             }
         }
@@ -248,6 +263,14 @@ impl Known {
         let answers = if is_over { self.waiting.remove(&file).unwrap_or_default() } else { vec![] };
         self.waits -= answers.len();
         answers
+    }
+}
+
+/// Answers a program that has waited for pages to be dropped.
+fn answer(dropped: Result<(), Errno>, attributes: &Attributes, reply: Reply) {
+    match dropped {
+        Ok(()) => reply.attributes(attributes, Duration::ZERO),
+        Err(errno) => reply.error(errno),
     }
 }
 
