@@ -29,6 +29,7 @@ mod order;
 mod other_logs;
 mod owed;
 mod own_paths;
+mod page_drops;
 mod pages;
 mod partner;
 mod power_cuts;

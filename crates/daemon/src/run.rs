@@ -1,6 +1,7 @@
 //! The life of a daemon: it prepares, takes over what its keeper holds, serves, and ends.
 
 use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,6 +175,7 @@ impl BurstSession {
         let options = burst_session_options(driver.node.options.readers);
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
+        invalidate_by_process(&session, &driver.node.options);
         write.set_session(&session);
         write.start();
         Ok(Some(Self { mount, session, write: Arc::clone(write) }))
@@ -194,16 +196,9 @@ impl BurstSession {
                 let _ = write.flush().await;
             }
             let of_mount = Arc::clone(&write);
-            let left = node.block(move || {
-                if !is_last {
-                    return session.hand_over(HAND_OVER_DRAIN);
-                }
-                if let Err(error) = mount.unmount() {
-                    tracing::warn!(%error, "unmounting the burst mount");
-                }
-                of_mount.end_lock_waits();
-                session.stop();
-                session.disconnect();
+            let left = node.block(move || match is_last {
+                true => end_session(mount, &session, || of_mount.end_lock_waits()),
+                false => session.hand_over(HAND_OVER_DRAIN),
             });
             left.await;
             node.on_pool(async move { write.end(is_last).await }).await;
@@ -238,19 +233,25 @@ async fn hand_over(session: Arc<Session>, node: &Node, endpoint: &Endpoint) {
 
 /// Takes the view away first, so that no program can ask any more, then the connections.
 async fn end(mount: Mount, session: Arc<Session>, node: &Node, endpoint: &Endpoint) {
-    let unmounted = node.block(move || {
-        if let Err(error) = mount.unmount() {
-            tracing::warn!(%error, "unmounting the view");
-        }
-        session.stop();
-        session.disconnect();
-    });
+    let unmounted = node.block(move || end_session(mount, &session, || ()));
     if tokio::time::timeout(SHUTDOWN_DEADLINE, unmounted).await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end in time");
     }
     if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
         tracing::warn!("the overlay's connections did not end in time");
     }
+}
+
+/// Takes a mount away and ends its session. Afterwards no program waits for an answer: what was not answered has failed.
+fn end_session(mount: Mount, session: &Session, end_waits: impl FnOnce()) {
+    let (dir, connection) = (mount.dir().to_owned(), mount.connection());
+    if let Err(error) = mount.unmount() {
+        tracing::warn!(dir = %dir.display(), %error, "unmounting");
+    }
+    end_waits();
+    session.stop();
+    connection.abort();
+    session.disconnect();
 }
 
 /// The signals that end a daemon; those that come before anybody waits are kept.
@@ -303,7 +304,19 @@ fn resume_session(
     let DaemonOptions { readers, read_ahead_bytes, view, .. } = &driver.node.options;
     let options = session_options(*readers, *read_ahead_bytes);
     let session = Session::resume(mount.descriptor(), negotiated, &options, requests, driver.handler());
-    Ok(Arc::new(session.with_context(|| format!("serving {}", view.display()))?))
+    let session = session.with_context(|| format!("serving {}", view.display()))?;
+    invalidate_by_process(&session, &driver.node.options);
+    Ok(Arc::new(session))
+}
+
+/// The kernel may let a notification wait for a request in flight. Another process waits there, so that this one can end.
+fn invalidate_by_process(session: &Session, options: &DaemonOptions) {
+    let name = format!("{}/{}", options.job, options.rank);
+    session.invalidate_by(move || {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["node", "--invalidates", &name]);
+        command
+    });
 }
 
 /// Binds the whole process to the cores given; all its threads are started later and inherit it.

@@ -217,6 +217,9 @@ pub struct NodeArguments {
     /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
     #[arg(long, hide = true, value_name = "JOB/RANK")]
     pub kept: Option<String>,
+    /// Write what a daemon tells the kernel to forget; its socket is the standard input, and the value is for who looks at the processes.
+    #[arg(long, hide = true, value_name = "JOB/RANK")]
+    pub invalidates: Option<String>,
     /// Say when this node is ready, though the whole job is waited for.
     #[arg(long, hide = true, requires = "job_spec")]
     pub relayed: bool,

@@ -109,7 +109,7 @@ fn has_come_since(directory: &JobDirectory, nodes: &[NodeRecord]) -> bool {
 fn detach(job: &str, node: &NodeRecord) -> (Vec<String>, Vec<String>) {
     let (mut done, mut failed) = (vec![], vec![]);
     match view_mount::left_by(job, node) {
-        Ok(mounts) => mounts.iter().for_each(|mounted| match forebay_fuse::detach_mount(mounted) {
+        Ok(mounts) => mounts.iter().for_each(|mounted| match forebay_fuse::end_mount(mounted) {
             Ok(()) => done.push(format!("unmounted {}", mounted.dir.display())),
             Err(error) => failed.push(error.to_string()),
         }),

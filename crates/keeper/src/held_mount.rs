@@ -67,11 +67,13 @@ impl HeldMount {
         self.mount.device()
     }
 
-    /// Takes it away, if nobody has. Closing the connection then ends whatever still waits for an answer.
+    /// Takes it away, if nobody has, and ends whatever still waits for an answer. To close the connection does not suffice: the kernel may
+    /// hold a process that has it until such a request is answered.
     pub fn unmount(self) {
-        let dir = self.mount.dir().to_owned();
+        let (dir, connection) = (self.mount.dir().to_owned(), self.mount.connection());
         if let Err(error) = self.mount.unmount() {
             tracing::warn!(dir = %dir.display(), %error, "unmounting");
         }
+        connection.abort();
     }
 }

@@ -97,9 +97,9 @@ impl Ioctls {
         };
         let stale = self.core.decide(|core, _| core.clear());
         self.backing.forget_descriptors();
-        drop(self.node.block(move || {
-            invalidate(&notifier, &stale);
-            reply.ioctl(0, &[]);
+        drop(self.node.block(move || match invalidate(&notifier, &stale) {
+            true => reply.ioctl(0, &[]),
+            false => reply.error(Errno::EAGAIN),
         }));
     }
 }

@@ -249,12 +249,12 @@ impl Refresh {
         };
         let core = Arc::clone(&self.core);
         let told = self.node.block(move || {
-            for _ in 0..2 {
+            (0..2).all(|_| {
                 let stale = core.lock().stale_within(&paths);
-                invalidate(&notifier, &stale);
-            }
+                invalidate(&notifier, &stale)
+            })
         });
-        told.await.is_some()
+        told.await == Some(true)
     }
 }
 

@@ -24,13 +24,16 @@ impl View {
 }
 
 /// Lets the kernel ask again for inodes and their names. On a thread that no request waits for: the kernel may make a
-/// notification wait for a request that only a reader would take.
-pub fn invalidate(notifier: &Notifier, stale: &[StaleInode]) {
-    for StaleInode { inode, entry, .. } in stale {
-        // An inode that the kernel has forgotten meanwhile is no failure, and nothing can be done about any other.
-        let _ = notifier.inval_inode(inode.0, 0, -1);
-        if let Some((parent, name)) = entry {
-            let _ = notifier.inval_entry(parent.0, name);
-        }
+/// notification wait for a request that only a reader would take. Whether the kernel knows it: an inode that it has forgotten meanwhile is
+/// no failure.
+#[must_use]
+pub fn invalidate(notifier: &Notifier, stale: &[StaleInode]) -> bool {
+    let nodes = stale.iter().map(|StaleInode { inode, entry, .. }| {
+        (inode.0, entry.as_ref().map(|(parent, name)| (parent.0, name.as_slice())))
+    });
+    let told = notifier.inval_all(nodes);
+    if let Err(error) = &told {
+        tracing::error!(%error, "the kernel was not told of all that has changed: programs may find it as it was");
     }
+    told.is_ok()
 }

@@ -148,7 +148,9 @@ impl PageCache {
         }
         if !droppings.is_empty() {
             // The pages know of dropping that goes on for longer.
-            let _ = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings)?).await;
+            if let Ok(Ok(dropped)) = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings)?).await {
+                dropped?;
+            }
         }
         Ok(())
     }
@@ -177,22 +179,23 @@ impl PageCache {
     }
 
     /// Has the kernel drop what it has. The kernel waits for what is being read, so this goes on by itself; who waits for the end is woken.
-    fn drop_all(self: &Arc<Self>, droppings: Vec<Dropping>) -> Result<oneshot::Receiver<()>, Errno> {
+    fn drop_all(self: &Arc<Self>, droppings: Vec<Dropping>) -> Result<oneshot::Receiver<Result<(), Errno>>, Errno> {
         let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
         let all = droppings.clone();
         let drop_all = move || {
+            let mut outcome = Ok(());
             for dropping in all {
-                if let Some(notifier) = cache.notifier.get() {
-                    let _ = notifier.inval_inode(node_of(dropping.file), 0, 0);
-                }
-                let answers = cache.known().end(dropping.file, |pages| pages.have_dropped(dropping));
-                for (attributes, reply) in answers {
-                    reply.attributes(&attributes, Duration::ZERO);
-                }
+                let dropped = cache.drop_pages(dropping.file);
+                let answers = cache.known().end(dropping.file, |pages| match dropped {
+                    Ok(()) => pages.have_dropped(dropping),
+                    Err(_) => pages.have_not_dropped(dropping),
+                });
+                answers.into_iter().for_each(|(attributes, reply)| answer(dropped, &attributes, reply));
+                outcome = outcome.and(dropped);
             }
             // There may be no waiter.
-            let _ = over.send(());
+            let _ = over.send(outcome);
         };
         match std::thread::Builder::new().name("pages".to_owned()).spawn(drop_all) {
             Ok(_) => Ok(ended),
@@ -204,6 +207,18 @@ impl PageCache {
                         reply.error(Errno::EAGAIN);
                     }
                 }
+                Err(Errno::EAGAIN)
+            }
+        }
+    }
+
+    /// Waits as long as the kernel does.
+    fn drop_pages(&self, file: FileId) -> Result<(), Errno> {
+        let Some(notifier) = self.notifier.get() else { return Ok(()) };
+        match notifier.inval_inode(node_of(file), 0, 0) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
                 Err(Errno::EAGAIN)
             }
         }
@@ -237,6 +252,14 @@ impl Known {
         let answers = if is_over { self.waiting.remove(&file).unwrap_or_default() } else { vec![] };
         self.waits -= answers.len();
         answers
+    }
+}
+
+/// Answers a program that has waited for pages to be dropped.
+fn answer(dropped: Result<(), Errno>, attributes: &Attributes, reply: Reply) {
+    match dropped {
+        Ok(()) => reply.attributes(attributes, Duration::ZERO),
+        Err(errno) => reply.error(errno),
     }
 }
 

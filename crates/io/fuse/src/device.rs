@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -78,6 +78,14 @@ impl Device {
             handing_over: AtomicBool::new(false),
             left: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    /// That of `/dev/fuse`.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kernel {
+            Kernel::Device(descriptor) => Some(descriptor.as_fd()),
+            Kernel::Process(_) => None,
         }
     }
 

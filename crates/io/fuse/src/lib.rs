@@ -24,7 +24,9 @@ pub mod abi;
 mod arguments;
 mod buffer;
 mod change;
+mod connection;
 mod counts;
+mod descriptor_passing;
 mod device;
 mod directory;
 mod entry;
@@ -34,6 +36,7 @@ mod handler;
 mod handshake;
 mod init;
 mod interrupts;
+mod invalidator;
 mod kept_requests;
 pub mod limits;
 mod mount;
@@ -50,6 +53,7 @@ mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
 pub use change::{Change, Lock, NewAttributes, NewTime};
+pub use connection::Connection;
 pub use counts::MessageCounts;
 pub use device::ProcessKernel;
 pub use directory::DirectoryBuffer;
@@ -58,8 +62,11 @@ pub use handler::Handler;
 pub use handshake::agree;
 pub use init::Negotiated;
 pub use interrupts::Interruption;
+pub use invalidator::serve as serve_invalidations;
 pub use kept_requests::KeptRequests;
-pub use mount::{Mount, MountError, MountPointFault, detach, detach_mount, is_stale, mount, mount_by_fusermount};
+pub use mount::{
+    Mount, MountError, MountPointFault, detach, detach_mount, end_mount, is_stale, mount, mount_by_fusermount,
+};
 pub use mount_table::{MountedAt, is_mount_point, mounted_type, open_place, resolve};
 pub use notify::Notifier;
 pub use options::{Access, MountOptions, SessionOptions};

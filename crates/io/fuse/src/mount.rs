@@ -14,12 +14,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use thiserror::Error;
 
+use crate::connection::{self, Connection};
 use crate::fusermount;
 use crate::mount_table::{self, MountedAt};
 use crate::options::MountOptions;
@@ -237,6 +237,12 @@ impl Mount {
         Arc::clone(&self.descriptor)
     }
 
+    /// Its connection, to be ended for all who share it.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        Connection::new(self.descriptor(), self.device)
+    }
+
     /// How it was made: `mount(2)`, or by `fusermount3` or `fusermount`.
     #[must_use]
     pub fn how(&self) -> &'static str {
@@ -268,19 +274,12 @@ impl Mount {
 
     fn unmount_once(&mut self) -> Result<(), MountError> {
         // Device numbers are used again: as long as the connection is alive it is ours.
-        if !std::mem::take(&mut self.mounted) || self.is_disconnected() {
+        if !std::mem::take(&mut self.mounted) || self.connection().is_ended() {
             return Ok(());
         }
         let failed = |source| MountError::Io { action: "find the mount of", dir: self.dir.clone(), source };
         let is_this = |mounted: &MountedAt| mounted.is_whole && Some(mounted.device) == self.device;
         MountedAt::all().map_err(failed)?.iter().filter(|mounted| is_this(mounted)).try_for_each(detach_mount)
-    }
-
-    /// Whether the connection has ended, because somebody unmounted or aborted it.
-    fn is_disconnected(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.descriptor, PollFlags::empty())];
-        rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
-            && polled[0].revents().contains(PollFlags::ERR)
     }
 }
 
@@ -319,6 +318,22 @@ pub fn is_stale(dir: &Path) -> bool {
 /// # Errors
 /// As `detach`.
 pub fn detach_mount(mounted: &MountedAt) -> Result<(), MountError> {
+    detach_after(mounted, || ())
+}
+
+/// The same of a mount that no daemon serves any more. Its connection ends for all who share it, and requests in flight fail.
+///
+/// # Errors
+/// As `detach`.
+pub fn end_mount(mounted: &MountedAt) -> Result<(), MountError> {
+    detach_after(mounted, || {
+        if let Err(error) = connection::abort(mounted.device) {
+            tracing::debug!(%error, dir = %mounted.dir.display(), "the connection ends with the last process that has it");
+        }
+    })
+}
+
+fn detach_after(mounted: &MountedAt, prepare: impl FnOnce()) -> Result<(), MountError> {
     let dir = &mounted.dir;
     let failed = |source: io::Error| MountError::Io { action: "unmount", dir: dir.clone(), source };
     let place = match mount_table::open_place(dir) {
@@ -329,6 +344,7 @@ pub fn detach_mount(mounted: &MountedAt) -> Result<(), MountError> {
     if MountedAt::of(&place).map_err(failed)?.map(|found| found.id) != Some(mounted.id) {
         return Ok(());
     }
+    prepare();
     match rustix::mount::unmount(format!("/proc/thread-self/fd/{}", place.as_raw_fd()), UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
         // It looks itself whose mount it unmounts.

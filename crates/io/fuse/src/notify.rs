@@ -2,17 +2,19 @@
 //!
 //! Call these from a thread that answers no request at that moment: the kernel takes the inode's locks, which a
 //! process may hold that waits for the very request. Each returns whether the kernel had anything to do: `Ok(false)`
-//! means that it did not know the node or name, and is no fault.
+//! means that it did not know the node or name, and is no fault. Notifications that take back pages or names are written by a process of
+//! their own where the session has one (`Session::invalidate_by`).
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use forebay_types::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, notify_code};
+use crate::abi::{self, OutHeader, notify_code};
 use crate::device::Device;
+use crate::invalidator::{Invalidator, NOTIFICATIONS_BYTES_MAX};
 
 /// The minor version that brought `INC_EPOCH`.
 const MINOR_EPOCH: u32 = 44;
@@ -23,11 +25,23 @@ const MINOR_EPOCH: u32 = 44;
 pub struct Notifier {
     device: Weak<Device>,
     minor: u32,
+    /// Shared with all clones.
+    invalidator: Arc<OnceLock<Invalidator>>,
 }
 
 impl Notifier {
     pub(crate) fn new(device: &Arc<Device>, minor: u32) -> Self {
-        Self { device: Arc::downgrade(device), minor }
+        Self { device: Arc::downgrade(device), minor, invalidator: Arc::default() }
+    }
+
+    pub(crate) fn set_invalidator(&self, invalidator: Invalidator) {
+        let _ = self.invalidator.set(invalidator);
+    }
+
+    pub(crate) fn end_invalidator(&self) {
+        if let Some(invalidator) = self.invalidator.get() {
+            invalidator.end();
+        }
     }
 
     /// The node's attributes are no longer true, nor its cached pages of `len` bytes from `offset`. A `len` of 0 or
@@ -37,7 +51,7 @@ impl Notifier {
     /// The kernel's error.
     pub fn inval_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<bool> {
         let out = abi::NotifyInvalInodeOut { ino: node, off: offset, len };
-        self.send(notify_code::INVAL_INODE, &[out.as_bytes()], &[])
+        self.invalidate(notify_code::INVAL_INODE, &[out.as_bytes()])
     }
 
     /// The kernel's entry for `name` in the directory, positive or negative, is no longer true.
@@ -46,7 +60,7 @@ impl Notifier {
     /// The kernel's error; ENAMETOOLONG for a name that cannot be.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         let out = abi::NotifyInvalEntryOut { parent, namelen: name_len(name)?, flags: 0 };
-        self.send(notify_code::INVAL_ENTRY, &[out.as_bytes(), name, &[0]], &[])
+        self.invalidate(notify_code::INVAL_ENTRY, &[out.as_bytes(), name, &[0]])
     }
 
     /// `name`, which led to node `child`, was deleted: watchers (inotify) see it too. `Ok(false)` when the name leads
@@ -56,7 +70,30 @@ impl Notifier {
     /// The kernel's error; EBUSY or ENOTEMPTY for a directory in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<bool> {
         let out = abi::NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
-        self.send(notify_code::DELETE, &[out.as_bytes(), name, &[0]], &[])
+        self.invalidate(notify_code::DELETE, &[out.as_bytes(), name, &[0]])
+    }
+
+    /// Nodes' attributes and pages are no longer true, nor are the entries by which they are known: each a directory and a name. For many
+    /// this costs less than one call after the other. All are sent, whatever becomes of one.
+    ///
+    /// # Errors
+    /// That of one that was not sent, or not taken by the kernel.
+    pub fn inval_all<'a>(&self, nodes: impl Iterator<Item = (u64, Option<(u64, &'a [u8])>)>) -> io::Result<()> {
+        let mut batch = Batch { notifier: self, bytes: Vec::new(), outcome: Ok(()) };
+        for (node, entry) in nodes {
+            let out = abi::NotifyInvalInodeOut { ino: node, off: 0, len: -1 };
+            batch.add(notify_code::INVAL_INODE, &[out.as_bytes()]);
+            let Some((parent, name)) = entry else { continue };
+            match name_len(name) {
+                Ok(namelen) => {
+                    let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
+                    batch.add(notify_code::INVAL_ENTRY, &[out.as_bytes(), name, &[0]]);
+                }
+                Err(error) => batch.outcome = Err(error),
+            }
+        }
+        batch.send();
+        batch.outcome
     }
 
     /// Puts bytes into the kernel's page cache, as if they had been read: 1 MiB at a time is a good size. The kernel must
@@ -92,14 +129,81 @@ impl Notifier {
         self.send(notify_code::RESEND, &[], &[])
     }
 
-    fn send(&self, code: i32, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<bool> {
-        let device = self.device.upgrade().ok_or(io::Error::from(Errno::ENODEV))?;
-        match device.send(code, 0, fixed, parts) {
-            Ok(()) => Ok(true),
-            Err(error) if Errno::of(&error) == Errno::ENOENT => Ok(false),
-            Err(error) => Err(error),
+    /// The kernel may let this wait for requests in flight.
+    fn invalidate(&self, code: i32, fixed: &[&[u8]]) -> io::Result<bool> {
+        match self.invalidator.get() {
+            Some(invalidator) => self.send_by(invalidator, &notification(code, fixed)?),
+            None => self.send(code, fixed, &[]),
         }
     }
+
+    fn send_by(&self, invalidator: &Invalidator, notifications: &[u8]) -> io::Result<bool> {
+        let device = self.device()?;
+        let descriptor = device.descriptor().ok_or(io::Error::from(Errno::ENODEV))?;
+        let answer = invalidator.send(descriptor, notifications)?;
+        is_known(if answer == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(answer)) })
+    }
+
+    fn send(&self, code: i32, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<bool> {
+        is_known(self.device()?.send(code, 0, fixed, parts))
+    }
+
+    fn device(&self) -> io::Result<Arc<Device>> {
+        self.device.upgrade().ok_or(Errno::ENODEV.into())
+    }
+}
+
+/// Notifications that are sent together, where a process writes them.
+struct Batch<'a> {
+    notifier: &'a Notifier,
+    bytes: Vec<u8>,
+    outcome: io::Result<()>,
+}
+
+impl Batch<'_> {
+    fn add(&mut self, code: i32, fixed: &[&[u8]]) {
+        if self.notifier.invalidator.get().is_none() {
+            return self.note(self.notifier.send(code, fixed, &[]));
+        }
+        match notification(code, fixed) {
+            Ok(notification) => {
+                if self.bytes.len() + notification.len() > NOTIFICATIONS_BYTES_MAX {
+                    self.send();
+                }
+                self.bytes.extend(notification);
+            }
+            Err(error) => self.note(Err(error)),
+        }
+    }
+
+    fn send(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if let Some(invalidator) = self.notifier.invalidator.get().filter(|_| !bytes.is_empty()) {
+            self.note(self.notifier.send_by(invalidator, &bytes));
+        }
+    }
+
+    fn note(&mut self, sent: io::Result<bool>) {
+        if let Err(error) = sent {
+            self.outcome = Err(error);
+        }
+    }
+}
+
+fn is_known(answer: io::Result<()>) -> io::Result<bool> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(error) if Errno::of(&error) == Errno::ENOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// As `/dev/fuse` takes it.
+fn notification(code: i32, fixed: &[&[u8]]) -> io::Result<Vec<u8>> {
+    let bytes = size_of::<OutHeader>() + fixed.iter().map(|part| part.len()).sum::<usize>();
+    let len = u32::try_from(bytes).map_err(|_| io::Error::from(Errno::ENAMETOOLONG))?;
+    let head = OutHeader { len, error: code, unique: 0 };
+    Ok([&[head.as_bytes()], fixed].concat().concat())
 }
 
 fn name_len(name: &[u8]) -> io::Result<u32> {

@@ -16,6 +16,7 @@ mod ending;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -32,6 +33,7 @@ use crate::handler::Handler;
 use crate::handshake::agree;
 use crate::init::Negotiated;
 use crate::interrupts::Interrupts;
+use crate::invalidator::Invalidator;
 use crate::kept_requests::{Intake, KeptRequests, Slot};
 use crate::limits;
 use crate::notify::Notifier;
@@ -212,6 +214,13 @@ impl Session {
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
+    }
+
+    /// Has notifications that take back pages or names written by a process of their own, which `program` is to start: it calls
+    /// [`serve_invalidations`](crate::serve_invalidations). It is started when one is to be written. So this process can end while the kernel
+    /// lets one wait.
+    pub fn invalidate_by(&self, program: impl Fn() -> Command + Send + Sync + 'static) {
+        self.notifier.set_invalidator(Invalidator::new(Box::new(program)));
     }
 
     /// Sends notifications to the kernel.

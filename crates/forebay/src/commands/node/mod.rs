@@ -53,6 +53,9 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.kept.is_some() {
         return Ok(kept::run());
     }
+    if arguments.invalidates.is_some() {
+        return invalidates();
+    }
     if let Some(node) = &arguments.lend {
         let node: own_paths::Node = serde_json::from_str(node).context("--lend is for keepers")?;
         own_paths::lend(&node, std::io::stdin().as_fd())?;
@@ -83,6 +86,16 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
             if starts_by_job_spec { Ok(ExitCode::FAILURE) } else { Err(error) }
         }
     }
+}
+
+/// The process that writes a daemon's notifications to the kernel.
+fn invalidates() -> anyhow::Result<ExitCode> {
+    // So that who looks at the processes sees that it is none of the daemons.
+    if let Err(errno) = rustix::thread::set_name(c"forebay-pages") {
+        tracing::debug!(%errno, "the process has no name of its own");
+    }
+    forebay_fuse::serve_invalidations().context("--invalidates is for daemons")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The facts known before anything is touched.

@@ -63,6 +63,7 @@ impl Session {
             tracing::error!("requests that are still being handled are given up");
         }
         self.shared.tasks.drop_all();
+        self.notifier.end_invalidator();
     }
 
     /// Whether all have ended in time.

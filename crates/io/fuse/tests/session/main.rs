@@ -8,6 +8,7 @@ mod caching;
 mod children;
 mod contents;
 mod fixture;
+mod invalidations;
 mod locks;
 mod mounting;
 mod notifications;

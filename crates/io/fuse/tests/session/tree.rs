@@ -101,6 +101,12 @@ impl Tree {
         self.held.lock().unwrap().node = node;
     }
 
+    /// Fails the reads that are held, and answers those that come from now on: the kernel may ask once more.
+    pub fn fail_held(&self) {
+        let held = std::mem::take(&mut *self.held.lock().unwrap());
+        held.replies.into_values().for_each(|reply| reply.error(Errno::EIO));
+    }
+
     /// Waits for a read to be held and returns its number.
     pub fn wait_held(&self) -> u64 {
         self.wait_for(|held| held.replies.keys().next().copied())
