@@ -1,4 +1,4 @@
-// What axe finds in mdBook's own pages: code that is wider than the page must have the keyboard, and the label that toggles the table of
+// What axe finds in mdBook's own pages: code and tables that are wider than the page must have the keyboard, and the label that toggles the table of
 // contents is a button.
-document.querySelectorAll("pre > code").forEach((code) => code.setAttribute("tabindex", "0"));
+document.querySelectorAll("pre > code, .table-wrapper").forEach((wide) => wide.setAttribute("tabindex", "0"));
 document.getElementById("mdbook-sidebar-toggle")?.setAttribute("role", "button");
