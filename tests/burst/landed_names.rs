@@ -128,3 +128,56 @@ fn without_a_leader_commands_say_for_whom_they_wait_and_end() {
     assert!(began.elapsed() >= Duration::from_secs(30));
     bed.job.kill_all();
 }
+
+/// The kernel may know the directory, and the leader alone what is in it.
+#[test]
+fn without_a_leader_a_directory_that_the_kernel_knows_holds_no_command_up() {
+    require!(Fuse, Root);
+    let mut bed = Bed::of(2);
+    let _ = bed.shell("mkdir d; echo x > d/x").good();
+    bed.drain();
+    let directory = bed.mount_of(1).join("d");
+    let _ = directory.symlink_metadata().unwrap();
+    bed.job.kill_node(0);
+    // Its entry is believed for a time, which a look by another process extends.
+    let began = Instant::now();
+    let told = bed.command(&["landed", &format!("{DIR}/d")]);
+    assert!(told.status.code() == Some(1) && began.elapsed() < Duration::from_secs(45), "{told:?}");
+    assert!(told.stderr.contains("has not answered within 30s"), "{}", told.stderr);
+    bed.job.kill_all();
+}
+
+/// More than the arguments of a program may have.
+#[test]
+fn many_names_are_looked_at_at_once() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let name = "n".repeat(60);
+    std::fs::write(bed.mount().join(&name), "x").unwrap();
+    bed.drain();
+    let (lines, code) = landed(&bed, &vec![name.as_str(); 21_000]);
+    assert_eq!((lines, code), (vec![format!("landed {DIR}/{name} (1B of 1B landed)")], Some(0)));
+    bed.job.down();
+}
+
+#[test]
+fn a_name_that_is_no_text_hides_no_other() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let raw = OsStr::from_bytes(b"raw\xff");
+    std::fs::write(bed.mount().join("text"), "x").unwrap();
+    std::fs::write(bed.mount().join(raw), "y").unwrap();
+    bed.drain();
+    let paths = [OsStr::new(DIR).to_owned(), std::path::Path::new(DIR).join(raw).into_os_string()];
+    let arguments: Vec<&OsStr> = paths.iter().map(|path| path.as_os_str()).collect();
+    for arguments in [&arguments[..1], &arguments[..]] {
+        let told = bed.job.command("landed", arguments);
+        let text = told.text();
+        assert_eq!((text.lines().count(), told.status.code()), (2, Some(3)), "{told:?}");
+        assert!(text.contains(&format!("landed {DIR}/text (1B of 1B landed)")), "{text}");
+        assert!(text.contains("only names that are valid UTF-8 can be asked about"), "{text}");
+    }
+    bed.job.down();
+}

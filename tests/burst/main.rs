@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod bed;
+mod beside;
 mod calls;
 mod checkpoints;
 mod conflicts;

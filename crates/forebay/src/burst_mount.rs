@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
+use forebay_daemon::{BurstOptions, Copied, DrainPolicy, holds_store};
 use forebay_keeper::BurstPaths;
 use forebay_keeper::own_paths::only_at;
 use forebay_keeper::trusted_path;
-use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end};
+use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end, open_closed};
 use forebay_types::{NodeRank, ViewPath};
 
 use crate::jobs::variable;
@@ -24,6 +24,9 @@ use crate::view_directory;
 /// The part of the free room that a store takes where no capacity is given.
 const STORE_SHARE: f64 = 0.9;
 
+/// How often a directory is opened that other nodes of this host, of which there may be hundreds, close at the same time.
+const OPENED_MAX: usize = 1000;
+
 /// No job is longer.
 const LIMIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
@@ -33,6 +36,8 @@ pub struct BurstMount {
     pub mount: PathBuf,
     /// The directories that were made for it, innermost first.
     pub created: Vec<PathBuf>,
+    /// The mount point and directories above it that were made by nodes of this host, which the keeper closes.
+    closed: Vec<PathBuf>,
     /// The options of its daemon.
     pub options: BurstOptions,
 }
@@ -42,7 +47,8 @@ impl BurstMount {
     pub fn paths(&self, nodes: usize) -> BurstPaths {
         let BurstOptions { dir, backing, .. } = &self.options;
         let is_shared = nodes > 1;
-        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), is_shared }
+        let (mount, closed) = (self.mount.clone(), self.closed.clone());
+        BurstPaths { mount, dir: dir.clone(), backing: backing.clone(), is_shared, closed }
     }
 }
 
@@ -74,6 +80,9 @@ pub fn prepare(
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
     let mut created = make_all(&mount, &base, 0o755)?;
+    let is_made =
+        |path: &&Path| *path != directory.base() && (is_marked(path) || created.iter().any(|made| made == path));
+    let closed = mount.ancestors().take_while(is_made).map(Path::to_owned).collect();
     match make_all(&store, store_base, 0o700) {
         Ok(of_store) => created.extend(of_store),
         Err(error) => {
@@ -100,7 +109,7 @@ pub fn prepare(
                 copied,
                 switches: vec![],
             };
-            Ok(Some(BurstMount { mount, created, options }))
+            Ok(Some(BurstMount { mount, created, closed, options }))
         }
         Err(error) => {
             remove(&created);
@@ -200,7 +209,8 @@ fn below(path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
 /// the last node.
 pub fn remove(created: &[PathBuf]) {
     for path in created {
-        match std::fs::remove_dir(path) {
+        let is_ours = |parent: &Path| is_marked(parent) || created.iter().any(|made| made == parent);
+        match in_closed(path.parent().filter(|parent| is_ours(parent)), || std::fs::remove_dir(path)) {
             // A store that holds what has not landed.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 tracing::debug!(path = %path.display(), "a directory of the burst tier stays");
@@ -223,7 +233,45 @@ fn remove_shared(path: &Path) -> bool {
     let mark = path.join(MARK);
     let Ok(mut entries) = std::fs::read_dir(path) else { return false };
     let is_last = mark.exists() && entries.all(|entry| entry.is_ok_and(|entry| entry.path() == mark));
-    is_last && std::fs::remove_file(mark).is_ok() && std::fs::remove_dir(path).is_ok()
+    let above = path.parent().filter(|parent| is_marked(parent));
+    is_last
+        && in_closed(Some(path), || std::fs::remove_file(&mark)).is_ok()
+        && in_closed(above, || std::fs::remove_dir(path)).is_ok()
+}
+
+fn is_marked(path: &Path) -> bool {
+    path.join(MARK).exists()
+}
+
+/// Does something in a directory that is closed while burst mounts are below it, if it is `closed`. Another node of this host may close it meanwhile.
+fn in_closed(closed: Option<&Path>, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..OPENED_MAX {
+        match act() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && closed.is_some_and(open_closed) => {}
+            done => return done,
+        }
+    }
+    act()
+}
+
+/// Of directories that were made for burst mounts and are still there, those with files that programs wrote beside a mount.
+pub fn strays(made: &[PathBuf]) -> Vec<PathBuf> {
+    let is_stray =
+        |entry: std::fs::DirEntry| entry.file_name() != MARK && entry.file_type().is_ok_and(|kind| !kind.is_dir());
+    let has_stray =
+        |path: &&Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_stray)));
+    let shared = made.iter().flat_map(|path| path.ancestors().skip(1).take_while(|path| is_marked(path)));
+    let mut with: Vec<PathBuf> = made
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(shared)
+        .filter(has_stray)
+        .filter(|path| !holds_store(path))
+        .map(Path::to_owned)
+        .collect();
+    with.sort();
+    with.dedup();
+    with
 }
 
 /// Makes a directory and those above it that are missing; those that were made, innermost first, without those that other nodes
@@ -233,7 +281,8 @@ fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>>
     let mut created = vec![];
     for made in missing.into_iter().rev() {
         let is_shared = path != base && base.starts_with(made);
-        match DirBuilder::new().mode(mode).create(made) {
+        let above = made.parent().filter(|parent| is_marked(parent));
+        match in_closed(above, || DirBuilder::new().mode(mode).create(made)) {
             // One that cannot be marked stays.
             Ok(()) if is_shared => drop(std::fs::write(made.join(MARK), "")),
             Ok(()) => created.insert(0, made.to_owned()),

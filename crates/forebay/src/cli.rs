@@ -22,7 +22,7 @@ pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
-pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments, LookArguments};
+pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use of_job::OfJob;
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
@@ -154,7 +154,7 @@ pub enum Command {
     Walk(WalkArguments),
     /// Look at paths; started by a command that does not wait for them for ever
     #[command(hide = true)]
-    Look(LookArguments),
+    Look,
     /// Keep logs of a job in its user's state directory; started by what ends the job
     #[command(hide = true)]
     KeepLogs(KeepLogsArguments),

@@ -424,8 +424,10 @@ mod tests {
         // An order that comes late finds the logs of the job that it was for.
         set_aside(6);
         assert_eq!(names(state.path()), ["j"]);
+        fs::write(state.path().join("j/unlanded-n1.json"), "{}").unwrap();
         set_aside(9);
         assert_eq!(names(state.path()), ["j.7"]);
+        assert_eq!(notes_in(&state.path().join("j")).len(), 1, "down looks for notes by the name of the job");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! table of mounts, wherever it is now.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -159,6 +160,18 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
             directory.remove_if_empty();
         }
     }
+}
+
+/// Notes about files that programs wrote beside burst mounts. `made` are directories that were made for these.
+pub fn strays(directory: &JobDirectory, made: &[PathBuf]) -> Vec<String> {
+    let places = burst_mount::strays(made).into_iter().chain(directory.strays());
+    let note = |place: PathBuf| {
+        format!(
+            "{} has files that were written beside the burst tier, and never land; move or remove them",
+            place.display()
+        )
+    };
+    places.map(note).collect()
 }
 
 /// Whether anything of the job is left.

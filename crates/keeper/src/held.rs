@@ -1,6 +1,7 @@
 //! The state that a keeper holds while daemons come and go: mounts, sockets with queued connections, and the memory of what the
 //! kernel was told.
 
+use std::fs::{File, Permissions};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -8,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use anyhow::{Context, bail};
 use forebay_fuse::{MountOptions, create_shared_memory};
+use forebay_launch::CLOSED_MODE;
 
 use crate::held_mount::HeldMount;
 use crate::messages::Begin;
@@ -107,7 +109,15 @@ fn take_burst(burst: &BurstPaths, options: &KeeperOptions) -> anyhow::Result<Hel
         default_permissions: options.allow_other,
         ..mount_options(options)
     };
-    HeldMount::take(&burst.mount, &mount, &burst_session_options(options.readers), options.resend)
+    // The directories themselves, not the tree that is mounted there afterwards. Before, fusermount wants to write there.
+    let made: Vec<File> = burst.closed.iter().filter_map(|directory| File::open(directory).ok()).collect();
+    let held = HeldMount::take(&burst.mount, &mount, &burst_session_options(options.readers), options.resend)?;
+    for directory in made {
+        if let Err(error) = directory.set_permissions(Permissions::from_mode(CLOSED_MODE)) {
+            tracing::debug!(%error, "programs can write beside the burst mount");
+        }
+    }
+    Ok(held)
 }
 
 fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {

@@ -59,6 +59,8 @@ pub struct BurstPaths {
     pub backing: PathBuf,
     /// Whether the job has other nodes.
     pub is_shared: bool,
+    /// The directories that were made for it, itself among them: files there never land, so nobody writes there while it is mounted.
+    pub closed: Vec<PathBuf>,
 }
 
 /// How sessions of a node's view run: of the keeper that agrees with the kernel, and of each daemon.

@@ -47,15 +47,6 @@ pub struct DebugArguments {
     pub of_job: OfJob,
 }
 
-/// `look`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  forebay look /burst/ckpt/file")]
-pub struct LookArguments {
-    /// The paths
-    #[arg(value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-}
-
 /// `keep-logs`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  forebay keep-logs 4711")]

@@ -6,7 +6,6 @@ mod config;
 mod doctor;
 mod job;
 mod job_status;
-mod look;
 mod manual;
 mod mpi;
 mod node;
@@ -61,7 +60,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),
-        Command::Look(arguments) => Ok(look::run(&arguments)),
+        Command::Look => burst::look::run(),
         Command::Man(arguments) => manual::pages(&arguments),
     }
 }
@@ -72,7 +71,7 @@ fn is_called_by_people(command: &Command) -> bool {
         Command::Node(_)
         | Command::KeepLogs(_)
         | Command::Walk(_)
-        | Command::Look(_)
+        | Command::Look
         | Command::Completions(_)
         | Command::Man(_) => false,
         Command::Doctor(arguments) => arguments.probe.is_none(),

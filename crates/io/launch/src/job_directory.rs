@@ -10,10 +10,12 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_types::NodeRank;
 
 use crate::private::{check_private, make_private, uid};
+use crate::removal::{gone, ignore_missing, remove_burst, remove_mount_points};
 use crate::{LaunchError, SharedPlace, base};
 
 /// A job's name, bytes: it is part of a path that must fit into a Unix socket's address.
@@ -384,8 +386,29 @@ impl JobDirectory {
         self.path.parent().into_iter().for_each(base::remove_with_last_job);
     }
 
+    /// The places of files that programs wrote beside burst mounts of jobs of this name.
+    #[must_use]
+    pub fn strays(&self) -> Vec<PathBuf> {
+        let start = self.strays_start();
+        let entries = fs::read_dir(self.base()).into_iter().flatten().flatten();
+        let is_one = |name: &OsStr| {
+            name.as_bytes().strip_prefix(start.as_bytes()).is_some_and(|end| end.iter().all(u8::is_ascii_digit))
+        };
+        entries.filter(|entry| is_one(&entry.file_name())).map(|entry| entry.path()).collect()
+    }
+
+    fn strays_start(&self) -> String {
+        format!(".beside-burst-of-{}-", self.job())
+    }
+
+    /// Moves the directory of burst mounts out of the job's, with files that are not of the job. No job has such a name.
+    fn set_strays_aside(&self) -> io::Result<()> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fs::rename(self.burst(), self.base().join(format!("{}{}", self.strays_start(), since.as_millis())))
+    }
+
     /// Removes everything. Views are removed as empty directories only, never followed: a mount that is still there
-    /// must fail this, and must not be walked.
+    /// must fail this, and must not be walked. Files beside burst mounts are moved out (`strays`).
     ///
     /// # Errors
     /// `Io` for the first thing that stays.
@@ -403,7 +426,10 @@ impl JobDirectory {
             let removed = if path == self.view() || path == self.images() {
                 remove_mount_points(&path)
             } else if path == self.burst() {
-                remove_burst(&path)
+                remove_burst(&path).or_else(|error| match error.kind() {
+                    io::ErrorKind::DirectoryNotEmpty => self.set_strays_aside(),
+                    _ => Err(error),
+                })
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 fs::remove_dir_all(&path)
             } else {
@@ -420,58 +446,6 @@ impl JobDirectory {
 /// Whether it is a real directory that its owner alone may enter.
 fn is_private_to(path: &Path, owner: u32) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
-}
-
-/// The mount points in a directory, as the views of several nodes, then the directory that holds them.
-fn remove_mount_points(holder: &Path) -> io::Result<()> {
-    if fs::remove_dir(holder).is_ok() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(holder)? {
-        gone(fs::remove_dir(entry?.path()))?;
-    }
-    fs::remove_dir(holder)
-}
-
-/// The directory of burst mounts. Nodes remove what they made in it; one that is interrupted at its start leaves directories without a mount. A mount
-/// that is left (EBUSY) is never walked.
-fn remove_burst(burst: &Path) -> io::Result<()> {
-    gone(fs::remove_file(burst.join(base::MARK)))?;
-    remove_empty(burst)
-}
-
-/// Removes directories as long as they hold nothing but directories.
-fn remove_empty(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-        removed => return gone(removed),
-    }
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        match remove_empty(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                let why = format!("{} is in it and not of this job: move it away, then try again", path.display());
-                return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why));
-            }
-            removed => removed?,
-        }
-    }
-    gone(fs::remove_dir(directory))
-}
-
-/// A removal by another process is as good as ours.
-fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-/// For removals that may fail because another job or node still uses the thing.
-fn ignore_missing(result: io::Result<()>) {
-    if let Err(error) = result {
-        tracing::trace!(%error, "not removed");
-    }
 }
 
 fn check_path(directory: &Path) -> Result<(), LaunchError> {

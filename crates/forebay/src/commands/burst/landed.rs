@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use forebay_keeper::own_paths;
 use forebay_launch::JobDirectory;
 use serde_json::{Value, json};
 
 use crate::cli::LandedArguments;
 use crate::commands::ask::ask_any;
-use crate::commands::burst::names::{self, Named};
-use crate::commands::{job_status, look};
+use crate::commands::burst::look;
+use crate::commands::burst::names::Named;
+use crate::commands::job_status;
 use crate::exit::DONE_IN_PART;
 use crate::health::amounts::size;
 use crate::health::remedy;
@@ -22,7 +23,6 @@ use crate::jobs;
 use crate::machine;
 use crate::output::{in_one_line, say};
 use crate::patience::after_a_second;
-use crate::settings::UsageError;
 use crate::settings::values::show_size;
 
 /// How long one question may take.
@@ -51,20 +51,9 @@ pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
 /// When nothing is known of any.
 pub fn of_paths(directory: &JobDirectory, paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let burst = own_paths::find_node(directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
-    let mut absolute = vec![];
-    for path in paths {
-        let path = std::path::absolute(path).context("a path cannot be made absolute")?;
-        if path.to_str().is_none() {
-            let message = "only paths that are valid UTF-8 can be named";
-            return Err(UsageError(format!("{}: {message}", path.display())).into());
-        }
-        absolute.push(path);
-    }
+    let absolute: Vec<PathBuf> = paths.iter().map(std::path::absolute).collect::<io::Result<_>>()?;
     let named = match &burst {
-        Some(burst) => {
-            look::wait_for(&directory.job(), burst, &absolute.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-            names::of(burst, &absolute)
-        }
+        Some(burst) => look::names(&directory.job(), burst, &absolute)?,
         None => absolute.into_iter().map(Named::File).collect(),
     };
     let _told = after_a_second(|| "waiting for the node that leads the burst tier to say what has landed".to_owned());

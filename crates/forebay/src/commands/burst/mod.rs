@@ -2,5 +2,6 @@
 
 pub mod drain;
 pub mod landed;
+pub mod look;
 mod names;
 pub mod salvage;

@@ -1,5 +1,5 @@
 //! Kinds of names in the burst tier: files, links to them, or directories that have some. Looked at through the burst mount, because
-//! programs alone see the tier at its own directory. For the same reason links and `..` are followed here, as the kernel does for programs.
+//! programs alone see the tier at its own directory, and by a process of its own (`look`), which alone may wait for the leader. For the same reason links and `..` are followed here, as the kernel does for programs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use forebay_keeper::own_paths::BurstPlaces;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::paths::resolved;
 use crate::commands::stage::places::below_burst;
@@ -20,16 +21,32 @@ const LINKS_MAX: usize = 40;
 const FILES_MAX: usize = 10_000;
 
 /// The kind of a name. Paths are those that programs know.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Named {
     /// A file, or nothing that can be looked at: the tier says what it knows.
-    File(PathBuf),
+    File(#[serde(with = "bytes")] PathBuf),
     /// A link, its text, and the file that it leads to.
-    Link(PathBuf, PathBuf, PathBuf),
+    Link(#[serde(with = "bytes")] PathBuf, #[serde(with = "bytes")] PathBuf, #[serde(with = "bytes")] PathBuf),
     /// A name without contents, in words, and whether the backing file system has it.
-    Empty(PathBuf, String, bool),
+    Empty(#[serde(with = "bytes")] PathBuf, String, bool),
     /// A name of which the tier has nothing to say, and the reason.
-    Other(PathBuf, String),
+    Other(#[serde(with = "bytes")] PathBuf, String),
+}
+
+/// A path of any bytes, which is no text for `serde`.
+mod bytes {
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(from).map(PathBuf::from)
+    }
 }
 
 /// The kinds of `paths`, each once: one answer for each, or for a directory one for each file and link below it.

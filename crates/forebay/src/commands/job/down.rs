@@ -1,6 +1,7 @@
 //! `down`: ends all daemons of a job through the overlay, waits until those of this host are gone, and removes what
 //! is left. Whatever had gone wrong before, nothing of the job is there afterwards, or what is there is named.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -68,17 +69,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     if !arguments.no_drain && !arguments.local_only {
         outcome.is_staged_out = stage::job::of_record(Way::Out, &directory);
     }
-    // Without a drain, nodes alone can say what they have.
-    let mut must_tell = false;
-    if drain::is_wanted(&directory) {
-        let is_manual = drain::is_manual(&directory);
-        must_tell = is_manual || arguments.no_drain;
-        match (arguments.no_drain, is_manual) {
-            (true, _) => {}
-            (false, true) => outcome.not_landed = drain::kept_by_policy(&directory),
-            (false, false) => outcome.drain(&directory),
-        }
-    }
+    let made: Vec<PathBuf> = NodeRecord::read_all(&directory).into_iter().flat_map(|node| node.burst_created).collect();
+    let must_tell = drain::is_wanted(&directory) && outcome.land(&directory, arguments.no_drain);
     let ending = if arguments.local_only { None } else { Ending::begin(&effective, &directory)? };
     match arguments.local_only {
         false => outcome.end_everywhere(&directory, must_tell),
@@ -92,6 +84,9 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not completely down"))?;
         outcome.notes.extend(cleaned.notes);
         outcome.held.extend(cleaned.held);
+    }
+    if outcome.held.is_empty() {
+        outcome.notes.extend(leftovers::strays(&directory, &made));
     }
     let took = began.elapsed();
     let report = ending.map(|ending| ending.keep(outcome.end()));
@@ -149,6 +144,17 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// Lets all land, unless `no_drain` or the job's policy keeps it. Without a drain, nodes alone can say what they have: whether they must.
+    fn land(&mut self, directory: &JobDirectory, no_drain: bool) -> bool {
+        let is_manual = drain::is_manual(directory);
+        match (no_drain, is_manual) {
+            (true, _) => {}
+            (false, true) => self.not_landed = drain::kept_by_policy(directory),
+            (false, false) => self.drain(directory),
+        }
+        is_manual || no_drain
+    }
+
     /// Waits for what programs wrote to land.
     fn drain(&mut self, directory: &JobDirectory) {
         match drain::wait_last(directory) {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
+use crate::commands::burst::look;
 use crate::commands::job::escaping_paths::{self, EscapingPath};
-use crate::commands::look;
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
 use crate::commands::stage::places::below_burst;
 use crate::jobs;
@@ -35,7 +35,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let rank = arguments.rank.map(NodeRank);
     if let Some(burst) = own_paths::find_node(&directory, rank, &machine::host_names()).ok().and_then(|node| node.burst)
     {
-        look::wait_for(&directory.job(), &burst, &[&path])?;
+        look::wait_for(&directory.job(), &burst, &path)?;
     }
     let looking = looking_at(&path);
     let (found, given) = within_view(&path, &views(&directory));

@@ -18,7 +18,7 @@ use anyhow::{Context, anyhow};
 use forebay_keeper::own_paths::{self, Node};
 
 use crate::cli::RunArguments;
-use crate::commands::look;
+use crate::commands::burst::look;
 use crate::commands::run::direct::Way;
 use crate::exit::{NOT_FOUND, NOT_RUN};
 use crate::output::{causes, tell};
@@ -47,7 +47,7 @@ pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     };
     // The current directory is entered again, in the namespace of the node's programs.
     if let (Some(burst), Ok(here)) = (node.burst.as_deref(), std::env::current_dir()) {
-        look::wait_for(&directory.job(), burst, &[&here])?;
+        look::wait_for(&directory.job(), burst, &here)?;
     }
     if let Some(image) = &arguments.image.image {
         own_paths::enter(&directory, &node).context("no container can be made here")?;
