@@ -71,11 +71,7 @@ pub fn prepare(
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
-    ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
-    trusted_path::check_way_to(&backing).with_context(|| {
-        let shown = backing.display();
-        format!("--burst: files cannot land in {shown}, because every user could exchange it for another directory")
-    })?;
+    check_backing(&backing)?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
@@ -116,6 +112,15 @@ pub fn prepare(
             Err(error.context("the burst mount"))
         }
     }
+}
+
+/// Whether files can land there.
+fn check_backing(backing: &Path) -> anyhow::Result<()> {
+    let shown = backing.display();
+    ensure!(backing.is_dir(), "--burst: {shown} is not a directory; create it, or name another");
+    trusted_path::check_way_to(backing).with_context(|| {
+        format!("--burst: files cannot land in {shown}, because every user could exchange it for another directory")
+    })
 }
 
 /// Sees that there is a directory for `run` to show the tier at: one that is missing is made, and stays. Another job of the user may show its tier

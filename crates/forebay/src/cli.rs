@@ -154,6 +154,7 @@ pub enum Command {
     Walk(WalkArguments),
     /// Look at paths; started by a command that does not wait for them for ever
     #[command(hide = true)]
+    #[command(after_help = "Examples:\n  printf '{}\\n/tmp/f\\0' | forebay look")]
     Look,
     /// Keep logs of a job in its user's state directory; started by what ends the job
     #[command(hide = true)]
