@@ -183,6 +183,20 @@ fn growing_file_is_read_to_its_end(and_then: impl Fn(&File)) {
     bed.job.down();
 }
 
+/// The kernel ignores an answer about a file if it has taken another one, or a write, since it asked, and goes on with the pages that it has.
+#[test]
+fn no_reader_finds_an_old_page_beside_other_programs_of_its_node() {
+    require!(Fuse, Root);
+    let bed = Bed::of(3);
+    for beside in ["append", "chmod", "look", "read"] {
+        let mut command = Command::new("python3");
+        command.arg(file_of_tests("burst/pages_beside.py")).args([beside, "150"]);
+        command.args([1, 2].map(|node| bed.mount_of(node)));
+        assert_eq!(run(&mut command).good().text(), "good\n", "{beside}");
+    }
+    bed.job.down();
+}
+
 #[test]
 fn the_next_daemon_does_not_believe_the_pages_of_the_one_before() {
     require!(Fuse, Root);

@@ -1,13 +1,13 @@
 //! The state of a node's kernel caches: pages of files, and attributes.
 //!
 //! Pages come from readings, and each reading is of some version of its file. If all are of the file's own version, the kernel may go on
-//! with its pages, and believe attributes that are leased. Otherwise it is told a time of change that it has never had: it then takes the
-//! size, and drops a file's pages itself, before the program reads on. Where no such time is true, a program that reads gets one that is not;
-//! the next that asks for it, for instance by `stat`, gets the true one.
+//! with its pages, and believe attributes that are leased. Otherwise a notification drops them before a program that reads is told what the
+//! file is: the kernel would drop them, too, when it takes an answer with another time of change. But it ignores an answer to a question that
+//! it asked before another answer, a write or a notification, and then goes on with the pages and the size that it has. So a program that reads
+//! finds no old page, whether or not the kernel takes its answer, and the notification brings the file's size along.
 //!
-//! A notification drops pages, too, for programs that have mapped them. From its beginning, the kernel ignores answers to questions
-//! that it asked before, and goes on with the size that it has, and with pages that are still there. So a notification comes before a change has
-//! returned, or when no answer is on its way to the kernel.
+//! For programs that have mapped pages, a notification drops them when another node changes the file: before the change has returned if the kernel
+//! would not ask, else when no answer is on its way to it.
 
 use forebay_types::{FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
@@ -30,10 +30,10 @@ pub struct Pages {
 #[derive(Clone, Copy)]
 struct Entry {
     pages: Cached,
+    /// The last dropping, while it is under way.
+    dropping: Option<UnderWay>,
     /// Until when the kernel goes on with the attributes that it has.
     believed_until: Time,
-    /// The last time of change that the kernel may have; `None`: it may have any.
-    latest: Option<Timestamp>,
     /// Changes of the file wait at least until then for this node to be told of them.
     leased_until: Time,
     /// Until when an answer to a program that reads may be on its way to it.
@@ -42,41 +42,13 @@ struct Entry {
     is_late: bool,
 }
 
-impl Entry {
-    /// Whether pages may be dropped later: the kernel asks before it goes on with them, and an answer may be on its way to it.
-    fn can_wait(&self, now: Time, is_asked: bool) -> bool {
-        self.believed_until <= now && (is_asked || self.answering_until > now)
-    }
-
-    fn new(pages: Cached) -> Self {
-        Self {
-            pages,
-            believed_until: Time::default(),
-            latest: (pages == Cached::Nothing).then(Timestamp::default),
-            leased_until: Time::default(),
-            answering_until: Time::default(),
-            is_late: false,
-        }
-    }
-
-    /// The kernel is about to be told that time of change.
-    fn tell(&mut self, modified: Timestamp) {
-        self.latest = self.latest.map(|latest| latest.max(modified));
-    }
-
-    /// A time of change that the kernel has never had: the file's own, or one like it.
-    fn new_time(&self, now: Time, modified: Timestamp) -> Timestamp {
-        let after = |time: Timestamp, nanos: u64| {
-            let nanos = u64::from(time.nanos) + nanos;
-            Timestamp { seconds: time.seconds + (nanos / 1_000_000_000) as i64, nanos: (nanos % 1_000_000_000) as u32 }
-        };
-        match self.latest {
-            Some(latest) if latest < modified => modified,
-            Some(latest) => after(latest, 1),
-            // Those of a daemon before are true ones, or follow from another moment.
-            None => after(modified, 1 + now.0 % 999_999_999),
-        }
-    }
+#[derive(Clone, Copy)]
+struct UnderWay {
+    number: u64,
+    /// The pages that came since it began.
+    since: Cached,
+    /// The version whose size it brings along.
+    brings: Option<Version>,
 }
 
 /// The kernel's pages of a file.
@@ -85,10 +57,6 @@ enum Cached {
     Nothing,
     /// Pages of this version.
     Of(Version),
-    /// Pages of this version; earlier ones are dropped when the kernel takes this time of change, which it was told once.
-    Replaced(Version, Timestamp),
-    /// None, as soon as those that are there have been dropped.
-    Dropping(u64),
     /// Of several versions, or of one that is over.
     Old,
 }
@@ -117,10 +85,10 @@ pub enum Telling {
     Leased,
     /// It asks again the next time.
     Once,
-    /// The same, with this time of change.
-    As(Timestamp),
-    /// It asks again the next time, and is answered when a dropping of the file's pages that is under way has ended.
-    AfterDropping,
+    /// The same, when its pages have been dropped.
+    Dropped(Dropping),
+    /// The same, when this dropping has ended, which is under way.
+    After(Dropping),
 }
 
 /// The files whose pages are to be dropped.
@@ -144,11 +112,43 @@ pub enum Late {
 }
 
 /// A dropping of pages by a notification.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dropping {
     /// Of this file.
     pub file: FileId,
     number: u64,
+}
+
+impl Entry {
+    fn new(pages: Cached) -> Self {
+        let never = Time::default();
+        let (believed_until, leased_until, answering_until) = (never, never, never);
+        Self { pages, dropping: None, believed_until, leased_until, answering_until, is_late: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pages == Cached::Nothing && self.dropping.is_none()
+    }
+
+    /// Whether all pages are of a version.
+    fn has(&self, version: Version) -> bool {
+        self.pages == Cached::Of(version) && self.dropping.is_none()
+    }
+
+    /// Whether pages may be dropped later: the kernel asks before it goes on with them, and an answer may be on its way to it.
+    fn can_wait(&self, now: Time, is_asked: bool) -> bool {
+        self.believed_until <= now && (is_asked || self.answering_until > now)
+    }
+}
+
+impl Cached {
+    fn with(self, version: Version) -> Self {
+        match self {
+            Self::Nothing => Self::Of(version),
+            Self::Of(of) if of == version => self,
+            Self::Of(_) | Self::Old => Self::Old,
+        }
+    }
 }
 
 impl From<&FileState> for Version {
@@ -165,56 +165,35 @@ impl Pages {
         Self { other_leases_until: Some(lease_until), ..Self::default() }
     }
 
-    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; the kernel may
-    /// have been told `shown` before as its time of change.
-    pub fn fill(&mut self, now: Time, state: &FileState, shown: Timestamp) {
+    /// The kernel is about to be given pages of a file, which are those of `state`, without what is pending.
+    pub fn fill(&mut self, now: Time, state: &FileState) {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             self.make_room(now);
-            let mut entry = Entry::new(if self.are_others_known() { Cached::Nothing } else { Cached::Old });
-            entry.tell(shown);
-            self.files.insert(state.file, entry);
+            let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
+            self.files.insert(state.file, Entry::new(pages));
         }
         if let Some(entry) = self.files.get_mut(&state.file) {
             entry.leased_until = now.after(LEASE_TTL);
-            entry.pages = match entry.pages {
-                Cached::Nothing => Cached::Of(version),
-                Cached::Of(of) if of == version => Cached::Of(of),
-                Cached::Replaced(by, time) if by == version => Cached::Replaced(by, time),
-                _ => Cached::Old,
-            };
+            match &mut entry.dropping {
+                Some(under_way) => under_way.since = under_way.since.with(version),
+                None => entry.pages = entry.pages.with(version),
+            }
         }
     }
 
     /// Whether the kernel has no pages of a file but those of `state`.
     #[must_use]
     pub fn are_current(&self, state: &FileState) -> bool {
-        match self.files.get(&state.file).map(|entry| entry.pages) {
-            Some(Cached::Nothing) => true,
-            Some(Cached::Of(version)) => version == state.into(),
-            Some(_) => false,
+        match self.files.get(&state.file) {
+            Some(entry) => entry.is_empty() || entry.has(state.into()),
             None => self.are_others_known(),
         }
     }
 
-    /// The kernel is about to be told a file's time of change by the answer to a change of its attributes.
-    pub fn answer_change(&mut self, file: FileId, shown: Timestamp) {
-        if let Some(entry) = self.files.get_mut(&file) {
-            entry.tell(shown);
-        }
-    }
-
-    /// The kernel is about to be told that a file is as `state` says, and its time of change, `shown`, with what is pending. Changes of it wait until
-    /// `leased_until` for this node to be told.
-    pub fn tell(
-        &mut self,
-        now: Time,
-        state: &FileState,
-        shown: Timestamp,
-        asked: AskedFor,
-        leased_until: Time,
-    ) -> Telling {
-        let version = Version::from(state);
+    /// The kernel is about to be told that a file is as `state` says, without what is pending. Changes of it wait until `leased_until` for this
+    /// node to be told.
+    pub fn tell(&mut self, now: Time, state: &FileState, asked: AskedFor, leased_until: Time) -> Telling {
         if !self.files.contains_key(&state.file) {
             if self.are_others_known() {
                 return Telling::Once;
@@ -227,29 +206,15 @@ impl Pages {
         if asked == AskedFor::Reading {
             entry.answering_until = now.after(ANSWER_TAKEN_IN);
         }
-        let time = entry.new_time(now, shown);
-        let (pages, telling) = match entry.pages {
-            Cached::Nothing => (Cached::Nothing, Telling::Leased),
-            Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
-            Cached::Dropping(number) => (Cached::Dropping(number), Telling::AfterDropping),
+        let version = Version::from(state);
+        match (asked, entry.dropping) {
+            _ if entry.is_empty() || entry.has(version) => Telling::Leased,
             // A program that does not read goes on with no pages.
-            pages if time != shown && asked == AskedFor::Other => (pages, Telling::Once),
-            // It may not take what it is told, so it is told twice.
-            Cached::Replaced(by, time) if by == version => {
-                (entry.is_late, entry.latest) = (false, Some(entry.latest.map_or(time, |latest| latest.max(time))));
-                (Cached::Of(by), Telling::As(time))
+            (AskedFor::Other, _) => Telling::Once,
+            (AskedFor::Reading, Some(UnderWay { number, brings, .. })) if brings == Some(version) => {
+                Telling::After(Dropping { file: state.file, number })
             }
-            _ => (Cached::Replaced(version, time), Telling::As(time)),
-        };
-        entry.pages = pages;
-        entry.tell(shown);
-        match telling {
-            Telling::As(time) if time == shown => Telling::Once,
-            Telling::As(time) => {
-                entry.tell(time);
-                telling
-            }
-            telling => telling,
+            (AskedFor::Reading, _) => Telling::Dropped(self.drop_of(state.file, Some(version))),
         }
     }
 
@@ -260,24 +225,21 @@ impl Pages {
         }
     }
 
-    /// Pages were dropped. Whether no dropping of the file is under way any more.
-    #[must_use]
-    pub fn have_dropped(&mut self, dropping: Dropping) -> bool {
-        self.end(dropping, Cached::Nothing)
+    /// Pages were dropped.
+    pub fn have_dropped(&mut self, dropping: Dropping) {
+        self.end(dropping, |since| since);
     }
 
-    /// Pages could not be dropped. Whether no dropping of the file is under way any more.
-    #[must_use]
-    pub fn have_not_dropped(&mut self, dropping: Dropping) -> bool {
-        self.end(dropping, Cached::Old)
+    /// Pages could not be dropped.
+    pub fn have_not_dropped(&mut self, dropping: Dropping) {
+        self.end(dropping, |_| Cached::Old);
     }
 
-    fn end(&mut self, dropping: Dropping, pages: Cached) -> bool {
-        let Some(entry) = self.files.get_mut(&dropping.file) else { return true };
-        if entry.pages == Cached::Dropping(dropping.number) {
-            entry.pages = pages;
+    fn end(&mut self, dropping: Dropping, pages: impl FnOnce(Cached) -> Cached) {
+        let Some(entry) = self.files.get_mut(&dropping.file) else { return };
+        if let Some(ended) = entry.dropping.take_if(|under_way| under_way.number == dropping.number) {
+            entry.pages = pages(ended.since);
         }
-        !matches!(entry.pages, Cached::Dropping(_))
     }
 
     /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has. `is_asked`: the kernel waits for an
@@ -289,13 +251,13 @@ impl Pages {
         let mut invalidated = Invalidated::default();
         for file in all {
             match self.files.get_mut(&file) {
-                Some(entry) if entry.pages == Cached::Nothing && entry.believed_until <= now => {}
+                Some(entry) if entry.is_empty() && entry.believed_until <= now => {}
                 Some(entry) if entry.leased_until <= now || entry.can_wait(now, is_asked(&file)) => {
                     let is_known = std::mem::replace(&mut entry.is_late, true);
                     invalidated.late.extend((!is_known).then_some(file));
                 }
-                Some(_) => invalidated.droppings.push(self.drop_of(file)),
-                None if are_others_believed => invalidated.droppings.push(self.drop_of(file)),
+                Some(_) => invalidated.droppings.push(self.drop_of(file, None)),
+                None if are_others_believed => invalidated.droppings.push(self.drop_of(file, None)),
                 None => {}
             }
         }
@@ -305,8 +267,12 @@ impl Pages {
     /// How it stands with pages that are to be dropped later.
     pub fn drop_late(&mut self, now: Time, file: FileId, is_asked: bool) -> Late {
         match self.files.get_mut(&file) {
-            Some(entry) if entry.is_late && entry.pages != Cached::Nothing => {
-                if is_asked || entry.answering_until > now { Late::Wait } else { Late::Drop(self.drop_of(file)) }
+            Some(entry) if entry.is_late && !entry.is_empty() => {
+                if is_asked || entry.answering_until > now {
+                    Late::Wait
+                } else {
+                    Late::Drop(self.drop_of(file, None))
+                }
             }
             Some(entry) => {
                 entry.is_late = false;
@@ -316,10 +282,11 @@ impl Pages {
         }
     }
 
-    fn drop_of(&mut self, file: FileId) -> Dropping {
+    fn drop_of(&mut self, file: FileId, brings: Option<Version>) -> Dropping {
         self.dropped += 1;
         if let Some(entry) = self.files.get_mut(&file) {
-            (entry.pages, entry.is_late) = (Cached::Dropping(self.dropped), false);
+            let under_way = UnderWay { number: self.dropped, since: Cached::Nothing, brings };
+            (entry.dropping, entry.is_late) = (Some(under_way), false);
             entry.believed_until = Time::default();
         }
         Dropping { file, number: self.dropped }

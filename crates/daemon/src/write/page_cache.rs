@@ -37,12 +37,15 @@ pub struct PageCache {
 #[derive(Default)]
 struct Known {
     pages: Pages,
-    /// Answers that wait until the pages of their file have been dropped.
-    waiting: Map<FileId, Vec<(Attributes, Reply)>>,
+    /// Answers that wait until pages have been dropped.
+    waiting: Map<Dropping, Vec<(Attributes, Reply)>>,
     waits: usize,
     /// How many questions of the kernel about a file's attributes are being answered.
     asked: Map<FileId, usize>,
 }
+
+/// A dropping, and the size and last byte of the file that it brings along.
+type Renewal = (Dropping, Option<(u64, u8)>);
 
 /// A question of the kernel about a file's attributes that is being answered.
 pub struct Asked {
@@ -89,9 +92,9 @@ impl PageCache {
         Asked { cache: Arc::clone(self), file, purpose, forgotten: known.pages.forgotten() }
     }
 
-    /// The kernel is about to be given bytes of a file, which is as `state` says, and as programs see it.
-    pub fn fill(&self, state: &FileState, attributes: &Attributes) {
-        self.known().pages.fill(self.now(), state, attributes.mtime);
+    /// The kernel is about to be given bytes of a file, which is as `state` says.
+    pub fn fill(&self, state: &FileState) {
+        self.known().pages.fill(self.now(), state);
     }
 
     /// Whether who opens a file may go on with the pages that the kernel has.
@@ -99,18 +102,14 @@ impl PageCache {
         self.known().pages.are_current(state)
     }
 
-    /// The kernel is about to be told a file's attributes by the answer to a change of them.
-    pub fn answer_change(&self, state: &FileState) {
-        self.known().pages.answer_change(state.file, state.attributes.mtime);
-    }
-
-    /// Tells the kernel a file's attributes. No file can be forgotten at that moment.
-    pub fn tell(self: &Arc<Self>, asked: &Asked, told: &ToTell, reply: Reply) {
+    /// Tells the kernel a file's attributes. No file can be forgotten at that moment. If old pages are to be dropped before, the caller goes on with
+    /// `drop_before`.
+    pub fn tell(&self, asked: &Asked, told: &ToTell, reply: Reply) -> Option<(Dropping, Reply)> {
         let mut known = self.known();
         let (now, pages) = (self.now(), &mut known.pages);
         let leased_until = now.after(told.lease);
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
-            (Kind::File, Some(_)) => pages.tell(now, &told.state, told.attributes.mtime, asked.purpose, leased_until),
+            (Kind::File, Some(_)) => pages.tell(now, &told.state, asked.purpose, leased_until),
             _ => Telling::Once,
         };
         match telling {
@@ -123,9 +122,17 @@ impl PageCache {
                 reply.attributes(&told.attributes, told.lease - EARLIER);
             }
             Telling::Leased | Telling::Once => reply.attributes(&told.attributes, Duration::ZERO),
-            Telling::As(mtime) => reply.attributes(&Attributes { mtime, ..told.attributes }, Duration::ZERO),
-            Telling::AfterDropping => known.wait(told, reply),
+            Telling::After(dropping) => known.wait(dropping, told, reply),
+            Telling::Dropped(dropping) => return Some((dropping, reply)),
         }
+        None
+    }
+
+    /// Has the kernel drop a file's pages, which then is as large as `last` says by its size and last byte, and then tells it the file's attributes.
+    pub fn drop_before(self: &Arc<Self>, dropping: Dropping, last: Option<(u64, u8)>, told: &ToTell, reply: Reply) {
+        self.known().wait(dropping, told, reply);
+        // It is logged there.
+        drop(self.drop_all(vec![(dropping, last)]));
     }
 
     /// Files are not what they were; none means all. The kernel has nothing of them afterwards, or asks before it goes on with that.
@@ -147,6 +154,7 @@ impl PageCache {
             tokio::time::sleep(others_until.since(self.now())).await;
         }
         if !droppings.is_empty() {
+            let droppings = droppings.into_iter().map(|dropping| (dropping, None)).collect();
             // The pages know of dropping that goes on for longer.
             if let Ok(Ok(dropped)) = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings)?).await {
                 dropped?;
@@ -166,7 +174,7 @@ impl PageCache {
                     Late::Wait => true,
                     Late::Over => false,
                     Late::Drop(dropping) => {
-                        droppings.push(dropping);
+                        droppings.push((dropping, None));
                         false
                     }
                 });
@@ -179,19 +187,15 @@ impl PageCache {
     }
 
     /// Has the kernel drop what it has. The kernel waits for what is being read, so this goes on by itself; who waits for the end is woken.
-    fn drop_all(self: &Arc<Self>, droppings: Vec<Dropping>) -> Result<oneshot::Receiver<Result<(), Errno>>, Errno> {
+    fn drop_all(self: &Arc<Self>, droppings: Vec<Renewal>) -> Result<oneshot::Receiver<Result<(), Errno>>, Errno> {
         let (over, ended) = oneshot::channel();
         let cache = Arc::clone(self);
         let all = droppings.clone();
         let drop_all = move || {
             let mut outcome = Ok(());
-            for dropping in all {
-                let dropped = cache.drop_pages(dropping.file);
-                let answers = cache.known().end(dropping.file, |pages| match dropped {
-                    Ok(()) => pages.have_dropped(dropping),
-                    Err(_) => pages.have_not_dropped(dropping),
-                });
-                answers.into_iter().for_each(|(attributes, reply)| answer(dropped, &attributes, reply));
+            for (dropping, last) in all {
+                let dropped = cache.drop_pages(dropping.file, last);
+                cache.end(dropping, dropped);
                 outcome = outcome.and(dropped);
             }
             // There may be no waiter.
@@ -201,25 +205,37 @@ impl PageCache {
             Ok(_) => Ok(ended),
             Err(error) => {
                 tracing::error!(%error, "the page cache cannot be brought up to date");
-                for dropping in droppings {
-                    let answers = self.known().end(dropping.file, |pages| pages.have_not_dropped(dropping));
-                    for (_, reply) in answers {
-                        reply.error(Errno::EAGAIN);
-                    }
-                }
+                droppings.iter().for_each(|(dropping, _)| self.end(*dropping, Err(Errno::EAGAIN)));
                 Err(Errno::EAGAIN)
             }
         }
     }
 
     /// Waits as long as the kernel does.
-    fn drop_pages(&self, file: FileId) -> Result<(), Errno> {
+    fn drop_pages(&self, file: FileId, last: Option<(u64, u8)>) -> Result<(), Errno> {
         let Some(notifier) = self.notifier.get() else { return Ok(()) };
-        match notifier.inval_inode(node_of(file), 0, 0) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
-                Err(Errno::EAGAIN)
+        notifier.renew_pages(node_of(file), last).map_err(|error| {
+            tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
+            Errno::EAGAIN
+        })
+    }
+
+    /// A dropping has ended: who waits for it is answered.
+    fn end(&self, dropping: Dropping, dropped: Result<(), Errno>) {
+        let answers = {
+            let mut known = self.known();
+            match dropped {
+                Ok(()) => known.pages.have_dropped(dropping),
+                Err(_) => known.pages.have_not_dropped(dropping),
+            }
+            let answers = known.waiting.remove(&dropping).unwrap_or_default();
+            known.waits -= answers.len();
+            answers
+        };
+        for (attributes, reply) in answers {
+            match dropped {
+                Ok(()) => reply.attributes(&attributes, Duration::ZERO),
+                Err(errno) => reply.error(errno),
             }
         }
     }
@@ -234,8 +250,8 @@ impl PageCache {
 }
 
 impl Known {
-    /// An answer waits until the pages of its file have been dropped.
-    fn wait(&mut self, told: &ToTell, reply: Reply) {
+    /// An answer waits until pages have been dropped.
+    fn wait(&mut self, dropping: Dropping, told: &ToTell, reply: Reply) {
         if self.waits >= ANSWERS_MAX {
             tracing::warn!(
                 "programs were refused a file's attributes: its pages are not dropped while one of them is being read"
@@ -243,23 +259,7 @@ impl Known {
             return reply.error(Errno::EAGAIN);
         }
         self.waits += 1;
-        self.waiting.entry(told.state.file).or_default().push((told.attributes, reply));
-    }
-
-    /// A dropping ends as `how` says. The answers that waited for it.
-    fn end(&mut self, file: FileId, how: impl FnOnce(&mut Pages) -> bool) -> Vec<(Attributes, Reply)> {
-        let is_over = how(&mut self.pages);
-        let answers = if is_over { self.waiting.remove(&file).unwrap_or_default() } else { vec![] };
-        self.waits -= answers.len();
-        answers
-    }
-}
-
-/// Answers a program that has waited for pages to be dropped.
-fn answer(dropped: Result<(), Errno>, attributes: &Attributes, reply: Reply) {
-    match dropped {
-        Ok(()) => reply.attributes(attributes, Duration::ZERO),
-        Err(errno) => reply.error(errno),
+        self.waiting.entry(dropping).or_default().push((told.attributes, reply));
     }
 }
 

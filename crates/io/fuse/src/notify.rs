@@ -54,6 +54,27 @@ impl Notifier {
         self.invalidate(notify_code::INVAL_INODE, &[out.as_bytes()])
     }
 
+    /// The node's attributes are no longer true, nor are its cached pages. Its size is raised to that of `last`, the file's size and last byte: the
+    /// kernel ignores the size in an answer to a question that it asked before.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn renew_pages(&self, node: u64, last: Option<(u64, u8)>) -> io::Result<()> {
+        let mut batch = Batch { notifier: self, bytes: Vec::new(), outcome: Ok(()) };
+        let out = abi::NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
+        batch.add(notify_code::INVAL_INODE, &[out.as_bytes()]);
+        if let Some((offset, byte)) = last.and_then(|(size, byte)| Some((size.checked_sub(1)?, byte))) {
+            let out = abi::NotifyStoreOut { nodeid: node, offset, size: 1, padding: 0 };
+            batch.add(notify_code::STORE, &[out.as_bytes(), &[byte]]);
+            // Where the byte begins a page, the kernel takes the page for whole.
+            let off = i64::try_from(offset).map_err(|_| io::Error::from(Errno::EFBIG))?;
+            let out = abi::NotifyInvalInodeOut { ino: node, off, len: 1 };
+            batch.add(notify_code::INVAL_INODE, &[out.as_bytes()]);
+        }
+        batch.send();
+        batch.outcome
+    }
+
     /// The kernel's entry for `name` in the directory, positive or negative, is no longer true.
     ///
     /// # Errors

@@ -141,16 +141,26 @@ impl Kernel {
             Ok((state, lease)) => {
                 let attributes = pending.attributes(&state.attributes);
                 let lease = if pending.is_empty() { lease } else { TTL };
-                self.cache.tell(&asked, &ToTell { state, attributes, lease }, reply);
+                let told = ToTell { state, attributes, lease };
+                if let Some((dropping, reply)) = self.cache.tell(&asked, &told, reply) {
+                    let last = self.last_byte(file, attributes.size_bytes).await;
+                    self.cache.drop_before(dropping, last, &told, reply);
+                }
             }
             Err(errno) => reply.error(errno),
         }
     }
 
+    /// A file's size and last byte; `None` where there is none, or it cannot be read.
+    async fn last_byte(&self, file: FileId, size_bytes: u64) -> Option<(u64, u8)> {
+        let offset = size_bytes.checked_sub(1)?;
+        let (parts, _) = self.reader.read(&self.files, file, offset, 1).await.ok()?;
+        Some((size_bytes, *parts.iter().find_map(|part| part.first())?))
+    }
+
     pub fn answer_attributes(&self, state: Result<FileState, Errno>, reply: Reply) {
         match state {
             Ok(state) => {
-                self.cache.answer_change(&state);
                 reply.attributes(&state.attributes, TTL);
             }
             Err(errno) => reply.error(errno),

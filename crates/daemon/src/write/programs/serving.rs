@@ -102,8 +102,7 @@ impl Kernel {
             Op::Open { flags } => self.open(request, *flags, reply).await,
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize).await {
                 Ok((parts, state)) => {
-                    let pending = self.files.pending(file, 0..0);
-                    self.cache.fill(&state, &pending.attributes(&state.attributes));
+                    self.cache.fill(&state);
                     reply.gather(&parts);
                 }
                 Err(errno) => reply.error(errno),
