@@ -142,6 +142,10 @@ fn a_file_that_is_lost_and_one_that_is_aside_are_both_named() {
     assert_eq!(down.status.code(), Some(3));
     let text = format!("{}{}", down.text(), down.stderr);
     assert!(text.contains("cut cannot land") && text.contains("/taken.forebay-"), "{text}");
+    // The job has ended, and its file is still where it was.
+    let again = bed.command(&["down"]);
+    assert!(again.status.code() == Some(3) && again.stderr.contains(" has not landed: on host "), "{}", again.stderr);
+    bed.job.forget();
 }
 
 /// Times and modes of a file that others have changed stay, and so does the evidence that they have.

@@ -102,6 +102,28 @@ fn a_full_store_is_blocked_and_changes_that_wait_for_a_drain_are_not() {
     bed.job.down();
 }
 
+/// An `fsync` waits half a minute for the partner, and fails.
+#[test]
+fn a_partner_without_room_is_blocked() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let mut words = crate::bed::arguments(&sandbox, 3);
+    *words.last_mut().unwrap() = "256MiB".to_owned();
+    words.extend(["--drain", "manual", "--partner", "all"].map(str::to_owned));
+    let bed = Bed::up_with(sandbox, &words);
+    let full = bed.shell_on(2, "dd if=/dev/zero of=large bs=1M count=400");
+    assert!(!full.status.success() && full.stderr.contains("No space left"), "{}", full.stderr);
+    let refused = bed.shell_on(1, "dd if=/dev/zero of=a bs=1M count=100 conv=fsync");
+    assert!(!refused.status.success() && refused.stderr.contains("No space left"), "{}", refused.stderr);
+    let shown = bed.command(&["status"]).text();
+    let told = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("partners have no room for copies: fsync fails with ENOSPC on node 1"), "{shown}");
+    let _ = bed.shell_on(2, "rm large a").good();
+    bed.drain();
+    bed.job.down();
+}
+
 #[test]
 fn a_node_that_does_not_answer_is_blocked_and_comes_first() {
     require!(Fuse, Root);

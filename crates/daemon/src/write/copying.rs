@@ -1,5 +1,6 @@
 //! A node's records on their way to its partner, as the node sees it: it leads, the partner follows (`replication`).
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
@@ -21,11 +22,13 @@ pub struct Copying {
     /// How long nothing may be copied before who waits for it is told that there is no room.
     timeout: Duration,
     records: Replicator<Record>,
+    /// When a program was last told so.
+    refused_at: Mutex<Option<Instant>>,
 }
 
 impl Copying {
     pub fn new(records: Backlog<Record>, rule: Copied, timeout: Duration) -> Self {
-        Self { rule, timeout, records: Replicator::new(records) }
+        Self { rule, timeout, records: Replicator::new(records), refused_at: Mutex::default() }
     }
 
     /// Whether what is written is copied, whatever it is written to; `None` where the leader knows which files are below the right directory.
@@ -74,7 +77,16 @@ impl Copying {
             left = bytes;
             (since.elapsed() >= self.timeout).then_some(Err(Errno::ENOSPC))
         });
-        waited.await.unwrap_or(Err(Errno::EIO))
+        let outcome = waited.await.unwrap_or(Err(Errno::EIO));
+        if outcome == Err(Errno::ENOSPC) {
+            *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        outcome
+    }
+
+    /// How long ago a program was last told that the partner has no room.
+    pub fn refused_ago(&self) -> Option<Duration> {
+        self.refused_at.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     /// Records that the partner does not have.

@@ -47,12 +47,18 @@ pub struct BurstStatus {
     #[serde(default)]
     drain: DrainPolicy,
     capacity_bytes: u64,
+    /// Room of the store that no record takes, whole segments.
+    #[serde(default)]
+    free_bytes: Option<u64>,
     /// Writers that wait for room in the store now.
     #[serde(default)]
     waiting_writers: u64,
     /// How long ago a write was last refused for want of room; `null` where none was.
     #[serde(default)]
     refused_ms_ago: Option<u64>,
+    /// How long ago an `fsync` last failed because the partner had no room for copies; `null` where none did.
+    #[serde(default)]
+    copies_refused_ms_ago: Option<u64>,
     /// Written, and not committed.
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
@@ -139,8 +145,10 @@ impl WriteParts {
             backing: self.backing.to_string_lossy().into_owned(),
             drain: self.drain,
             capacity_bytes: space.capacity_bytes,
+            free_bytes: Some((space.capacity_bytes + space.kept_by_notes_bytes).saturating_sub(space.used_bytes)),
             waiting_writers: self.local.waiting.load(Ordering::Relaxed) as u64,
             refused_ms_ago: self.local.refused_ago().map(in_ms),
+            copies_refused_ms_ago: self.local.copying.as_ref().and_then(|copying| copying.refused_ago()).map(in_ms),
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes + copies_bytes),
             copies_bytes,

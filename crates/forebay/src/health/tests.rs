@@ -118,10 +118,15 @@ fn what_is_blocked_says_why_and_what_to_do() {
     assert!(todo.starts_with("forebay drain"), "{todo}");
     let (why, _) = trouble(&[node(0, |node| {
         node["burst"]["refused_ms_ago"] = 30_000.into();
-        node["burst"]["committed_bytes"] = (950u64 << 30).into();
-        node["burst"]["copies_bytes"] = (10u64 << 30).into();
+        node["burst"]["free_bytes"] = (20u64 << 30).into();
     })]);
     assert_eq!(why, "store full: writes fail with ENOSPC on node 0", "there is still no room");
+    let (why, _) = trouble(&[node(0, |node| {
+        node["burst"]["partner"] = 1.into();
+        node["burst"]["uncopied_bytes"] = 4096.into();
+        node["burst"]["copies_refused_ms_ago"] = 30_000.into();
+    })]);
+    assert_eq!(why, "partners have no room for copies: fsync fails with ENOSPC on node 0");
     assert_eq!(
         trouble(&[with("/burst/partner", 1.into())]).0,
         "partners do not copy the writes of node 0: they do not answer"
@@ -179,7 +184,10 @@ fn what_is_no_trouble_is_none() {
     assert_eq!(manual.remark.unwrap(), "2 changes (1.0 MiB) wait for forebay drain (--drain manual)");
     let refused_before = is_well(node(0, |node| node["burst"]["refused_ms_ago"] = 100_000.into()));
     assert_eq!(refused_before.state, State::Healthy);
-    let with_room_again = is_well(node(0, |node| node["burst"]["refused_ms_ago"] = 30_000.into()));
+    let with_room_again = is_well(node(0, |node| {
+        node["burst"]["refused_ms_ago"] = 30_000.into();
+        node["burst"]["free_bytes"] = (500u64 << 30).into();
+    }));
     assert_eq!(with_room_again.state, State::Healthy);
     let restarted_once = is_well(node(0, |node| node["restarts"] = 1.into()));
     assert_eq!(restarted_once.state, State::Healthy);

@@ -56,7 +56,9 @@ impl Verdict {
         troubles.extend(restarting(nodes));
         if let Some(writes) = writes {
             troubles.extend(
-                [landing(writes), lost(writes), full(writes), copies(writes), late(writes)].into_iter().flatten(),
+                [landing(writes), lost(writes), full(writes), full_partners(writes), copies(writes), late(writes)]
+                    .into_iter()
+                    .flatten(),
             );
         }
         let lands = |writes: &Writes| writes.steps > 0 && writes.lands();
@@ -192,6 +194,17 @@ fn full(writes: &Writes) -> Option<Trouble> {
         (true, false) => trouble_now(format!("store full: writes wait on {}", ranks(waiting)), todo, afterwards),
         (true, true) => None,
     }
+}
+
+fn full_partners(writes: &Writes) -> Option<Trouble> {
+    let nodes = &writes.uncopied_nodes;
+    let todo = match writes.waits_for_drain() {
+        true => format!("forebay drain gives room back (--drain {})", writes.drain),
+        false => "fsync succeeds again as files land; a larger --burst-capacity avoids it".to_owned(),
+    };
+    let why = format!("partners have no room for copies: fsync fails with ENOSPC on {}", ranks(nodes));
+    trouble_now(why, todo, Some("choose a larger --burst-capacity: a store holds the partner's copies, too"))
+        .filter(|_| !nodes.is_empty())
 }
 
 fn copies(writes: &Writes) -> Option<Trouble> {

@@ -46,6 +46,8 @@ pub struct Writes {
     /// Nodes on which programs wait for room, and nodes on which a write was refused for want of it just now.
     pub waiting_nodes: Vec<u64>,
     pub refusing_nodes: Vec<u64>,
+    /// Nodes on which an `fsync` failed just now because their partner had no room.
+    pub uncopied_nodes: Vec<u64>,
     /// Copies at partners.
     pub copies: Copies,
     /// How long programs' changes are still refused, since a `down` has begun.
@@ -113,6 +115,10 @@ impl Writes {
                 let since = if has_room(node) { JUST_NOW_WITH_ROOM_MS } else { JUST_NOW_MS };
                 ago.is_some_and(|ago| ago < since)
             }),
+            uncopied_nodes: ranks(&|node| {
+                let ago = node.pointer("/burst/copies_refused_ms_ago").and_then(Value::as_u64);
+                ago.is_some_and(|ago| ago < JUST_NOW_MS) && number(node, "/burst/uncopied_bytes") > 0
+            }),
             copies: Copies::of(&with_burst),
             refused_for: with_burst
                 .iter()
@@ -139,10 +145,8 @@ impl Writes {
 }
 
 fn has_room(node: &Value) -> bool {
-    let used: u64 =
-        ["dirty", "committed", "copies"].map(|kind| number(node, &format!("/burst/{kind}_bytes"))).iter().sum();
-    let capacity = number(node, "/burst/capacity_bytes");
-    capacity.saturating_sub(used) * 100 > capacity * ROOM_PERCENT
+    let free = node.pointer("/burst/free_bytes").and_then(Value::as_u64);
+    free.is_some_and(|free| free * 100 > number(node, "/burst/capacity_bytes") * ROOM_PERCENT)
 }
 
 impl Copies {
