@@ -1,6 +1,7 @@
 //! Repeated reads of nodes come from their kernels' page caches, and no program finds an outdated page.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -181,6 +182,26 @@ fn growing_file_is_read_to_its_end(and_then: impl Fn(&File)) {
         }
     }
     bed.job.down();
+}
+
+/// It is not taken for shorter.
+#[test]
+fn an_end_that_is_lost_is_an_error_for_who_has_stood_still() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    fs::write(bed.mount_of(1).join("file"), vec![1; 1000]).unwrap();
+    let open = File::open(bed.mount_of(2).join("file")).unwrap();
+    open.read_exact_at(&mut [0; 1000], 0).unwrap();
+    let read = move || open.read_at(&mut [0; 500], 1000).map_err(|error| error.raw_os_error());
+    let stopped = bed.job.stop_node(2);
+    let mut out = File::options().append(true).open(bed.mount_of(1).join("file")).unwrap();
+    out.write_all(&[2; 1000]).unwrap();
+    drop(out);
+    bed.job.kill_node(1);
+    let reading = std::thread::spawn(read);
+    drop(stopped);
+    assert_eq!(reading.join().unwrap(), Err(Some(rustix::io::Errno::IO.raw_os_error())));
+    bed.job.kill_all();
 }
 
 /// The kernel ignores an answer about a file if it has taken another one, or a write, since it asked, and goes on with the pages that it has.
