@@ -69,9 +69,17 @@ fn pages_stay_from_one_open_to_the_next_until_the_file_changes() {
     for (reader, writer) in [(0, 1), (1, 0), (1, 1)] {
         let path = bed.mount_of(reader).join("file");
         fs::write(bed.mount_of(writer).join("file"), vec![1; BYTES]).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), vec![1; BYTES]);
-        let is_all = BYTES / rustix::param::page_size();
-        assert_eq!(resident(&path), is_all, "read on node {reader}, written on node {writer}");
+        // The kernel may take some pages back whenever it wants memory, or DAMON reclaims what it finds cold.
+        let are_all_there = || {
+            assert_eq!(fs::read(&path).unwrap(), vec![1; BYTES]);
+            let pages = resident(&path);
+            assert!(
+                pages > BYTES / rustix::param::page_size() / 2,
+                "{pages}: read on node {reader}, written on node {writer}"
+            );
+            pages == BYTES / rustix::param::page_size()
+        };
+        assert!((0..20).any(|_| are_all_there()), "read on node {reader}, written on node {writer}");
         fs::write(bed.mount_of(writer).join("file"), vec![2; BYTES]).unwrap();
         assert_eq!(resident(&path), 0, "read on node {reader}, written on node {writer}");
         assert_eq!(fs::read(&path).unwrap(), vec![2; BYTES]);
