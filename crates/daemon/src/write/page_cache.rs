@@ -4,6 +4,7 @@
 //! over. So another node's change is seen when the kernel has been told, which is before the change is answered, or when the
 //! attributes are asked for again. `forebay_write::Pages` decides what is dropped when.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Map, Time};
 use forebay_wire::write::FileState;
 use forebay_write::{ANSWER_TAKEN_IN, AskedFor, Dropping, Invalidated, LEASE_TTL, Late, Pages, Telling};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::kernel_ids::node_of;
@@ -44,8 +45,14 @@ struct Known {
     asked: Map<FileId, usize>,
 }
 
-/// A dropping, and the size and last byte of the file that it brings along.
-type Renewal = (Dropping, Option<(u64, u8)>);
+/// A dropping that is under way. When this is dropped, answers that wait for it are given, whatever has become of it.
+pub struct UnderWay {
+    cache: Arc<PageCache>,
+    dropping: Dropping,
+    dropped: Result<(), Errno>,
+    /// Waits for this and others.
+    over: Option<mpsc::UnboundedSender<Result<(), Errno>>>,
+}
 
 /// A question of the kernel about a file's attributes that is being answered.
 pub struct Asked {
@@ -104,7 +111,7 @@ impl PageCache {
 
     /// Tells the kernel a file's attributes. No file can be forgotten at that moment. If old pages are to be dropped before, the caller goes on with
     /// `drop_before`.
-    pub fn tell(&self, asked: &Asked, told: &ToTell, reply: Reply) -> Option<(Dropping, Reply)> {
+    pub fn tell(self: &Arc<Self>, asked: &Asked, told: &ToTell, reply: Reply) -> Option<(UnderWay, Reply)> {
         let mut known = self.known();
         let (now, pages) = (self.now(), &mut known.pages);
         let leased_until = now.after(told.lease);
@@ -123,16 +130,15 @@ impl PageCache {
             }
             Telling::Leased | Telling::Once => reply.attributes(&told.attributes, Duration::ZERO),
             Telling::After(dropping) => known.wait(dropping, told, reply),
-            Telling::Dropped(dropping) => return Some((dropping, reply)),
+            Telling::Dropped(dropping) => return Some((self.begin(dropping, None), reply)),
         }
         None
     }
 
     /// Has the kernel drop a file's pages, which then is as large as `last` says by its size and last byte, and then tells it the file's attributes.
-    pub fn drop_before(self: &Arc<Self>, dropping: Dropping, last: Option<(u64, u8)>, told: &ToTell, reply: Reply) {
-        self.known().wait(dropping, told, reply);
-        // It is logged there.
-        drop(self.drop_all(vec![(dropping, last)]));
+    pub fn drop_before(&self, under_way: UnderWay, last: Option<(u64, u8)>, told: &ToTell, reply: Reply) {
+        self.known().wait(under_way.dropping, told, reply);
+        self.drop_pages(under_way, last);
     }
 
     /// Files are not what they were; none means all. The kernel has nothing of them afterwards, or asks before it goes on with that.
@@ -153,14 +159,18 @@ impl PageCache {
         if files.is_empty() {
             tokio::time::sleep(others_until.since(self.now())).await;
         }
-        if !droppings.is_empty() {
-            let droppings = droppings.into_iter().map(|dropping| (dropping, None)).collect();
-            // The pages know of dropping that goes on for longer.
-            if let Ok(Ok(dropped)) = tokio::time::timeout(LEASE_TTL, self.drop_all(droppings)?).await {
-                dropped?;
+        let (over, mut ended) = mpsc::unbounded_channel();
+        self.drop_each(droppings.into_iter().map(|dropping| self.begin(dropping, Some(over.clone()))).collect());
+        drop(over);
+        let all_ended = async {
+            let mut outcome = Ok(());
+            while let Some(dropped) = ended.recv().await {
+                outcome = outcome.and(dropped);
             }
-        }
-        Ok(())
+            outcome
+        };
+        // The pages know of dropping that goes on for longer.
+        tokio::time::timeout(LEASE_TTL, all_ended).await.unwrap_or(Ok(()))
     }
 
     /// Has the kernel drop pages of files when no answer about them is on its way: for programs that have mapped them, as others ask first.
@@ -174,50 +184,43 @@ impl PageCache {
                     Late::Wait => true,
                     Late::Over => false,
                     Late::Drop(dropping) => {
-                        droppings.push((dropping, None));
+                        droppings.push(self.begin(dropping, None));
                         false
                     }
                 });
             }
-            if !droppings.is_empty() {
-                // It is logged there.
-                let _ = self.drop_all(droppings);
-            }
+            self.drop_each(droppings);
         }
     }
 
-    /// Has the kernel drop what it has. The kernel waits for what is being read, so this goes on by itself; who waits for the end is woken.
-    fn drop_all(self: &Arc<Self>, droppings: Vec<Renewal>) -> Result<oneshot::Receiver<Result<(), Errno>>, Errno> {
-        let (over, ended) = oneshot::channel();
-        let cache = Arc::clone(self);
-        let all = droppings.clone();
-        let drop_all = move || {
-            let mut outcome = Ok(());
-            for (dropping, last) in all {
-                let dropped = cache.drop_pages(dropping.file, last);
-                cache.end(dropping, dropped);
-                outcome = outcome.and(dropped);
+    fn begin(self: &Arc<Self>, dropping: Dropping, over: Option<mpsc::UnboundedSender<Result<(), Errno>>>) -> UnderWay {
+        UnderWay { cache: Arc::clone(self), dropping, dropped: Err(Errno::EAGAIN), over }
+    }
+
+    /// Has the kernel drop pages, which waits for what is being read, so this goes on by itself.
+    fn drop_pages(&self, under_way: UnderWay, last: Option<(u64, u8)>) {
+        let node = node_of(under_way.dropping.file);
+        match self.notifier.get() {
+            Some(notifier) => notifier.renew_pages_then(node, last, move |renewed| under_way.end(renewed)),
+            None => under_way.end(Ok(())),
+        }
+    }
+
+    /// Several are dropped one after the other, which is no haste: all files are told of after a takeover, say.
+    fn drop_each(&self, all: Vec<UnderWay>) {
+        if all.len() <= 1 {
+            return all.into_iter().for_each(|under_way| self.drop_pages(under_way, None));
+        }
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let drop_each = move || {
+            for under_way in all {
+                let renewed = notifier.renew_pages(node_of(under_way.dropping.file), None);
+                under_way.end(renewed);
             }
-            // There may be no waiter.
-            let _ = over.send(outcome);
         };
-        match std::thread::Builder::new().name("pages".to_owned()).spawn(drop_all) {
-            Ok(_) => Ok(ended),
-            Err(error) => {
-                tracing::error!(%error, "the page cache cannot be brought up to date");
-                droppings.iter().for_each(|(dropping, _)| self.end(*dropping, Err(Errno::EAGAIN)));
-                Err(Errno::EAGAIN)
-            }
+        if let Err(error) = std::thread::Builder::new().name("pages".to_owned()).spawn(drop_each) {
+            tracing::error!(%error, "the page cache cannot be brought up to date");
         }
-    }
-
-    /// Waits as long as the kernel does.
-    fn drop_pages(&self, file: FileId, last: Option<(u64, u8)>) -> Result<(), Errno> {
-        let Some(notifier) = self.notifier.get() else { return Ok(()) };
-        notifier.renew_pages(node_of(file), last).map_err(|error| {
-            tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
-            Errno::EAGAIN
-        })
     }
 
     /// A dropping has ended: who waits for it is answered.
@@ -260,6 +263,25 @@ impl Known {
         }
         self.waits += 1;
         self.waiting.entry(dropping).or_default().push((told.attributes, reply));
+    }
+}
+
+impl UnderWay {
+    fn end(mut self, dropped: io::Result<()>) {
+        self.dropped = dropped.map_err(|error| {
+            tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
+            Errno::EAGAIN
+        });
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.cache.end(self.dropping, self.dropped);
+        if let Some(over) = &self.over {
+            // It may wait no longer.
+            let _ = over.send(self.dropped);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 
 use bytes::Bytes;
 use forebay_types::Errno;
@@ -14,7 +15,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, OutHeader, notify_code};
 use crate::device::Device;
-use crate::invalidator::{Invalidator, NOTIFICATIONS_BYTES_MAX};
+use crate::invalidator::{Answered, Died, Invalidator, NOTIFICATIONS_BYTES_MAX};
 
 /// The minor version that brought `INC_EPOCH`.
 const MINOR_EPOCH: u32 = 44;
@@ -61,18 +62,48 @@ impl Notifier {
     /// The kernel's error.
     pub fn renew_pages(&self, node: u64, last: Option<(u64, u8)>) -> io::Result<()> {
         let mut batch = Batch { notifier: self, bytes: Vec::new(), outcome: Ok(()) };
-        let out = abi::NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
-        batch.add(notify_code::INVAL_INODE, &[out.as_bytes()]);
-        if let Some((offset, byte)) = last.and_then(|(size, byte)| Some((size.checked_sub(1)?, byte))) {
-            let out = abi::NotifyStoreOut { nodeid: node, offset, size: 1, padding: 0 };
-            batch.add(notify_code::STORE, &[out.as_bytes(), &[byte]]);
-            // Where the byte begins a page, the kernel takes the page for whole.
-            let off = i64::try_from(offset).map_err(|_| io::Error::from(Errno::EFBIG))?;
-            let out = abi::NotifyInvalInodeOut { ino: node, off, len: 1 };
-            batch.add(notify_code::INVAL_INODE, &[out.as_bytes()]);
-        }
+        renewal(node, last, |code, fixed| batch.add(code, fixed))?;
         batch.send();
         batch.outcome
+    }
+
+    /// The same, and waits for nothing where the process runs that notifies the kernel; else a thread waits. `renewed` may not wait. It is dropped
+    /// where there can be no thread.
+    pub fn renew_pages_then(
+        &self,
+        node: u64,
+        last: Option<(u64, u8)>,
+        renewed: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        let mut notifications = Ok(vec![]);
+        let add = |code, fixed: &[&[u8]]| match (notification(code, fixed), &mut notifications) {
+            (Ok(more), Ok(all)) => all.extend(more),
+            (Err(error), all) => *all = Err(error),
+            (Ok(_), Err(_)) => {}
+        };
+        let notifications = match renewal(node, last, add).and(notifications) {
+            Ok(notifications) => notifications,
+            Err(error) => return renewed(Err(error)),
+        };
+        let notifier = self.clone();
+        let answered: Answered = Box::new(move |answer| match answer {
+            Ok(0 | libc::ENOENT) => renewed(Ok(())),
+            Ok(errno) => renewed(Err(io::Error::from_raw_os_error(errno))),
+            Err(Died) => {
+                let wait = move || renewed(notifier.renew_pages(node, last));
+                if let Err(error) = thread::Builder::new().name("pages".to_owned()).spawn(wait) {
+                    tracing::error!(%error, "the page cache cannot be brought up to date");
+                }
+            }
+        });
+        let unsent = match self.invalidator.get() {
+            Some(invalidator) => invalidator.send_then(&notifications, answered),
+            None => Err(answered),
+        };
+        if let Err(answered) = unsent {
+            // As if it had died: a thread waits while the next one is started.
+            answered(Err(Died));
+        }
     }
 
     /// The kernel's entry for `name` in the directory, positive or negative, is no longer true.
@@ -209,6 +240,21 @@ impl Batch<'_> {
             self.outcome = Err(error);
         }
     }
+}
+
+/// The notifications by which the kernel drops a node's pages and knows its size.
+fn renewal(node: u64, last: Option<(u64, u8)>, mut add: impl FnMut(i32, &[&[u8]])) -> io::Result<()> {
+    let out = abi::NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
+    add(notify_code::INVAL_INODE, &[out.as_bytes()]);
+    if let Some((offset, byte)) = last.and_then(|(size, byte)| Some((size.checked_sub(1)?, byte))) {
+        let off = i64::try_from(offset).map_err(|_| io::Error::from(Errno::EFBIG))?;
+        let out = abi::NotifyStoreOut { nodeid: node, offset, size: 1, padding: 0 };
+        add(notify_code::STORE, &[out.as_bytes(), &[byte]]);
+        // Where the byte begins a page, the kernel takes the page for whole.
+        let out = abi::NotifyInvalInodeOut { ino: node, off, len: 1 };
+        add(notify_code::INVAL_INODE, &[out.as_bytes()]);
+    }
+    Ok(())
 }
 
 fn is_known(answer: io::Result<()>) -> io::Result<bool> {

@@ -14,13 +14,13 @@ mod process;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use forebay_types::{Errno, Map};
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
 pub(crate) use self::packets::NOTIFICATIONS_BYTES_MAX;
 pub use self::process::serve;
@@ -47,7 +47,10 @@ enum State {
 }
 
 /// The process has died: whether the kernel got the notification is not known.
-struct Died;
+pub(crate) struct Died;
+
+/// Takes the kernel's answer, 0 or the number of an error, on the thread that takes all of them: it may not wait.
+pub(crate) type Answered = Box<dyn FnOnce(Result<i32, Died>) + Send>;
 
 impl Invalidator {
     pub(crate) fn new(program: Program) -> Self {
@@ -71,6 +74,18 @@ impl Invalidator {
             }
         }
         Err(io::Error::other("the process that notifies the kernel died, and the next one too"))
+    }
+
+    /// Has notifications written, where a process runs that takes them now, and waits for nothing. Else `answered` is given back.
+    ///
+    /// # Errors
+    /// No process runs, or one is being started, or it has more to do than its socket holds.
+    pub(crate) fn send_then(&self, notifications: &[u8], answered: Answered) -> Result<(), Answered> {
+        let process = match self.process.try_lock().as_deref() {
+            Ok(State::Running(process)) => Arc::clone(process),
+            _ => return Err(answered),
+        };
+        process.call_then(notifications, SendFlags::DONTWAIT, answered)
     }
 
     /// Ends the process. From now on nothing is sent.
@@ -127,7 +142,7 @@ struct Process {
 #[derive(Default)]
 struct Calls {
     last: u64,
-    waiting: Map<u64, SyncSender<i32>>,
+    waiting: Map<u64, Answered>,
     /// No call is answered any more.
     is_over: bool,
     /// It has ended and was waited for.
@@ -159,21 +174,29 @@ impl Process {
     /// The kernel's answer to notifications: 0 or the number of an error.
     fn call(&self, notifications: &[u8]) -> Result<i32, Died> {
         let (sender, answer) = mpsc::sync_channel(1);
+        // It waits.
+        let answered = Box::new(move |outcome| drop(sender.send(outcome)));
+        self.call_then(notifications, SendFlags::empty(), answered).map_err(|_| Died)?;
+        answer.recv().unwrap_or(Err(Died))
+    }
+
+    /// If the process cannot be sent them, `answered` is given back.
+    fn call_then(&self, notifications: &[u8], flags: SendFlags, answered: Answered) -> Result<(), Answered> {
         let number = {
             let mut calls = self.calls();
             if calls.is_over {
-                return Err(Died);
+                return Err(answered);
             }
             calls.last += 1;
             let number = calls.last;
-            calls.waiting.insert(number, sender);
+            calls.waiting.insert(number, answered);
             number
         };
-        if packets::send(self.link.as_fd(), number, notifications).is_err() {
-            self.calls().waiting.remove(&number);
-            return Err(Died);
+        match packets::send(self.link.as_fd(), number, notifications, flags) {
+            Ok(()) => Ok(()),
+            // If the process has died meanwhile, that has been answered.
+            Err(_) => self.calls().waiting.remove(&number).map_or(Ok(()), Err),
         }
-        answer.recv().map_err(|_| Died)
     }
 
     /// Until the process has ended.
@@ -181,16 +204,16 @@ impl Process {
         let mut errno = [0; size_of::<i32>()];
         while let Ok(Some((number, len))) = packets::receive(self.link.as_fd(), &mut errno) {
             let waiting = self.calls().waiting.remove(&number);
-            if let Some(waiting) = waiting.filter(|_| len == errno.len()) {
-                // It waits.
-                let _ = waiting.send(i32::from_ne_bytes(errno));
+            if let Some(answered) = waiting {
+                answered(if len == errno.len() { Ok(i32::from_ne_bytes(errno)) } else { Err(Died) });
             }
         }
-        {
+        let unanswered = {
             let mut calls = self.calls();
             calls.is_over = true;
-            calls.waiting.clear();
-        }
+            std::mem::take(&mut calls.waiting)
+        };
+        unanswered.into_values().for_each(|answered| answered(Err(Died)));
         // It closes its socket when it ends.
         if let Err(error) = child.wait() {
             tracing::warn!(%error, "the process that notifies the kernel was not waited for");

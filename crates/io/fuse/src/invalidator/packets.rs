@@ -14,10 +14,10 @@ pub const NOTIFICATIONS_BYTES_MAX: usize = 32 << 10;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// Sends what follows a number.
-pub fn send(link: BorrowedFd<'_>, number: u64, rest: &[u8]) -> io::Result<()> {
+pub fn send(link: BorrowedFd<'_>, number: u64, rest: &[u8], flags: SendFlags) -> io::Result<()> {
     let (number, mut ancillary) = (number.to_ne_bytes(), SendAncillaryBuffer::default());
     let packet = [IoSlice::new(&number), IoSlice::new(rest)];
-    retry_on_intr(|| sendmsg(link, &packet, &mut ancillary, SendFlags::NOSIGNAL))?;
+    retry_on_intr(|| sendmsg(link, &packet, &mut ancillary, flags | SendFlags::NOSIGNAL))?;
     Ok(())
 }
 

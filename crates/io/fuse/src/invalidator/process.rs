@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::io::retry_on_intr;
+use rustix::net::SendFlags;
 
 use super::packets::{self, NOTIFICATIONS_BYTES_MAX};
 use crate::descriptor_passing::receive_descriptor;
@@ -57,7 +58,7 @@ impl Writer {
                 self.add_thread();
             }
             let answer = write_each(self.device.as_fd(), &notifications[..len]);
-            if packets::send(self.link.as_fd(), number, &answer.to_ne_bytes()).is_err() {
+            if packets::send(self.link.as_fd(), number, &answer.to_ne_bytes(), SendFlags::empty()).is_err() {
                 return;
             }
         }

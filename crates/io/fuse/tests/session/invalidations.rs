@@ -199,6 +199,43 @@ fn one_that_is_killed_while_it_waits_has_dropped_nothing() {
     assert_ne!(bed.pid(), first);
 }
 
+/// No thread waits while the process lives. If it dies, the next one does the same; if none lives, that is told.
+#[test]
+fn a_renewal_that_its_caller_does_not_wait_for_is_told_when_it_has_ended() {
+    let _alone = alone();
+    let Some(bed) = Bed::new() else { return };
+    let (sender, renewed) = std::sync::mpsc::channel();
+    let renew = |number: usize, last| {
+        let sender = sender.clone();
+        let told = move |outcome: io::Result<()>| sender.send((number, outcome.is_ok())).unwrap();
+        bed.mounted.notifier().renew_pages_then(bed.nodes[number], last, told);
+    };
+    renew(1, None);
+    assert_eq!(renewed.recv().unwrap(), (1, true), "the process was started for it");
+    let (read, invalidated) = bed.invalidate_while_it_is_read(0);
+    let (first, threads) = (bed.pid(), || fs::read_dir("/proc/self/task").unwrap().count());
+    let before = threads();
+    for _ in 0..20 {
+        renew(0, Some((6, b'e')));
+    }
+    eventually("they wait in the process", || held(first) == 21);
+    assert_eq!(threads(), before);
+    renew(2, None);
+    assert_eq!(renewed.recv().unwrap(), (2, true), "one that need not wait is not held up");
+    assert!(renewed.try_recv().is_err());
+    signal(first, Signal::KILL);
+    bed.mounted.tree.fail_held();
+    for _ in 0..20 {
+        assert_eq!(renewed.recv().unwrap(), (0, true));
+    }
+    assert!(invalidated.join().unwrap().unwrap());
+    let _ = read.join().unwrap();
+    assert_ne!(bed.pid(), first);
+    bed.mounted.session.stop();
+    renew(1, None);
+    assert_eq!(renewed.recv().unwrap(), (1, false));
+}
+
 #[test]
 fn where_none_lives_a_notification_fails_and_is_never_taken_for_done() {
     let _alone = alone();
