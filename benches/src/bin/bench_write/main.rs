@@ -5,6 +5,7 @@
 //! fsync, before it is closed.
 
 mod bed;
+mod changes;
 mod landing;
 mod large_tree;
 mod latencies;
@@ -54,11 +55,12 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 12] = [
+const MEASUREMENTS: [(&str, Measure); 13] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
     ("read-back", read_back::measure),
+    ("changes", changes::measure),
     ("restart", restart::measure),
     ("large-tree", large_tree::measure),
     ("landing-cpu", landing::measure),
