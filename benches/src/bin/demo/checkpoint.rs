@@ -96,7 +96,9 @@ impl Bed {
         };
         let argv = ["mkdir".as_ref(), "-p".as_ref(), backing.as_os_str()];
         run::output(&mut place.command(&argv)).context("cannot create the directory that files land in")?;
-        let mut pair = OsString::from("/checkpoints=");
+        let dir = scratch.dir("checkpoints")?;
+        let mut pair = dir.clone().into_os_string();
+        pair.push("=");
         pair.push(&backing);
         let mut words = [OsString::from("--export"), scratch.dir("export")?.into(), "--burst".into(), pair].to_vec();
         let store = scratch.dir("store")?;
@@ -110,7 +112,7 @@ impl Bed {
         let job = site.up("write", 1, &words)?;
         let status = job.status()?;
         let burst = status.nodes.first().and_then(|node| node.burst.as_ref()).context("the job has no burst tier")?;
-        let mount = burst.mount.join("checkpoints");
+        let mount = burst.mount.join(dir.strip_prefix("/").context("a directory of the demo is not absolute")?);
         Ok(Self { processes: status.processes(), mount, job, place, backing, _scratch: scratch })
     }
 
