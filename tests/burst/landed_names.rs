@@ -1,5 +1,6 @@
 //! `landed` of names that are not just files: links, pipes, what others would take for lines.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use forebay_tests::require;
@@ -37,6 +38,45 @@ fn a_path_leads_where_it_leads_programs() {
         let (lines, code) = landed(&bed, &[path]);
         assert!(lines.len() == 1 && lines[0].contains(why) && code != Some(0), "{path}: {lines:?} {code:?}");
     }
+    bed.job.down();
+}
+
+/// Links and `..` may lead out of the tier and back into it, by any of the directories at which it is seen.
+#[test]
+fn a_path_that_comes_back_to_the_tier_has_its_files_state() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let (other, backing) = (bed.mount_of(1), bed.backing());
+    let beside = format!("{}/../{}", backing.display(), backing.file_name().unwrap().display());
+    let links = [
+        ("up", format!("../../..{DIR}/step/a")),
+        ("far", format!("/proc/self/../..{DIR}/step/a")),
+        ("node", format!("{}/step/a", other.display())),
+        ("back", format!("{beside}/step/a")),
+    ];
+    let _ = bed.shell("mkdir step; echo a > step/a").good();
+    for (link, target) in &links {
+        std::os::unix::fs::symlink(target, bed.mount().join("step").join(link)).unwrap();
+    }
+    let paths = [format!("{DIR}/../..{DIR}/step/a"), format!("{}/step/a", other.display()), format!("{beside}/step/a")];
+    let ask = |path: &str| {
+        let told = bed.command(&["landed", path]);
+        (told.text(), told.status.code())
+    };
+    bed.drain();
+    let mut open = std::fs::File::options().append(true).open(bed.mount().join("step/a")).unwrap();
+    for (state, code, far) in [("landed", 0, " (2B of 2B landed)"), ("dirty", 3, " (2B of 4B landed)")] {
+        for path in &paths {
+            assert_eq!(ask(path), (format!("{state} {DIR}/step/a{far}\n"), Some(code)), "{path}");
+        }
+        for (link, target) in &links {
+            let far = if state == "landed" { "" } else { far };
+            let expected = format!("link {DIR}/step/{link} -> {target}: {state}{far}\n");
+            assert_eq!(ask(&format!("{DIR}/step/{link}")), (expected, Some(code)));
+        }
+        open.write_all(b"b\n").unwrap();
+    }
+    drop(open);
     bed.job.down();
 }
 

@@ -53,7 +53,7 @@ pub fn of_paths(directory: &JobDirectory, paths: &[PathBuf]) -> anyhow::Result<V
     let burst = own_paths::find_node(directory, None, &machine::host_names()).ok().and_then(|node| node.burst);
     let absolute: Vec<PathBuf> = paths.iter().map(std::path::absolute).collect::<io::Result<_>>()?;
     let named = match &burst {
-        Some(burst) => look::names(&directory.job(), burst, &absolute)?,
+        Some(burst) => look::names(directory, burst, &absolute)?,
         None => absolute.into_iter().map(Named::File).collect(),
     };
     let _told = after_a_second(|| "waiting for the node that leads the burst tier to say what has landed".to_owned());

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use forebay_keeper::own_paths::BurstPlaces;
-use forebay_launch::MemoryFile;
+use forebay_launch::{JobDirectory, MemoryFile};
+use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::burst::names::{self, Named};
@@ -28,8 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The order to the process; its paths follow, each ended by a NUL byte.
 #[derive(Serialize, Deserialize)]
 struct Order {
-    /// The tier whose names are wanted; without one, paths are only looked at.
-    names_in: Option<BurstPlaces>,
+    /// The tier whose names are wanted, and its mounts of other nodes; without one, paths are only looked at.
+    names_in: Option<(BurstPlaces, Vec<PathBuf>)>,
 }
 
 /// The process that looks; the order is its standard input, names are its standard output.
@@ -45,7 +46,9 @@ pub fn run() -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
     match order.names_in {
         None => paths.iter().for_each(|path| drop(path.symlink_metadata())),
-        Some(burst) => serde_json::to_writer(std::io::stdout().lock(), &names::of(&burst, &paths))?,
+        Some((burst, mounts)) => {
+            serde_json::to_writer(std::io::stdout().lock(), &names::of(&burst, &mounts, &paths))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -59,13 +62,21 @@ pub fn wait_for(job: &str, burst: &BurstPlaces, path: &Path) -> anyhow::Result<(
     look(job, &Order { names_in: None }, &[in_mount]).map(drop)
 }
 
-/// The kinds of names of `paths` in the burst tier of `job`. It waits as `wait_for` does.
+/// The kinds of names of `paths` in the burst tier of a job. It waits as `wait_for` does.
 ///
 /// # Errors
 /// When there is no answer in time.
-pub fn names(job: &str, burst: &BurstPlaces, paths: &[PathBuf]) -> anyhow::Result<Vec<Named>> {
-    let names = look(job, &Order { names_in: Some(burst.clone()) }, paths)?;
+pub fn names(directory: &JobDirectory, burst: &BurstPlaces, paths: &[PathBuf]) -> anyhow::Result<Vec<Named>> {
+    let mounts = directory.record_ranks().into_iter().filter_map(|rank| mount_of(rank, burst)).collect();
+    let names = look(&directory.job(), &Order { names_in: Some((burst.clone(), mounts)) }, paths)?;
     serde_json::from_slice(&names).context("the burst tier cannot be looked at")
+}
+
+/// The burst mount of another node of this host, as several nodes of a host have theirs beside each other.
+fn mount_of(rank: NodeRank, burst: &BurstPlaces) -> Option<PathBuf> {
+    let (base, dir) = (burst.base(), burst.mount.path.strip_prefix(burst.base()).ok()?);
+    base.file_name()?.to_str()?.parse::<u32>().ok()?;
+    Some(base.with_file_name(rank.to_string()).join(dir))
 }
 
 /// The output of the process. Its input is a file in memory: arguments of a program have a limit.

@@ -1,6 +1,7 @@
 //! Kinds of names in the burst tier: files, links to them, or directories that have some. Looked at through the burst mount, because
 //! programs alone see the tier at its own directory, and by a process of its own (`look`), which alone may wait for the leader. For the same reason links and `..` are followed here, as the kernel does for programs.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +13,6 @@ use forebay_keeper::own_paths::BurstPlaces;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::paths::resolved;
-use crate::commands::stage::places::below_burst;
 
 /// Links that are followed one after the other, as `path_resolution(7)` has it.
 const LINKS_MAX: usize = 40;
@@ -50,32 +50,35 @@ mod bytes {
 }
 
 /// The kinds of `paths`, each once: one answer for each, or for a directory one for each file and link below it.
-pub fn of(burst: &BurstPlaces, paths: &[PathBuf]) -> Vec<Named> {
-    let mut names = Names { burst, named: vec![], seen: BTreeSet::new() };
+pub fn of(burst: &BurstPlaces, mounts: &[PathBuf], paths: &[PathBuf]) -> Vec<Named> {
+    let mut names = Names { burst, mounts, resolved: OnceCell::new(), named: vec![], seen: BTreeSet::new() };
     paths.iter().for_each(|path| names.add_given(path));
     names.named
 }
 
 struct Names<'a> {
     burst: &'a BurstPlaces,
+    /// Of other nodes of this host.
+    mounts: &'a [PathBuf],
+    /// Where the tier's directories for programs lead, which are looked at only where a path does not name one of them.
+    resolved: OnceCell<[PathBuf; 2]>,
     named: Vec<Named>,
     seen: BTreeSet<Named>,
 }
 
 impl Names<'_> {
     fn add_given(&mut self, path: &Path) {
-        let in_mount = below_burst(self.burst, path).or_else(|| below_burst(self.burst, &resolved(path)));
-        let Some(in_mount) = in_mount else { return self.push(Named::File(path.to_owned())) };
-        match self.walk(&in_mount, Last::AsItIs) {
+        match self.walk(path, Last::AsItIs) {
             Ok(place) => {
                 let is_link = place.is_symlink();
-                match self.walk(&in_mount, Last::Followed) {
+                match self.walk(path, Last::Followed) {
                     // A directory is the same by a link.
                     Ok(end) if is_link && end.is_dir() => self.add(&end),
                     _ => self.add(&place),
                 }
             }
-            Err(why) => self.push(Named::Other(path.to_owned(), why)),
+            Err(why) if self.entered(path).is_some() => self.push(Named::Other(path.to_owned(), why)),
+            Err(_) => self.push(Named::File(path.to_owned())),
         }
     }
 
@@ -159,22 +162,30 @@ impl Names<'_> {
         if rest.as_os_str().is_empty() { self.burst.dir.clone() } else { self.burst.dir.join(rest) }
     }
 
-    /// The place in the mount that a path in the mount leads to, with links and `..` on the way followed; else the reason why it leads to none.
-    fn walk(&self, in_mount: &Path, last: Last) -> Result<PathBuf, String> {
+    /// The place in the mount that a path leads to, with links and `..` on the way followed, also where they leave the tier and come back; else
+    /// the reason why it leads to none.
+    fn walk(&self, path: &Path, last: Last) -> Result<PathBuf, String> {
         let mount = &self.burst.mount.path;
-        let rest = |path: &Path| parts(path.strip_prefix(mount).unwrap_or(path));
-        let (mut at, mut todo, mut links) = (mount.clone(), rest(in_mount), 0);
+        let (mut at, mut entrance, mut todo) = self.start(path);
+        let mut links = 0;
         while let Some(part) = todo.pop() {
             let part = Path::new(&part);
-            let out = |path: &Path| format!("{} is not in the burst tier", path.display());
             match part.components().next() {
-                Some(Component::ParentDir) if at == *mount => return Err(out(&self.burst.dir.join(".."))),
-                Some(Component::ParentDir) if !at.is_dir() => {
+                // Above the tier is what is above the directory by which the path has come in.
+                Some(Component::ParentDir) if at == *mount => at = entrance.parent().unwrap_or(&entrance).to_owned(),
+                // Those above the tier may be seen by its programs alone.
+                Some(Component::ParentDir) if !at.is_dir() && !self.burst.dir.starts_with(&at) => {
                     return Err(format!("{} is not a directory", self.known(&at).display()));
                 }
                 Some(Component::ParentDir) => drop(at.pop()),
                 Some(Component::Normal(name)) => {
                     let next = at.join(name);
+                    if !at.starts_with(mount)
+                        && let Some((base, _)) = self.entered(&next).or_else(|| self.entered_by_a_link(&next))
+                    {
+                        (at, entrance) = (mount.clone(), base);
+                        continue;
+                    }
                     let is_end = todo.is_empty() && last == Last::AsItIs;
                     let Some(text) = fs::read_link(&next).ok().filter(|_| !is_end) else {
                         at = next;
@@ -185,9 +196,9 @@ impl Names<'_> {
                         return Err(format!("{} leads in a circle", self.known(&next).display()));
                     }
                     if text.is_absolute() {
-                        let inside = below_burst(self.burst, &text).ok_or_else(|| out(&text))?;
-                        at.clone_from(mount);
-                        todo.extend(rest(&inside));
+                        let rest;
+                        (at, entrance, rest) = self.start(&text);
+                        todo.extend(rest);
                     } else {
                         todo.extend(parts(&text));
                     }
@@ -195,8 +206,29 @@ impl Names<'_> {
                 _ => {}
             }
         }
-        Ok(at)
+        if at.starts_with(mount) { Ok(at) } else { Err(format!("{} is not in the burst tier", at.display())) }
     }
+
+    /// Where a walk begins, the directory by which it has come into the tier, and what is left of the path.
+    fn start(&self, path: &Path) -> (PathBuf, PathBuf, Vec<OsString>) {
+        let root = || (PathBuf::from("/"), PathBuf::from("/"), parts(path));
+        self.entered(path).map_or_else(root, |(base, rest)| (self.burst.mount.path.clone(), base, parts(&rest)))
+    }
+
+    /// The directory of the tier that the path names first, and the rest of the path.
+    fn entered(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let known = [&self.burst.mount.path, &self.burst.dir, &self.burst.backing];
+        below(known.into_iter().chain(self.mounts), path)
+    }
+
+    fn entered_by_a_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let resolved = self.resolved.get_or_init(|| [&self.burst.dir, &self.burst.backing].map(|dir| resolved(dir)));
+        below(resolved, path)
+    }
+}
+
+fn below<'a>(bases: impl IntoIterator<Item = &'a PathBuf>, path: &Path) -> Option<(PathBuf, PathBuf)> {
+    bases.into_iter().find_map(|base| Some((base.clone(), path.strip_prefix(base).ok()?.to_owned())))
 }
 
 /// Whether the last component of a path is followed, if it is a link.
