@@ -175,7 +175,7 @@ impl BurstSession {
         let options = burst_session_options(driver.node.options.readers);
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
-        invalidate_by_process(&session, &driver.node.options);
+        invalidate_by_process(&session, &driver.node.options)?;
         write.set_session(&session);
         write.start();
         Ok(Some(Self { mount, session, write: Arc::clone(write) }))
@@ -305,18 +305,19 @@ fn resume_session(
     let options = session_options(*readers, *read_ahead_bytes);
     let session = Session::resume(mount.descriptor(), negotiated, &options, requests, driver.handler());
     let session = session.with_context(|| format!("serving {}", view.display()))?;
-    invalidate_by_process(&session, &driver.node.options);
+    invalidate_by_process(&session, &driver.node.options)?;
     Ok(Arc::new(session))
 }
 
 /// The kernel may let a notification wait for a request in flight. Another process waits there, so that this one can end.
-fn invalidate_by_process(session: &Session, options: &DaemonOptions) {
+fn invalidate_by_process(session: &Session, options: &DaemonOptions) -> anyhow::Result<()> {
     let name = format!("{}/{}", options.job, options.rank);
-    session.invalidate_by(move || {
+    let program = move || {
         let mut command = Command::new("/proc/self/exe");
         command.args(["node", "--invalidates", &name]);
         command
-    });
+    };
+    session.invalidate_by(program).context("cannot start a thread that notifies the kernel")
 }
 
 /// Binds the whole process to the cores given; all its threads are started later and inherit it.

@@ -206,21 +206,14 @@ impl PageCache {
         }
     }
 
-    /// Several are dropped one after the other, which is no haste: all files are told of after a takeover, say.
-    fn drop_each(&self, all: Vec<UnderWay>) {
-        if all.len() <= 1 {
-            return all.into_iter().for_each(|under_way| self.drop_pages(under_way, None));
-        }
-        let Some(notifier) = self.notifier.get().cloned() else { return };
-        let drop_each = move || {
-            for under_way in all {
-                let renewed = notifier.renew_pages(node_of(under_way.dropping.file), None);
-                under_way.end(renewed);
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("pages".to_owned()).spawn(drop_each) {
-            tracing::error!(%error, "the page cache cannot be brought up to date");
-        }
+    /// Several are dropped one after the other: after a takeover, say, there may be thousands.
+    fn drop_each(self: &Arc<Self>, mut all: Vec<UnderWay>) {
+        let (Some(under_way), Some(notifier)) = (all.pop(), self.notifier.get()) else { return };
+        let cache = Arc::clone(self);
+        notifier.renew_pages_then(node_of(under_way.dropping.file), None, move |renewed| {
+            under_way.end(renewed);
+            cache.drop_each(all);
+        });
     }
 
     /// A dropping has ended: who waits for it is answered.
@@ -238,7 +231,8 @@ impl PageCache {
         for (attributes, reply) in answers {
             match dropped {
                 Ok(()) => reply.attributes(&attributes, Duration::ZERO),
-                Err(errno) => reply.error(errno),
+                // To a program that reads, EAGAIN would look like a pipe that has nothing yet.
+                Err(_) => reply.error(Errno::EIO),
             }
         }
     }
@@ -259,7 +253,7 @@ impl Known {
             tracing::warn!(
                 "programs were refused a file's attributes: its pages are not dropped while one of them is being read"
             );
-            return reply.error(Errno::EAGAIN);
+            return reply.error(Errno::EIO);
         }
         self.waits += 1;
         self.waiting.entry(dropping).or_default().push((told.attributes, reply));
@@ -269,7 +263,7 @@ impl Known {
 impl UnderWay {
     fn end(mut self, dropped: io::Result<()>) {
         self.dropped = dropped.map_err(|error| {
-            tracing::warn!(%error, "the kernel was not told to drop pages: programs ask again");
+            tracing::warn!(%error, "the kernel was not told to drop pages: programs that read them get EIO");
             Errno::EAGAIN
         });
     }

@@ -49,6 +49,7 @@ mod request;
 mod session;
 mod shared_memory;
 mod tasks;
+mod waiting_threads;
 mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};

@@ -7,7 +7,6 @@
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
 
 use bytes::Bytes;
 use forebay_types::Errno;
@@ -16,6 +15,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, OutHeader, notify_code};
 use crate::device::Device;
 use crate::invalidator::{Answered, Died, Invalidator, NOTIFICATIONS_BYTES_MAX};
+use crate::waiting_threads::WaitingThreads;
 
 /// The minor version that brought `INC_EPOCH`.
 const MINOR_EPOCH: u32 = 44;
@@ -28,15 +28,16 @@ pub struct Notifier {
     minor: u32,
     /// Shared with all clones.
     invalidator: Arc<OnceLock<Invalidator>>,
+    threads: Arc<OnceLock<WaitingThreads>>,
 }
 
 impl Notifier {
     pub(crate) fn new(device: &Arc<Device>, minor: u32) -> Self {
-        Self { device: Arc::downgrade(device), minor, invalidator: Arc::default() }
+        Self { device: Arc::downgrade(device), minor, invalidator: Arc::default(), threads: Arc::default() }
     }
 
-    pub(crate) fn set_invalidator(&self, invalidator: Invalidator) {
-        let _ = self.invalidator.set(invalidator);
+    pub(crate) fn set_invalidator(&self, invalidator: Invalidator, threads: WaitingThreads) {
+        let _ = (self.invalidator.set(invalidator), self.threads.set(threads));
     }
 
     pub(crate) fn end_invalidator(&self) {
@@ -67,8 +68,7 @@ impl Notifier {
         batch.outcome
     }
 
-    /// The same, and waits for nothing where the process runs that notifies the kernel; else a thread waits. `renewed` may not wait. It is dropped
-    /// where there can be no thread.
+    /// The same, and waits for nothing: where the process does not run that notifies the kernel, a thread waits. `renewed` may not wait.
     pub fn renew_pages_then(
         &self,
         node: u64,
@@ -90,9 +90,11 @@ impl Notifier {
             Ok(0 | libc::ENOENT) => renewed(Ok(())),
             Ok(errno) => renewed(Err(io::Error::from_raw_os_error(errno))),
             Err(Died) => {
+                let threads = Arc::clone(&notifier.threads);
                 let wait = move || renewed(notifier.renew_pages(node, last));
-                if let Err(error) = thread::Builder::new().name("pages".to_owned()).spawn(wait) {
-                    tracing::error!(%error, "the page cache cannot be brought up to date");
+                match threads.get() {
+                    Some(threads) => threads.run(wait),
+                    None => wait(),
                 }
             }
         });

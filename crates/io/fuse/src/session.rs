@@ -42,6 +42,7 @@ use crate::owned_request::OwnedRequest;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
 use crate::tasks::{Admission, Admitted, Needs, Tasks};
+use crate::waiting_threads::WaitingThreads;
 use crate::wake;
 
 /// A running session. Dropping it stops it; it does not unmount.
@@ -219,8 +220,12 @@ impl Session {
     /// Has notifications that take back pages or names written by a process of their own, which `program` is to start: it calls
     /// [`serve_invalidations`](crate::serve_invalidations). It is started when one is to be written. So this process can end while the kernel
     /// lets one wait.
-    pub fn invalidate_by(&self, program: impl Fn() -> Command + Send + Sync + 'static) {
-        self.notifier.set_invalidator(Invalidator::new(Box::new(program)));
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn invalidate_by(&self, program: impl Fn() -> Command + Send + Sync + 'static) -> io::Result<()> {
+        self.notifier.set_invalidator(Invalidator::new(Box::new(program)), WaitingThreads::start()?);
+        Ok(())
     }
 
     /// Sends notifications to the kernel.

@@ -15,18 +15,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use forebay_types::{Errno, Map};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub(crate) use self::packets::NOTIFICATIONS_BYTES_MAX;
 pub use self::process::serve;
 use crate::descriptor_passing::send_descriptor;
 
-/// How long the process may take to be gone when its session has ended. If the kernel holds it for longer, it ends with the connection.
+/// How long the process may take to be gone when its session has ended, and again when it was killed: it may have been stopped. If the kernel holds
+/// it for longer, it ends with the connection.
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// The program of the process: one that calls [`serve`].
@@ -135,6 +137,7 @@ impl Drop for Invalidator {
 
 struct Process {
     link: OwnedFd,
+    process: OnceLock<OwnedFd>,
     calls: Mutex<Calls>,
     gone: Condvar,
 }
@@ -154,7 +157,7 @@ impl Process {
         let (link, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         send_descriptor(link.as_fd(), device)?;
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-        let process = Arc::new(Self { link, calls: Mutex::default(), gone: Condvar::new() });
+        let process = Arc::new(Self { link, process: OnceLock::new(), calls: Mutex::default(), gone: Condvar::new() });
         let (sender, started) = mpsc::sync_channel(1);
         let of_thread = Arc::clone(&process);
         let take_answers = move || {
@@ -162,6 +165,8 @@ impl Process {
             // It has a copy of that end of the socket.
             drop(command);
             let (child, outcome) = child.map_or_else(|error| (None, Err(error)), |child| (Some(child), Ok(())));
+            let process = child.as_ref().and_then(|child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
+            process.into_iter().for_each(|process| drop(of_thread.process.set(process)));
             // It waits.
             let _ = sender.send(outcome);
             child.into_iter().for_each(|child| of_thread.take_answers(child));
@@ -225,11 +230,22 @@ impl Process {
     fn end(&self) {
         // Fails only when it has ended already.
         let _ = shutdown(&self.link, Shutdown::Both);
-        let not_gone = |calls: &mut Calls| !calls.is_gone;
-        let waited = self.gone.wait_timeout_while(self.calls(), END_GRACE, not_gone);
-        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+        if self.is_gone_in_time() {
+            return;
+        }
+        if let Some(process) = self.process.get() {
+            // Fails when it is gone.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        if !self.is_gone_in_time() {
             tracing::warn!("the kernel holds the process that notifies it until a request is answered");
         }
+    }
+
+    fn is_gone_in_time(&self) -> bool {
+        let not_gone = |calls: &mut Calls| !calls.is_gone;
+        let waited = self.gone.wait_timeout_while(self.calls(), END_GRACE, not_gone);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {

@@ -12,6 +12,7 @@ use std::thread;
 
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::packets::{self, NOTIFICATIONS_BYTES_MAX};
 use crate::descriptor_passing::receive_descriptor;
@@ -23,11 +24,14 @@ const THREADS_MAX: usize = 64;
 /// A thread's stack, bytes: nothing large is on it.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Writes notifications until the daemon ends, whose socket is the standard input. One that the kernel lets wait then is waited for.
+/// Writes notifications until the daemon ends, whose socket is the standard input. It is killed then, also where it was stopped, so that it holds
+/// the connection no longer than the kernel holds it.
 ///
 /// # Errors
 /// When standard input is something else.
 pub fn serve() -> io::Result<()> {
+    // The thread that starts it waits for it, and so ends with the daemon alone.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     hold_nothing()?;
     block_signals();
     let link = std::io::stdin().as_fd().try_clone_to_owned()?;

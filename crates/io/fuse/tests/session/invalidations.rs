@@ -53,7 +53,7 @@ impl Bed {
         let said = std::env::temp_dir().join(format!("forebay-invalidations-{}", std::process::id()));
         let _ = fs::remove_file(&said);
         let of_program = said.clone();
-        mounted.session.invalidate_by(move || program(&of_program));
+        mounted.session.invalidate_by(move || program(&of_program)).unwrap();
         Some(Self { mounted, nodes, said })
     }
 
@@ -245,10 +245,11 @@ fn where_none_lives_a_notification_fails_and_is_never_taken_for_done() {
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "before");
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
-    mounted.session.invalidate_by(move || {
+    let started_by = mounted.session.invalidate_by(move || {
         count.fetch_add(1, Ordering::SeqCst);
         Command::new("false")
     });
+    started_by.unwrap();
     let error = mounted.notifier().inval_inode(node, 0, 0).unwrap_err();
     assert!(error.to_string().contains("died, and the next one too"), "{error}");
     assert_eq!(started.load(Ordering::SeqCst), 2);
@@ -263,7 +264,7 @@ fn where_none_can_be_started_the_session_notifies_the_kernel_itself() {
     let node = tree.file(ROOT_NODE, "file", 0o644, "before");
     let Some(mounted) = Mounted::new(tree) else { return };
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "before");
-    mounted.session.invalidate_by(|| Command::new("/nothing/here"));
+    mounted.session.invalidate_by(|| Command::new("/nothing/here")).unwrap();
     mounted.tree.rewrite(node, "after");
     assert!(mounted.notifier().inval_inode(node, 0, 0).unwrap());
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "after");
@@ -277,7 +278,7 @@ fn many_are_taken_back_together() {
     let names: Vec<String> = (0..2000).map(|number| format!("a-name-that-is-as-long-as-many-are-{number}")).collect();
     let nodes: Vec<u64> = names.iter().map(|name| tree.file(ROOT_NODE, name, 0o644, "before")).collect();
     let Some(mounted) = Mounted::new(tree) else { return };
-    mounted.session.invalidate_by(|| program(&std::env::temp_dir().join("forebay-invalidations-of-many")));
+    mounted.session.invalidate_by(|| program(&std::env::temp_dir().join("forebay-invalidations-of-many"))).unwrap();
     names.iter().for_each(|name| assert!(mounted.path(name).exists()));
     names.iter().for_each(|name| mounted.tree.remove(ROOT_NODE, name));
     let unknown = (999_999, Some((ROOT_NODE, b"unknown".as_slice())));
@@ -293,6 +294,21 @@ fn many_are_taken_back_together() {
 fn end(session: &Session, notifier: &Notifier) {
     session.stop();
     assert_eq!(Errno::of(&notifier.inval_inode(2, 0, 0).unwrap_err()), Errno::ENODEV);
+}
+
+/// Stopped, it would hold the connection for ever, and with it programs that wait for an answer.
+#[test]
+fn a_process_that_was_stopped_ends_with_its_session() {
+    let _alone = alone();
+    let Some(mut bed) = Bed::new() else { return };
+    bed.invalidate(0).join().unwrap().unwrap();
+    let pid = bed.pid();
+    signal(pid, Signal::STOP);
+    let invalidated = bed.invalidate(0);
+    bed.mounted.mount.take().unwrap().unmount().unwrap();
+    bed.mounted.session.stop();
+    assert!(is_gone(pid), "the session has waited for it");
+    assert!(invalidated.join().unwrap().is_err());
 }
 
 #[test]
