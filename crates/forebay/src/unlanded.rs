@@ -3,12 +3,14 @@
 //!
 //! `kept_logs` writes them. A note is never removed with old logs: it goes when its stores on its own host are gone.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use forebay_daemon::{LastStatus, holds_store};
 use forebay_launch::{JobDirectory, JobRecord, state_directory};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::health::amounts::size;
@@ -104,8 +106,16 @@ impl Unlanded {
     pub fn keep_in(mut self, directory: &Path) -> anyhow::Result<()> {
         let name = note_name(&self.host);
         let path = directory.join(&name);
+        let earlier = read(&path);
+        if matches!(&earlier, Err(error) if error.kind() != io::ErrorKind::NotFound) {
+            // It may be of an earlier job's stores, and people have to look at it.
+            if self.is_none() {
+                return Ok(());
+            }
+            fs::rename(&path, path.with_extension("unread.json"))?;
+        }
         // Of an earlier job of this name, with another store.
-        if let Some(earlier) = read(&path).filter(|earlier| earlier.host == self.host) {
+        if let Some(earlier) = earlier.ok().filter(|earlier| earlier.host == self.host) {
             let others = earlier.stores.into_iter().filter(|store| !self.stores.contains(store) && holds_store(store));
             let others: Vec<PathBuf> = others.collect();
             if !others.is_empty() {
@@ -147,17 +157,38 @@ pub fn may_hold_unlanded(last: &LastStatus, all: &[LastStatus]) -> bool {
     is_needed && holds_store(&store.path)
 }
 
-/// The notes, without stores of this host that are gone; whether there were such.
-pub fn look(job: &str) -> (Vec<Unlanded>, bool) {
-    let Some(state) = state_directory(&variable) else { return (vec![], false) };
-    let (mut notes, mut has_landed, here) = (vec![], false, this_host());
-    for mut note in notes_in(&state.join(job)).iter().filter_map(|path| read(path)) {
+/// The notes of a job in lines for people, without stores of this host that are gone; whether there were such.
+pub fn look(job: &str) -> (Vec<String>, bool) {
+    state_directory(&variable).map_or((vec![], false), |state| look_in(&state.join(job), job))
+}
+
+fn look_in(directory: &Path, job: &str) -> (Vec<String>, bool) {
+    let (mut lines, mut has_landed, here) = (vec![], false, this_host());
+    for path in notes_in(directory) {
+        let mut note = match read(&path) {
+            Ok(note) => note,
+            // The process of `kept_logs` has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                lines.push(unread_line(job, &path, &error));
+                continue;
+            }
+        };
         let count = note.stores.len();
         note.stores.retain(|store| note.host != here || holds_store(store));
         has_landed |= note.stores.len() < count;
-        notes.extend((!note.is_none()).then_some(note));
+        lines.extend((!note.is_none()).then(|| note.line(job)));
     }
-    (notes, has_landed)
+    (lines, has_landed)
+}
+
+/// Of a note that says nothing: its host may have stores.
+fn unread_line(job: &str, path: &Path, error: &io::Error) -> String {
+    format!(
+        "files of job {job} may not have landed: the note {} cannot be read ({error}). Look on the host of its name for a store of the job, \
+         land that by forebay salvage --burst-store DIR, and then remove the note",
+        shown_path(path)
+    )
 }
 
 /// The files of notes in a job's kept directory.
@@ -170,10 +201,19 @@ pub fn notes_in(directory: &Path) -> Vec<PathBuf> {
     notes
 }
 
-fn read(path: &Path) -> Option<Unlanded> {
+/// A note that is a file itself: a link is not followed, and a FIFO holds nobody.
+fn read(path: &Path) -> io::Result<Unlanded> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
     let mut text = vec![];
-    File::open(path).ok()?.take(NOTE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    file.take(NOTE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > NOTE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {}", size(NOTE_BYTES_MAX))));
+    }
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// The file of a host's note.
@@ -222,8 +262,44 @@ mod tests {
         let job = state.path().join("7");
         let note = Unlanded { stores: vec!["/nowhere/store".into()], ..Unlanded::none() };
         note.clone().keep_in(&job).unwrap();
-        assert_eq!(notes_in(&job).iter().filter_map(|path| read(path)).collect::<Vec<_>>(), [note]);
+        assert_eq!(notes_in(&job).iter().map(|path| read(path).unwrap()).collect::<Vec<_>>(), [note]);
         Unlanded::none().keep_in(&job).unwrap();
         assert!(!job.exists());
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_is_named() {
+        let job = tempfile::tempdir().unwrap();
+        let place = |host: &str| job.path().join(note_name(host));
+        fs::write(place("a"), "{").unwrap();
+        fs::write(place("b"), vec![b' '; 1 + NOTE_BYTES_MAX as usize]).unwrap();
+        fs::create_dir(place("c")).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, place("d"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::write(job.path().join("good"), serde_json::to_vec(&of(&["/s"], 1)).unwrap()).unwrap();
+        std::os::unix::fs::symlink("good", place("e")).unwrap();
+        fs::copy(job.path().join("good"), place("f")).unwrap();
+        let (lines, has_landed) = look_in(job.path(), "7");
+        let whys =
+            ["EOF", "it is larger than 1.0 MiB", "it is no regular file", "it is no regular file", "symbolic link"];
+        for ((line, why), host) in lines.iter().zip(whys).zip(["a", "b", "c", "d", "e"]) {
+            let named = format!("may not have landed: the note {} cannot be read (", place(host).display());
+            assert!(line.contains(&named) && line.contains(why), "{line}");
+        }
+        assert_eq!((lines.len(), has_landed), (6, false));
+        assert_eq!(lines[5], of(&["/s"], 1).line("7"));
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_goes_with_no_other() {
+        let job = tempfile::tempdir().unwrap();
+        let path = job.path().join(note_name(&this_host()));
+        fs::write(&path, "{").unwrap();
+        Unlanded::none().keep_in(job.path()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"{");
+        let note = Unlanded { stores: vec!["/nowhere/store".into()], ..Unlanded::none() };
+        note.clone().keep_in(job.path()).unwrap();
+        assert_eq!(read(&path).unwrap(), note);
+        assert_eq!(look_in(job.path(), "7").0.len(), 1, "the unread one");
     }
 }

@@ -16,6 +16,8 @@ pub struct Explanation {
     pub kept: Vec<String>,
     /// Whether the request would end here.
     pub answers: bool,
+    /// Whether it would end here by the answer that the name is absent.
+    pub is_absent: bool,
     /// Whom it would ask otherwise.
     pub source: Source,
     /// The nodes that it would ask for the directory's listing one after the other; none where it asks no node.
@@ -32,7 +34,9 @@ pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &
     if let Some(listing) = kept.peek_listing(path) {
         told.push(format!("listing of {path} ({} entries)", listing.len()));
     }
-    let (state, answers) = explaining.entry(path, &mut told);
+    let entry = explaining.entry(path, &mut told);
+    let is_absent = entry.is_none();
+    let (state, answers) = entry.unwrap_or_else(|| (absent(path), true));
     let source = dispatch.source_of(&key);
     let why = match answers {
         true => state,
@@ -43,7 +47,12 @@ pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &
         Source::Peer(_) => dispatch.routing().failover_order(&key).filter(is_open).collect(),
         Source::Backing => Vec::new(),
     };
-    Explanation { kept: told, answers, source, failover_order, why }
+    Explanation { kept: told, answers, is_absent, source, failover_order, why }
+}
+
+fn absent(path: &ViewPath) -> String {
+    let dir = path.split().map_or_else(ViewPath::root, |(dir, _)| dir);
+    format!("the complete listing of {dir} is kept here and does not have the name: it is absent")
 }
 
 /// The state from which the explanation is made.
@@ -81,29 +90,24 @@ impl<B: Clone> Explaining<'_, B> {
         }
     }
 
-    /// The path's entry in the listing of its directory, and whether the request ends there.
-    fn entry(&self, path: &ViewPath, kept: &mut Vec<String>) -> (String, bool) {
+    /// The path's entry in the listing of its directory, and whether the request ends there; `None` where the listing does not have it.
+    fn entry(&self, path: &ViewPath, kept: &mut Vec<String>) -> Option<(String, bool)> {
         let Some((dir, name)) = path.split() else {
             let known = !kept.is_empty();
-            return (if known { "the root's listing is kept here" } else { "nothing is kept here" }.to_owned(), known);
+            let state = if known { "the root's listing is kept here" } else { "nothing is kept here" };
+            return Some((state.to_owned(), known));
         };
         let Some(listing) = self.kept.peek_listing(&dir) else {
-            return (format!("the listing of {dir} is not kept here"), false);
+            return Some((format!("the listing of {dir} is not kept here"), false));
         };
         kept.push(format!("listing of {dir} ({} entries)", listing.len()));
-        let Some(index) = listing.find(name) else {
-            return (
-                format!("the complete listing of {dir} is kept here and does not have the name: it is absent"),
-                true,
-            );
-        };
-        let Some(attributes) = listing.entry(index).attributes else {
-            return (format!("the listing of {dir} is kept here, without attributes (a large directory)"), false);
+        let Some(attributes) = listing.entry(listing.find(name)?).attributes else {
+            return Some((format!("the listing of {dir} is kept here, without attributes (a large directory)"), false));
         };
         if attributes.kind() != Kind::File {
-            return (format!("its attributes are in the listing of {dir}, kept here"), true);
+            return Some((format!("its attributes are in the listing of {dir}, kept here"), true));
         }
-        self.chunks(path, &attributes, kept)
+        Some(self.chunks(path, &attributes, kept))
     }
 
     fn chunks(

@@ -229,12 +229,16 @@ impl Job {
 
     async fn explain(&self, path: ViewPath, left: Duration) -> Vec<Step> {
         let explanation = self.read.core.lock().explain(&path);
-        let is_here = explanation.answers || explanation.source == Source::Backing;
+        let answer = match () {
+            () if explanation.is_absent => "absent",
+            () if explanation.answers || explanation.source == Source::Backing => "here",
+            () => "parent",
+        };
         let rank = self.node.rank();
         let mut steps = vec![Step::There {
             rank: rank.0,
             host: self.node.host(rank).to_owned(),
-            answer: if is_here { "here" } else { "parent" }.to_owned(),
+            answer: answer.to_owned(),
             why: explanation.why,
             kept: explanation.kept,
         }];

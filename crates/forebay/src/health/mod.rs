@@ -17,7 +17,7 @@ use serde_json::Value;
 pub use fields::{number, text};
 
 pub use nodes::Node;
-pub use verdict::{State, Trouble, Verdict, remedy};
+pub use verdict::{State, Trouble, Verdict, ranks, remedy};
 pub use writes::{Copies, Writes};
 
 /// A job.

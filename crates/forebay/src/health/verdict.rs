@@ -103,7 +103,7 @@ fn named(nodes: &[&Node]) -> String {
 }
 
 /// `node 3`, `nodes 3, 4`, `nodes 3, 4, 5, 6, 7, 8 and 7 more`.
-fn ranks(ranks: &[u64]) -> String {
+pub fn ranks(ranks: &[u64]) -> String {
     let first: Vec<String> = ranks.iter().take(6).map(u64::to_string).collect();
     let more = ranks.len() - first.len();
     let plural = if ranks.len() == 1 { "" } else { "s" };

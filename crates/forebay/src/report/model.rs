@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::end::{End, Known};
 use super::figures::Figures;
 use super::findings::{self, Finding};
-use crate::health::State;
+use super::text::time;
+use crate::health::{State, ranks};
 
 /// The report of a job, as it is kept.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ impl Report {
                 Some(_) if !self.known.as_ref().is_none_or(Known::is_whole) => {
                     (false, "not known of all nodes until their end".to_owned())
                 }
-                Some(_) => (true, "Forebay healthy".to_owned()),
+                Some(figures) => (true, ended_well(figures)),
             },
         }
     }
@@ -92,4 +93,20 @@ impl Report {
             "findings": findings,
         })
     }
+}
+
+/// `ended well; daemon of node 1 restarted 2 times, programs waited at least 300 ms`; without a restart, `Forebay healthy`.
+fn ended_well(figures: &Figures) -> String {
+    let restarted: Vec<_> = figures.overview.nodes.iter().filter(|node| node.restarts > 0).collect();
+    let times = match figures.restarts() {
+        0 => return "Forebay healthy".to_owned(),
+        1 => "once".to_owned(),
+        times => format!("{times} times"),
+    };
+    // Of the deaths of a node only the last one is known.
+    let waited = restarted.iter().filter_map(|node| node.last_death.as_ref()?.back_after).max();
+    let waited = waited.map_or_else(String::new, |waited| format!(", programs waited at least {}", time(waited)));
+    let plural = if restarted.len() == 1 { "" } else { "s" };
+    let nodes: Vec<u64> = restarted.iter().map(|node| node.rank).collect();
+    format!("ended well; daemon{plural} of {} restarted {times}{waited}", ranks(&nodes))
 }

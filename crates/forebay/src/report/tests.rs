@@ -64,6 +64,27 @@ fn a_report_takes_eight_lines() {
 }
 
 #[test]
+fn restarts_that_are_over_are_named_by_a_good_verdict() {
+    let restarts = |counts: [u64; 2]| {
+        report(|status| {
+            for (node, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                let death = json!({"at_unix_ms": 9, "signal": 9, "back_after_ms": 150 * count});
+                (status["nodes"][node]["restarts"], status["nodes"][node]["last_death"]) = ((*count).into(), death);
+            }
+        })
+        .verdict()
+    };
+    for (counts, verdict) in [
+        ([0, 0], "Forebay healthy"),
+        ([0, 1], "ended well; daemon of node 1 restarted once, programs waited at least 150.0 ms"),
+        ([0, 2], "ended well; daemon of node 1 restarted 2 times, programs waited at least 300.0 ms"),
+        ([1, 2], "ended well; daemons of nodes 0, 1 restarted 3 times, programs waited at least 300.0 ms"),
+    ] {
+        assert_eq!(restarts(counts), (true, verdict.to_owned()));
+    }
+}
+
+#[test]
 fn a_page_has_no_markup_of_hostile_paths() {
     let hostile = "/a/<script>alert(1)</script>\"'&\u{1b}[2J\u{202e}";
     let page = page(&report(|status| {

@@ -19,6 +19,10 @@ fn the_way_of_an_answer() {
     let text = place.succeeds(&["explain", &in_view]);
     assert!(text.starts_with(&file) && text.contains("why"), "{text}");
     assert_eq!(place.json(&["explain", "/etc/hosts"])[0]["answer"], "outside");
+    let absent = format!("{in_view}-absent");
+    assert!(!std::fs::exists(&absent).unwrap());
+    let steps = place.json(&["explain", &absent]);
+    assert_eq!(steps.as_array().unwrap().last().unwrap()["answer"], "absent", "{steps}");
     let many: Vec<String> = (0..65).map(|number| format!("{file}-{number}")).collect();
     let many: Vec<&str> = std::iter::once("refresh").chain(many.iter().map(String::as_str)).collect();
     assert!(place.fails(2, &many).contains("at most 64 paths, and a link counts as two; refresh the directory"));

@@ -351,6 +351,17 @@ fn the_largest_file_is_explained() {
     assert_eq!(explained(&root), "1 of 17592186044416 chunks");
 }
 
+/// A complete listing tells of names that it does not have.
+#[test]
+fn an_absent_name_is_explained() {
+    let mut root = node_of(0, 1, false);
+    look_up_anew(&mut root, 1);
+    let explained = |name: &[u8]| root.explain(&ViewPath::new(name).unwrap());
+    let (absent, file) = (explained(b"none"), explained(b"file"));
+    assert!(absent.answers && absent.is_absent && absent.why.ends_with("it is absent"), "{absent:?}");
+    assert!(!file.is_absent, "{file:?}");
+}
+
 /// A prefetch has the time that any request has, however little was left to the one before it.
 #[test]
 fn early_questions_have_time() {

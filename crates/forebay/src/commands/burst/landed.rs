@@ -17,8 +17,8 @@ use crate::commands::burst::names::Named;
 use crate::commands::job_status;
 use crate::exit::DONE_IN_PART;
 use crate::health::amounts::size;
-use crate::health::remedy;
 use crate::health::shown::not_landed;
+use crate::health::{Writes, remedy};
 use crate::jobs;
 use crate::machine;
 use crate::output::{in_one_line, say};
@@ -130,14 +130,28 @@ fn all(directory: &JobDirectory, as_json: bool) -> anyhow::Result<ExitCode> {
         } else {
             format!("no answer from node {nodes}")
         };
-        say!("not known: {why}; at least {} in the stores", size(writes.store_bytes));
+        say!("not known: {why}; {}", known_of(writes));
     } else if has_landed {
         say!("all has landed ({})", size(writes.landed_bytes));
     } else {
-        let lost = if writes.lost_bytes > 0 { format!(", {} lost", size(writes.lost_bytes)) } else { String::new() };
-        say!("not landed: {}; {} landed{lost}", not_landed(writes), size(writes.landed_bytes));
+        say!("{}", of_leader(writes));
     }
     Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// The amounts of the nodes that answer, where others do not.
+fn known_of(writes: &Writes) -> String {
+    let in_stores = format!("at least {} in the stores", size(writes.store_bytes));
+    match writes.has_leader {
+        true => format!("{in_stores}; of what is known, {}", of_leader(writes)),
+        false => in_stores,
+    }
+}
+
+/// The amounts that the node that leads the tree knows, and what nodes have not committed.
+fn of_leader(writes: &Writes) -> String {
+    let lost = if writes.lost_bytes > 0 { format!(", {} lost", size(writes.lost_bytes)) } else { String::new() };
+    format!("not landed: {}; {} landed{lost}", not_landed(writes), size(writes.landed_bytes))
 }
 
 /// A name of which nothing can be said: it does not exist, or is no file.
@@ -171,6 +185,25 @@ fn told(file: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_that_are_known_are_told_beside_silent_nodes() {
+        let known = Writes {
+            has_leader: true,
+            left_bytes: 3 << 20,
+            left_files: 2,
+            steps: 4,
+            landed_bytes: 5 << 20,
+            lost_bytes: 1 << 20,
+            store_bytes: 6 << 20,
+            ..Writes::default()
+        };
+        assert_eq!(
+            known_of(&known),
+            "at least 6.0 MiB in the stores; of what is known, not landed: 3.0 MiB in 2 files; 5.0 MiB landed, 1.0 MiB lost"
+        );
+        assert_eq!(known_of(&Writes { has_leader: false, ..known }), "at least 6.0 MiB in the stores");
+    }
 
     #[test]
     fn a_file_that_waits_says_why() {

@@ -11,10 +11,10 @@ const WAIT: Duration = Duration::from_millis(200);
 
 /// The notes of a job that is not up, as lines. If the home directory does not answer in time, the line says that.
 pub fn told(job: &str) -> Vec<String> {
-    let (sender, notes) = mpsc::channel();
+    let (sender, looked) = mpsc::channel();
     let of = job.to_owned();
     std::thread::spawn(move || sender.send(unlanded::look(&of)));
-    let Ok((notes, has_landed)) = notes.recv_timeout(WAIT) else {
+    let Ok((lines, has_landed)) = looked.recv_timeout(WAIT) else {
         return vec![format!(
             "whether files of job {job} have not landed is not known: the home directory does not answer"
         )];
@@ -22,5 +22,5 @@ pub fn told(job: &str) -> Vec<String> {
     if has_landed {
         kept_logs::keep_note(job, Unlanded::none());
     }
-    notes.iter().map(|note| note.line(job)).collect()
+    lines
 }
