@@ -32,6 +32,16 @@ pub fn span(time: Duration) -> String {
     }
 }
 
+/// `25 us`, `1.4 ms`, `9.0 s`, `3 min 4 s`.
+pub fn time(time: Duration) -> String {
+    match time.as_micros() {
+        us @ 0..1000 => format!("{us} us"),
+        us @ 1000..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
+        us @ 1_000_000..10_000_000 => format!("{:.1} s", us as f64 / 1_000_000.0),
+        _ => span(time),
+    }
+}
+
 /// `23:16:40 UTC`, as the logs have it.
 pub fn time_of_day(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % 86_400;

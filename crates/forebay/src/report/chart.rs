@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::markup::escaped;
-use super::text::time;
+use crate::health::amounts::time;
 
 /// A drawing, its margins, and the height of a row of phases.
 const WIDTH: f64 = 720.0;

@@ -9,11 +9,11 @@ use super::figures::{Figures, Latency, PathAmount, Slow};
 use super::markup::{escaped, table, wide};
 use super::model::Report;
 use super::pictures;
-use super::text::{bytes, landed, requests, time, trouble, waited};
+use super::text::{bytes, landed, requests, trouble, waited};
 use super::tree;
 use crate::columns::count;
 use crate::health::Node;
-use crate::health::amounts::{share, size, span, time_of_day};
+use crate::health::amounts::{share, size, span, time, time_of_day};
 
 /// Rows of nodes at most, those with trouble first: a page of thousands is not read.
 const NODES_MAX: usize = 256;

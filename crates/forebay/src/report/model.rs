@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::end::{End, Known};
 use super::figures::Figures;
 use super::findings::{self, Finding};
-use super::text::time;
+use crate::health::amounts::time;
 use crate::health::{State, ranks};
 
 /// The report of a job, as it is kept.

@@ -8,9 +8,8 @@ use super::chart::{self, Chart};
 use super::figures::Figures;
 use super::history::{History, Slot};
 use super::markup::{escaped, wide};
-use super::text::time;
 use crate::columns::count;
-use crate::health::amounts::{rate, share, size, time_of_day};
+use crate::health::amounts::{rate, share, size, time, time_of_day};
 
 /// The phases of the start.
 pub fn start(start: Option<&StartTimes>) -> String {

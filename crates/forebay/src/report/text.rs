@@ -1,11 +1,9 @@
 //! The report as lines for a terminal: eight at most; several jobs side by side.
 
-use std::time::Duration;
-
 use super::figures::Figures;
 use super::model::Report;
 use crate::columns::{self, count};
-use crate::health::amounts::{size, span};
+use crate::health::amounts::{size, span, time};
 
 /// The lines. `kept` says where the page or the logs lie.
 pub fn lines(report: &Report, kept: &str) -> Vec<String> {
@@ -119,14 +117,4 @@ pub(super) fn trouble(figures: &Figures) -> String {
         count(absent_names),
         plural(absent_names)
     )
-}
-
-/// `25 us`, `1.4 ms`, `9.0 s`, `3 min 4 s`.
-pub(super) fn time(time: Duration) -> String {
-    match time.as_micros() {
-        us @ 0..1000 => format!("{us} us"),
-        us @ 1000..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
-        us @ 1_000_000..10_000_000 => format!("{:.1} s", us as f64 / 1_000_000.0),
-        _ => span(time),
-    }
 }
