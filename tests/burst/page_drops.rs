@@ -12,7 +12,7 @@ use forebay_tests::job::{Stopped, kill};
 use forebay_tests::processes::is_alive;
 use forebay_tests::program::{file_of_tests, wait_until};
 use forebay_tests::require;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::Bed;
 
@@ -168,4 +168,34 @@ fn a_node_that_is_killed_meanwhile_is_cleaned_up() {
     dropping.bed.job.kill_node(READER as usize);
     assert_eq!(dropping.said.try_recv(), Err(TryRecvError::Empty), "no daemon answers it");
     dropping.down();
+}
+
+/// Stopped, it would hold the connection, and with it programs that the kernel lets wait for an answer.
+#[test]
+fn a_stopped_process_that_notifies_ends_with_its_daemon_and_with_its_job() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let (at_writer, reader) = (bed.mount_of(0).join("file"), 1);
+    fs::write(&at_writer, vec![1; BYTES]).unwrap();
+    let open = File::open(bed.mount_of(reader).join("file")).unwrap();
+    let mut found = vec![0; BYTES];
+    let mut change = |byte| {
+        open.read_exact_at(&mut found, 0).unwrap();
+        File::options().write(true).open(&at_writer).unwrap().write_all_at(&vec![byte; BYTES], 0).unwrap();
+        open.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, vec![byte; BYTES]);
+    };
+    let stop = |pid: u32| kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
+    change(2);
+    let daemon = bed.job.daemon(reader as usize).unwrap();
+    let first = notifier(daemon).expect("pages were dropped");
+    stop(first);
+    kill(daemon);
+    wait_until("it ends with its daemon", PATIENCE, || !is_alive(first));
+    change(3);
+    let second = notifier(bed.job.daemon(reader as usize).unwrap()).expect("pages were dropped");
+    stop(second);
+    drop(open);
+    bed.job.down();
+    assert!(!is_alive(second), "it is left behind");
 }
