@@ -130,6 +130,30 @@ fn jobs_are_not_kept_where_others_could_have_prepared_them() {
     assert!(place.path("source/below/large").exists());
 }
 
+#[test]
+fn entries_that_are_no_jobs_are_passed_over() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--export", &place.source()]);
+    let (stray, open) = (place.job("stray"), place.job("open"));
+    fs::write(&stray, "").unwrap();
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    for command in [&["status"][..], &["metrics"], &["logs"], &["run", "--view", "--", "true"], &["down"]] {
+        let done = place.run(command);
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && !message.contains("stray"), "{command:?}: {message}");
+    }
+    assert!(!place.job("default").exists() && stray.exists());
+    let message = place.fails(1, &["status"]);
+    for path in [&stray, &open] {
+        let told = format!("note: passed over: the directory {} is not safe to use", path.display());
+        assert_eq!(message.matches(&told).count(), 1, "{message}");
+    }
+    assert!(message.contains("no job is up on this host"), "{message}");
+    let message = place.fails(1, &["status", "--job", "stray"]);
+    assert!(message.contains("stray is not safe to use: it is not a directory; choose another"), "{message}");
+}
+
 /// A remote shell whose daemon never answers keeps `up` waiting for as long as the test needs.
 #[test]
 fn an_interrupt_stops_everything() {
