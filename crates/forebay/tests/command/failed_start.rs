@@ -70,6 +70,18 @@ fn views_that_cannot_be_mounted_on() {
 }
 
 #[test]
+fn a_burst_tier_at_a_file() {
+    let Some(place) = Place::with_views() else { return };
+    let (source, file) = (place.source(), place.path("source/file").display().to_string());
+    let tier = format!("{file}={source}/below");
+    let up = ["up", "--export", &source, "--burst", &tier, "--burst-store", "store", "--burst-capacity", "256MiB"];
+    let message = place.fails(1, &up);
+    assert!(message.contains(&format!("--burst: {file} is not a directory")), "{message}");
+    assert!(!place.path("store").exists());
+    place.assert_clean();
+}
+
+#[test]
 fn views_of_several_nodes_that_have_no_place() {
     let Some(place) = Place::with_views() else { return };
     let message = place.fails(1, &["up", "--local", "2", "--view", "/proc/views", "--export", &place.source()]);
