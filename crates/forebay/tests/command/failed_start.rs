@@ -70,6 +70,26 @@ fn views_that_cannot_be_mounted_on() {
 }
 
 #[test]
+fn another_file_at_the_path_of_the_device_is_named() {
+    let Some(place) = Place::with_views() else { return };
+    let within = |command: &str| {
+        let script = format!("mount --bind /dev/null /dev/fuse && exec {} {command}", env!("CARGO_BIN_EXE_forebay"));
+        let mut unshare = place.shell(&place.path(""));
+        unshare.args(["-c", "exec unshare -m sh -c \"$0\"", &script]).output().unwrap()
+    };
+    let fault = "the character device 1:3, not that of FUSE (character device 10:229)";
+    let up = within(&format!("up --export {}", place.source()));
+    let message = String::from_utf8_lossy(&up.stderr);
+    assert_eq!(up.status.code(), Some(1), "{message}");
+    assert!(message.contains(&format!("/dev/fuse is {fault}; in a container, pass the host's device in")), "{message}");
+    let doctor = within("doctor");
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("missing  /dev/fuse: {fault}")), "{said}");
+    place.assert_clean();
+}
+
+#[test]
 fn a_burst_tier_at_a_file() {
     let Some(place) = Place::with_views() else { return };
     let (source, file) = (place.source(), place.path("source/file").display().to_string());
