@@ -116,11 +116,11 @@ fn names_without_contents_land_as_what_they_are() {
 fn a_name_is_one_line_without_controls() {
     require!(Fuse, Root);
     let bed = Bed::new();
-    let name = "a\x1b[2J\nlanded all";
+    let name = "a\x1b[2J\u{9b}\u{202e}\nlanded all";
     std::fs::write(bed.mount().join(name), "x").unwrap();
     std::os::unix::fs::symlink(name, bed.mount().join("b\n")).unwrap();
     bed.drain();
-    let escaped = "a\\u{1b}[2J\\nlanded all";
+    let escaped = "a\\u{1b}[2J\\u{9b}\\u{202e}\\nlanded all";
     let expected =
         [format!("landed {DIR}/{escaped} (1B of 1B landed)"), format!("link {DIR}/b\\n -> {escaped}: landed")];
     assert_eq!(landed(&bed, &["", name]), (expected.to_vec(), Some(0)));

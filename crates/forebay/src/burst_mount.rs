@@ -72,6 +72,7 @@ pub fn prepare(
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     check_backing(&backing)?;
+    check_dir(&dir)?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
@@ -121,6 +122,16 @@ fn check_backing(backing: &Path) -> anyhow::Result<()> {
     trusted_path::check_way_to(backing).with_context(|| {
         format!("--burst: files cannot land in {shown}, because every user could exchange it for another directory")
     })
+}
+
+/// Whether the tier can be shown there. A name that is free becomes a directory.
+fn check_dir(dir: &Path) -> anyhow::Result<()> {
+    let shown = dir.display();
+    ensure!(
+        !dir.exists() || dir.is_dir(),
+        "--burst: {shown} is not a directory, where the tier could be shown; name another"
+    );
+    Ok(())
 }
 
 /// Sees that there is a directory for `run` to show the tier at: one that is missing is made, and stays. Another job of the user may show its tier

@@ -55,7 +55,7 @@ impl Ending {
             (_, Kept::Not(why)) => format!("not kept: {why}"),
             (Some(path), Kept::Whole) => path.display().to_string(),
             (Some(path), _) => format!("not yet: the file system of {} does not answer", path.display()),
-            (None, _) => "not kept: there is no home directory".to_owned(),
+            (None, _) => format!("not kept: {}", kept_logs::no_home()),
         };
         let mut value = report.json();
         value["page"] = json!(path.filter(|_| kept == Kept::Whole));

@@ -1,6 +1,7 @@
 //! Which job a command is about, and where its directory is.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use anyhow::{Context, bail};
 use forebay_daemon::JobLabels;
@@ -186,6 +187,7 @@ fn look_for(effective: &Effective) -> anyhow::Result<Found> {
     let jobs = JobDirectory::jobs(&bases);
     if jobs.is_empty() {
         JobDirectory::check_bases(&bases)?;
+        tell_of_no_jobs(&bases);
     }
     let chosen = choose(of_scheduler(), &jobs);
     let Some(job) = chosen.map_err(|why| NotUp(format!("{why} ({})", looked(&bases))))? else {
@@ -194,6 +196,14 @@ fn look_for(effective: &Effective) -> anyhow::Result<Found> {
     };
     let found = JobDirectory::find(&bases, &job)?.ok_or_else(|| NotUp(format!("the job {job} has just ended")))?;
     Ok(Found::Job(found))
+}
+
+/// Names what is taken for no job, once in a command, which may look for its job again.
+fn tell_of_no_jobs(bases: &[PathBuf]) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        JobDirectory::no_jobs(bases).iter().for_each(|why| tell!("forebay: note: passed over: {why}"));
+    });
 }
 
 /// Which of the jobs of this host is meant within the allocation of that name. The job of another allocation, which may

@@ -188,7 +188,7 @@ fn hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> Kept {
 
 fn try_to_hand_over(order: &Order, files: &[&[u8]], wait: Duration) -> anyhow::Result<Kept> {
     if order.reports.is_none() && state_directory(&variable).is_none() {
-        return Ok(Kept::Not("there is no home directory: HOME is not set".to_owned()));
+        return Ok(Kept::Not(no_home()));
     }
     let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
@@ -235,7 +235,7 @@ pub fn carry_out() -> anyhow::Result<()> {
     if !is_elsewhere {
         check_home()?;
     }
-    let state = order.reports.or_else(|| state_directory(&variable)).context("no home directory")?;
+    let state = order.reports.or_else(|| state_directory(&variable)).with_context(no_home)?;
     make_directory(&state)?;
     ensure!(is_own(&state), "{} is not a directory of this user alone", state.display());
     let directory = state.join(&order.job);
@@ -258,9 +258,18 @@ pub fn carry_out() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Why there is no home directory.
+pub fn no_home() -> String {
+    match std::env::var_os("HOME") {
+        None => "there is no home directory: HOME is not set".to_owned(),
+        Some(set) if set.is_empty() => "there is no home directory: HOME is empty, not an absolute path".to_owned(),
+        Some(set) => format!("there is no home directory: HOME is no absolute path ({})", set.display()),
+    }
+}
+
 /// Whether the user has a home directory here. A host may have none, or the variable may name that of another user: nothing is made in its place.
 fn check_home() -> anyhow::Result<()> {
-    let home = state_home(&variable).context("there is no home directory: HOME is not set")?;
+    let home = state_home(&variable).with_context(no_home)?;
     ensure!(home.is_dir(), "the home directory {} does not exist", home.display());
     let is_home = variable("HOME").is_some_and(|set| Path::new(&set) == home);
     let is_theirs = is_home && home.metadata()?.uid() != rustix::process::geteuid().as_raw();

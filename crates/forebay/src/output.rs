@@ -20,7 +20,15 @@ pub(crate) use tell;
 
 /// Prints a line of a result, whatever names it has. A reader that has gone (`forebay status | head`) has what it wants: the command ends there.
 pub fn line(text: impl Display) {
-    raw(&format!("{}\n", without_controls(&text.to_string())));
+    raw(&format!("{}\n", shown_line(&text.to_string())));
+}
+
+/// JSON leaves some controls as they are; its own way to write them keeps it JSON.
+fn shown_line(text: &str) -> String {
+    match text.starts_with(['{', '[']) {
+        true => escaped(text, is_kept_out, |c| format!("\\u{:04x}", u32::from(c))),
+        false => without_controls(text),
+    }
 }
 
 /// Empties a terminal, and begins at its upper left.
@@ -51,12 +59,23 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
 
 /// A message that may have control characters of a file's or a column's name: they would direct a terminal. Lines stay lines.
 pub fn without_controls(message: &str) -> String {
-    escaped(message, |c| c.is_control() && c != '\n' && c != '\t')
+    escaped(message, is_kept_out, |c| c.escape_default().to_string())
+}
+
+fn is_kept_out(c: char) -> bool {
+    directs(c) && c != '\n' && c != '\t'
 }
 
 /// A text that is one line, whatever names it has.
 pub fn in_one_line(text: &str) -> String {
-    escaped(text, char::is_control)
+    escaped(text, directs, |c| c.escape_default().to_string())
+}
+
+/// Whether a terminal shows no letter for it, but others than would be there: controls, and those of the order in which letters are shown
+/// (`Bidi_Control` of Unicode, UAX #9), which turn a name around.
+fn directs(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A path in a result, whose name may have control characters.
@@ -70,10 +89,10 @@ pub fn quoted_path(path: &Path) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     match () {
         () if !text.is_empty() && text.chars().all(is_plain) => text,
-        () if text.chars().any(char::is_control) => {
+        () if text.chars().any(directs) => {
             let escaped = |c: char| match c {
                 '\\' | '\'' => format!("\\{c}"),
-                c if c.is_control() => c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+                c if directs(c) => c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
                 c => c.to_string(),
             };
             format!("$'{}'", text.chars().map(escaped).collect::<String>())
@@ -82,14 +101,8 @@ pub fn quoted_path(path: &Path) -> String {
     }
 }
 
-/// Controls that JSON leaves as they are become what JSON has for them, so that it stays JSON.
-fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
-    let escape = |c: char| match c {
-        c if !is_escaped(c) => c.to_string(),
-        '\u{7f}'.. => format!("\\u{:04x}", u32::from(c)),
-        c => c.escape_default().to_string(),
-    };
-    text.chars().map(escape).collect()
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
+    text.chars().map(|c| if is_escaped(c) { escape(c) } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
@@ -99,10 +112,16 @@ mod tests {
 
     #[test]
     fn controls_do_not_reach_a_terminal() {
-        assert_eq!(without_controls("a\x1b[2J\r\u{9b}\n\t\u{e4}"), "a\\u{1b}[2J\\r\\u009b\n\t\u{e4}");
-        let json = serde_json::json!({"path": "\u{7f}\u{9b}\x1b\n"});
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&without_controls(&json.to_string())).unwrap(), json);
+        assert_eq!(without_controls("a\x1b[2J\r\u{9b}\n\t\u{e4}"), "a\\u{1b}[2J\\r\\u{9b}\n\t\u{e4}");
+        let json = serde_json::json!({"path": "\u{7f}\u{9b}\u{202e}\x1b\n"});
+        let shown = shown_line(&json.to_string());
+        assert!(!shown.contains(directs), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), json);
         assert_eq!(shown_path(Path::new("a\n\x07")), "a\\n\\u{7}");
+        assert_eq!(
+            shown_path(Path::new("\u{202e}a\u{2066}\u{200f}\u{61c}\u{5d0}")),
+            "\\u{202e}a\\u{2066}\\u{200f}\\u{61c}\u{5d0}"
+        );
     }
 
     #[test]
@@ -113,6 +132,7 @@ mod tests {
             ("it's", r"'it'\''s'"),
             ("", "''"),
             ("a\x1b[2J\n'\\", r"$'a\x1b[2J\x0a\'\\'"),
+            ("a\u{202e}b", r"$'a\xe2\x80\xaeb'"),
         ] {
             assert_eq!(quoted_path(Path::new(path)), shown);
             let mut shell = std::process::Command::new("bash");

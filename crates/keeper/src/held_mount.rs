@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree, mount};
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree};
 
+use crate::device::mount;
 use crate::messages::BegunMount;
 
 /// A mount that outlives each daemon.

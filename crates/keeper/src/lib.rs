@@ -9,6 +9,7 @@
 mod asking;
 mod daemon;
 mod death;
+pub mod device;
 pub mod exercise;
 mod handed;
 mod held;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::OfJob;
 use crate::settings::made_absolute;
@@ -19,7 +20,7 @@ use crate::settings::values::{self, BurstPair};
 )]
 pub struct DrainArguments {
     /// Files, links and directories of the burst tier [default: all of it]
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path())]
     pub paths: Vec<PathBuf>,
     /// Wait until everything has landed
     #[arg(long)]
@@ -44,7 +45,7 @@ pub struct DrainArguments {
 )]
 pub struct LandedArguments {
     /// Files, links and directories, by their path in DIR or below the burst mount [default: all of the tier, in one line]
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path())]
     pub paths: Vec<PathBuf>,
     /// Print a JSON object instead of text
     #[arg(long)]
@@ -52,6 +53,14 @@ pub struct LandedArguments {
     /// The job.
     #[command(flatten)]
     pub of_job: OfJob,
+}
+
+/// A path of the tier. An empty one may come of a variable of a script that is not set.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match text.is_empty() {
+        true => Err("this path is empty; an empty variable of the script?"),
+        false => Ok(PathBuf::from(text)),
+    })
 }
 
 /// `salvage`.

@@ -70,6 +70,38 @@ fn views_that_cannot_be_mounted_on() {
 }
 
 #[test]
+fn another_file_at_the_path_of_the_device_is_named() {
+    let Some(place) = Place::with_views() else { return };
+    let within = |command: &str| {
+        let script = format!("mount --bind /dev/null /dev/fuse && exec {} {command}", env!("CARGO_BIN_EXE_forebay"));
+        let mut unshare = place.shell(&place.path(""));
+        unshare.args(["-c", "exec unshare -m sh -c \"$0\"", &script]).output().unwrap()
+    };
+    let fault = "the character device 1:3, not that of FUSE (character device 10:229)";
+    let up = within(&format!("up --export {}", place.source()));
+    let message = String::from_utf8_lossy(&up.stderr);
+    assert_eq!(up.status.code(), Some(1), "{message}");
+    assert!(message.contains(&format!("/dev/fuse is {fault}; in a container, pass the host's device in")), "{message}");
+    let doctor = within("doctor");
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("missing  /dev/fuse: {fault}")), "{said}");
+    place.assert_clean();
+}
+
+#[test]
+fn a_burst_tier_at_a_file() {
+    let Some(place) = Place::with_views() else { return };
+    let (source, file) = (place.source(), place.path("source/file").display().to_string());
+    let tier = format!("{file}={source}/below");
+    let up = ["up", "--export", &source, "--burst", &tier, "--burst-store", "store", "--burst-capacity", "256MiB"];
+    let message = place.fails(1, &up);
+    assert!(message.contains(&format!("--burst: {file} is not a directory")), "{message}");
+    assert!(!place.path("store").exists());
+    place.assert_clean();
+}
+
+#[test]
 fn views_of_several_nodes_that_have_no_place() {
     let Some(place) = Place::with_views() else { return };
     let message = place.fails(1, &["up", "--local", "2", "--view", "/proc/views", "--export", &place.source()]);
@@ -128,6 +160,30 @@ fn jobs_are_not_kept_where_others_could_have_prepared_them() {
     }
     fs::remove_file(&base).unwrap();
     assert!(place.path("source/below/large").exists());
+}
+
+#[test]
+fn entries_that_are_no_jobs_are_passed_over() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--export", &place.source()]);
+    let (stray, open) = (place.job("stray"), place.job("open"));
+    fs::write(&stray, "").unwrap();
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    for command in [&["status"][..], &["metrics"], &["logs"], &["run", "--view", "--", "true"], &["down"]] {
+        let done = place.run(command);
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && !message.contains("stray"), "{command:?}: {message}");
+    }
+    assert!(!place.job("default").exists() && stray.exists());
+    let message = place.fails(1, &["status"]);
+    for path in [&stray, &open] {
+        let told = format!("note: passed over: the directory {} is not safe to use", path.display());
+        assert_eq!(message.matches(&told).count(), 1, "{message}");
+    }
+    assert!(message.contains("no job is up on this host"), "{message}");
+    let message = place.fails(1, &["status", "--job", "stray"]);
+    assert!(message.contains("stray is not safe to use: it is not a directory; choose another"), "{message}");
 }
 
 /// A remote shell whose daemon never answers keeps `up` waiting for as long as the test needs.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -128,6 +129,23 @@ fn the_archive_for_a_bug_report_has_no_key() {
     place.succeeds(&["down", "--job", "known"]);
     daemon.wait().unwrap();
     place.assert_clean();
+}
+
+#[test]
+fn a_bug_report_is_of_a_job_that_something_is_known_of() {
+    let place = Place::new();
+    let archive = place.path("bug.tar.gz");
+    let debug = ["debug", "--job", "gone", "--output", archive.to_str().unwrap()];
+    let message = place.fails(1, &debug);
+    assert!(message.contains("no job gone is up on this host") && !archive.exists(), "{message}");
+    let kept = place.path("state/forebay/gone");
+    fs::create_dir_all(&kept).unwrap();
+    for directory in [kept.parent().unwrap(), &kept] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::write(kept.join("node-0.log"), "ended\n").unwrap();
+    place.succeeds(&debug);
+    assert!(archive.exists());
 }
 
 /// A file of the name that was wanted is there only when it is whole, and nothing is anywhere else.

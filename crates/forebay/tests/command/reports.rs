@@ -103,6 +103,24 @@ fn an_up_that_finds_a_dead_job_of_its_name_makes_the_report_of_that() {
     place.assert_clean();
 }
 
+#[test]
+fn a_home_directory_that_is_no_absolute_path_is_called_so() {
+    let place = Place::new();
+    let report = |home: Option<&str>| {
+        let mut command = place.command(&["report"]);
+        command.env_remove("XDG_STATE_HOME").env_remove("HOME");
+        if let Some(home) = home {
+            command.env("HOME", home);
+        }
+        let done = command.output().unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        String::from_utf8(done.stderr).unwrap()
+    };
+    assert!(report(Some("rel")).contains("HOME is no absolute path (rel)"));
+    assert!(report(Some("")).contains("HOME is empty, not an absolute path"));
+    assert!(report(None).contains("HOME is not set"));
+}
+
 /// Root could make it.
 #[test]
 fn a_home_directory_that_is_not_the_users_stays_as_it_is() {

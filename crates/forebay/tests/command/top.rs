@@ -217,7 +217,19 @@ fn top_ends_with_its_job() {
 }
 
 #[test]
+fn a_terminal_without_a_name_is_not_drawn_on() {
+    let place = Place::new();
+    let Some(screen) = Screen::new(&place, (100, 24)) else { return };
+    for (term, fault) in [("TERM=dumb", "is dumb"), ("TERM=", "is empty"), ("-u TERM", "is not set")] {
+        screen.types(&format!("clear; env {term} {} top; echo \"status:$?\"", env!("CARGO_BIN_EXE_forebay")));
+        screen.waits_for("status:1");
+        screen.waits_for(&format!("top cannot draw: TERM {fault}"));
+    }
+}
+
+#[test]
 fn without_a_terminal_top_names_the_command_that_needs_none() {
     let place = Place::new();
-    assert!(place.fails(1, &["top"]).contains("forebay status --watch prints lines anywhere"));
+    let message = place.fails(1, &["top"]);
+    assert!(message.contains("needs a terminal") && message.contains("forebay status --watch prints lines anywhere"));
 }

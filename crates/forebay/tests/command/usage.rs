@@ -223,3 +223,12 @@ fn a_reader_that_has_gone_is_no_failure_to_shout_about() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn an_empty_path_of_the_tier_is_called_so() {
+    let place = Place::new();
+    for command in ["landed", "drain"] {
+        let message = place.fails(2, &[command, "a", "b", ""]);
+        assert!(message.contains("this path is empty"), "{message}");
+    }
+}

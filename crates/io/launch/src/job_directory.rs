@@ -92,15 +92,17 @@ impl JobDirectory {
     /// `JobName`, and `Unsafe` when it is there but not to be trusted.
     pub fn find(bases: &[PathBuf], job: &str) -> Result<Option<Self>, LaunchError> {
         check_job_name(job)?;
+        let mut unsafe_one = None;
         for base in bases {
             let path = base.join(job);
             if path.symlink_metadata().is_ok() {
-                check_private(base)?;
-                check_private(&path)?;
-                return Ok(Some(Self { path }));
+                match check_private(base).and_then(|()| check_private(&path)) {
+                    Ok(()) => return Ok(Some(Self { path })),
+                    Err(error) => unsafe_one = unsafe_one.or(Some(error)),
+                }
             }
         }
-        Ok(None)
+        unsafe_one.map_or(Ok(None), Err)
     }
 
     /// The directory at `path`, made if it is not there; in a stand-in where another user has the name of its base.
@@ -128,20 +130,20 @@ impl JobDirectory {
         bases.iter().filter(|base| base.symlink_metadata().is_ok()).try_for_each(|base| check_private(base))
     }
 
-    /// The names of all jobs below `bases`; unsafe directories have none.
+    /// The names of all jobs below `bases`; unsafe directories have none, and are none.
     #[must_use]
     pub fn jobs(bases: &[PathBuf]) -> Vec<String> {
-        let mut jobs: Vec<String> = bases
-            .iter()
-            .filter(|base| check_private(base).is_ok())
-            .filter_map(|base| fs::read_dir(base).ok())
-            .flatten()
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| check_job_name(name).is_ok())
-            .collect();
+        let private = named_like_jobs(bases).filter(|path| check_private(path).is_ok());
+        let mut jobs: Vec<String> = private.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
         jobs.sort();
         jobs.dedup();
         jobs
+    }
+
+    /// The reason why an entry below `bases` that has a job's name is no job, for each such entry.
+    #[must_use]
+    pub fn no_jobs(bases: &[PathBuf]) -> Vec<LaunchError> {
+        named_like_jobs(bases).filter_map(|path| check_private(&path).err()).collect()
     }
 
     /// The jobs of other users in their usual places on this host, each with its owner, for root. A directory that its owner alone
@@ -441,6 +443,13 @@ impl JobDirectory {
         self.path.parent().into_iter().for_each(base::remove_with_last_job);
         Ok(())
     }
+}
+
+/// The entries of those of `bases` that may be used whose names a job could have.
+fn named_like_jobs(bases: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let entries = bases.iter().filter(|base| check_private(base).is_ok()).filter_map(|base| fs::read_dir(base).ok());
+    let paths = entries.flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| check_job_name(name).is_ok()))
 }
 
 /// Whether it is a real directory that its owner alone may enter.

@@ -115,6 +115,27 @@ fn paths_that_others_could_have_prepared_are_refused() {
 }
 
 #[test]
+fn entries_that_are_no_jobs_do_not_hide_jobs() {
+    let (temporary, base) = base();
+    let other = temporary.path().join("other");
+    JobDirectory::create(&base, "job").unwrap().unwrap();
+    for stray in ["file", "train"] {
+        fs::write(base.join(stray), "").unwrap();
+    }
+    fs::create_dir(base.join("open")).unwrap();
+    fs::set_permissions(base.join("open"), fs::Permissions::from_mode(0o755)).unwrap();
+    let train = JobDirectory::create(&other, "train").unwrap();
+    let bases = [base, other];
+    assert_eq!(JobDirectory::jobs(&bases), ["job", "train"]);
+    assert_eq!(JobDirectory::find(&bases, "train").unwrap(), train);
+    let mut no_jobs: Vec<String> = JobDirectory::no_jobs(&bases).iter().map(ToString::to_string).collect();
+    no_jobs.sort();
+    let [file, open, train] = &no_jobs[..] else { panic!("{no_jobs:?}") };
+    assert!(file.contains("/file ") && train.contains("/train "), "{no_jobs:?}");
+    assert!(open.contains("/open is not safe to use: others may enter it (mode 0755)"), "{open}");
+}
+
+#[test]
 fn a_directory_of_somebody_else_is_refused() {
     if uid() != 0 {
         println!("skipped: only root can make a directory of somebody else");

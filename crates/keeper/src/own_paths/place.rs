@@ -26,17 +26,22 @@ pub struct Place {
 /// The message where there is no `dir`.
 #[must_use]
 pub fn only_at(dir: &Path, backing: &Path) -> String {
+    only_at_because("does not exist", dir, backing)
+}
+
+fn only_at_because(why: &str, dir: &Path, backing: &Path) -> String {
     format!(
-        "{} does not exist on this node, so programs find the tier only at {}. Use that path, or choose a DIR that exists (--burst).",
+        "{} {why} on this node, so programs find the tier only at {}. Use that path, or choose a DIR that exists (--burst).",
         dir.display(),
         backing.display()
     )
 }
 
 impl BurstPlaces {
-    /// The message where its directory for programs does not exist.
+    /// The message where its directory for programs does not exist, or has become a file.
     pub(super) fn only_at_backing(&self) -> String {
-        only_at(&self.dir, &self.backing)
+        let why = if self.dir.exists() { "is not a directory" } else { "does not exist" };
+        only_at_because(why, &self.dir, &self.backing)
     }
 
     /// The directory below which the mount lies at `dir`: what programs know it by.

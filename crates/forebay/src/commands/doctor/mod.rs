@@ -155,6 +155,9 @@ fn device() -> Check {
             "no view is possible; load the kernel module (modprobe fuse)",
         );
     };
+    if let Some(fault) = forebay_keeper::device::fault(&found) {
+        return Check::missing("/dev/fuse", fault, "no view is possible");
+    }
     let mode = found.permissions().mode() & 0o777;
     let text = format!("mode {mode:04o}");
     match fs::OpenOptions::new().read(true).write(true).open(path) {

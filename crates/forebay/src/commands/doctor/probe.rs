@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use forebay_fuse::abi::MINOR_MIN;
 use forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES;
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree};
-use forebay_keeper::{own_paths, session_options};
+use forebay_keeper::{device, own_paths, session_options};
 use forebay_types::threads::KERNEL_READERS;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -61,7 +61,7 @@ fn try_mount(has_own_user: bool, look: impl FnOnce(&Mount) -> anyhow::Result<()>
         // Where a mount namespace is permitted, nobody else sees the trial.
         hide_mounts()?;
     }
-    let mount = forebay_fuse::mount(&directory.0, &MountOptions::default())?;
+    let mount = device::mount(&directory.0, &MountOptions::default())?;
     say!("{}", mount.how());
     let looked = look(&mount);
     mount.unmount()?;

@@ -38,6 +38,16 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
         Ok(directory) => directory.job(),
         Err(_) => jobs::name_meant(&effective)?,
     };
+    let kept = || {
+        let kept = state_directory(&variable).map(|state| kept_jobs(&state)).unwrap_or_default();
+        kept.into_iter().find(|path| path.file_name().is_some_and(|of| of.to_str() == Some(&job)))
+    };
+    let kept = if found.is_ok() { None } else { kept() };
+    // Without a job, an archive tells of the machine. With one that nothing is known of, its name may be mistyped.
+    let found = match found {
+        Err(error) if kept.is_none() && effective.job()?.is_some() => return Err(error),
+        found => found,
+    };
     let name = format!("forebay-debug-{job}");
     let output = arguments.output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     let place = Archive::begin(&output, &name)?;
@@ -47,9 +57,7 @@ pub fn run(arguments: DebugArguments) -> anyhow::Result<ExitCode> {
         Ok(directory) => of_job(&place, directory),
         Err(error) => {
             place.add("status.txt", &format!("{error}\n"));
-            let kept = state_directory(&variable).map(|state| kept_jobs(&state)).unwrap_or_default();
-            let of_job = kept.iter().find(|path| path.file_name().is_some_and(|of| of.to_str() == Some(&job)));
-            of_job.iter().for_each(|kept| place.add_logs(kept));
+            kept.iter().for_each(|kept| place.add_logs(kept));
         }
     }
     let is_whole = place.finish()?;

@@ -12,7 +12,7 @@ use crate::cli::ReportArguments;
 use crate::commands::job::unlanded_lines;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
-use crate::kept_logs::{REPORT, REPORT_PAGE, kept_jobs};
+use crate::kept_logs::{REPORT, REPORT_PAGE, kept_jobs, no_home};
 use crate::output::{causes, in_one_line, say, tell, without_controls};
 use crate::patience::after_a_second;
 use crate::report::{Report, lines, side_by_side};
@@ -24,7 +24,8 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0.clone(), arguments.file.config.clone())?;
     let base = match effective.report(None)? {
         ReportChoice::Directory(directory) => directory,
-        _ => state_directory(&variable).context("there is no home directory, so no reports are kept (--report DIR)")?,
+        _ => state_directory(&variable)
+            .with_context(|| format!("{}, so no reports are kept (--report DIR)", no_home()))?,
     };
     let shown = base.display().to_string();
     let _told = after_a_second(move || format!("looking into {shown}; its file system has not answered yet"));

@@ -4,6 +4,7 @@
 //! The terminal is restored at every end: the return of `run`, a signal, and a panic of any thread (ratatui's
 //! hook, which runs before that of `forebay::main` ends the process).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use forebay_launch::JobDirectory;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -41,6 +42,9 @@ const LOG_BYTES_MIN: u64 = 4 << 10;
 /// Lines of logs that are kept.
 const LOG_LINES_MAX: usize = 5000;
 
+/// The command for other terminals, and for none.
+const ELSEWHERE: &str = "forebay status --watch prints lines anywhere";
+
 /// Something for the thread that draws.
 enum Message {
     Input(Input),
@@ -55,9 +59,12 @@ enum Message {
 /// Shows the job until a key, a signal or the job's end.
 pub fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
     let effective = arguments.of_job.effective()?;
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    if is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        bail!("top needs a terminal as its input and output; forebay status --watch prints lines anywhere");
+    ensure!(
+        io::stdout().is_terminal() && io::stdin().is_terminal(),
+        "top needs a terminal as its input and output; {ELSEWHERE}"
+    );
+    if let Some(fault) = fault_of_term(std::env::var_os("TERM").as_deref()) {
+        bail!("top cannot draw: TERM {fault}; set it to the terminal's (TERM=xterm-256color suits most); {ELSEWHERE}");
     }
     let directory = match status::find(&effective, false)? {
         Which::This(directory) => directory,
@@ -82,6 +89,16 @@ pub fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         say!("forebay: {words}");
     }
     Ok(ExitCode::from(end.status))
+}
+
+/// Why nothing can be drawn on a terminal of that name.
+fn fault_of_term(term: Option<&OsStr>) -> Option<&'static str> {
+    match term {
+        None => Some("is not set"),
+        Some(term) if term.is_empty() => Some("is empty"),
+        Some(term) if term == "dumb" => Some("is dumb, a terminal without a cursor that moves"),
+        Some(_) => None,
+    }
 }
 
 /// How it ends.
