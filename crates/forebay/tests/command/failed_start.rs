@@ -170,6 +170,12 @@ fn entries_that_are_no_jobs_are_passed_over() {
     fs::write(&stray, "").unwrap();
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    // A job whose directory was opened is there all the same.
+    let job = place.job("default");
+    fs::set_permissions(&job, fs::Permissions::from_mode(0o755)).unwrap();
+    let message = place.fails(1, &["down"]);
+    assert!(message.contains("default is not safe to use: others may enter it (mode 0755)"), "{message}");
+    fs::set_permissions(&job, fs::Permissions::from_mode(0o700)).unwrap();
     for command in [&["status"][..], &["metrics"], &["logs"], &["run", "--view", "--", "true"], &["down"]] {
         let done = place.run(command);
         let message = String::from_utf8_lossy(&done.stderr);

@@ -130,11 +130,11 @@ impl JobDirectory {
         bases.iter().filter(|base| base.symlink_metadata().is_ok()).try_for_each(|base| check_private(base))
     }
 
-    /// The names of all jobs below `bases`; unsafe directories have none, and are none.
+    /// The names of all jobs below `bases`; unsafe directories have none, and are none unless nodes have left records there.
     #[must_use]
     pub fn jobs(bases: &[PathBuf]) -> Vec<String> {
-        let private = named_like_jobs(bases).filter(|path| check_private(path).is_ok());
-        let mut jobs: Vec<String> = private.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
+        let jobs = named_like_jobs(bases).filter(|path| no_job(path).is_none());
+        let mut jobs: Vec<String> = jobs.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
         jobs.sort();
         jobs.dedup();
         jobs
@@ -143,7 +143,7 @@ impl JobDirectory {
     /// The reason why an entry below `bases` that has a job's name is no job, for each such entry.
     #[must_use]
     pub fn no_jobs(bases: &[PathBuf]) -> Vec<LaunchError> {
-        named_like_jobs(bases).filter_map(|path| check_private(&path).err()).collect()
+        named_like_jobs(bases).filter_map(|path| no_job(&path)).collect()
     }
 
     /// The jobs of other users in their usual places on this host, each with its owner, for root. A directory that its owner alone
@@ -450,6 +450,14 @@ fn named_like_jobs(bases: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let entries = bases.iter().filter(|base| check_private(base).is_ok()).filter_map(|base| fs::read_dir(base).ok());
     let paths = entries.flatten().filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| check_job_name(name).is_ok()))
+}
+
+/// The reason why an entry is no job. One that others may enter is: it may have been opened later, and is refused by name.
+fn no_job(path: &Path) -> Option<LaunchError> {
+    let unsafe_because = check_private(path).err()?;
+    let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let has_records = is_directory && !JobDirectory { path: path.to_owned() }.record_ranks().is_empty();
+    (!has_records).then_some(unsafe_because)
 }
 
 /// Whether it is a real directory that its owner alone may enter.
