@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command as Program;
@@ -25,13 +26,26 @@ struct Slurm {
     environment: Vec<(&'static str, PathBuf)>,
     /// Among those of this process.
     number: u32,
+    /// The first of its ports.
+    port: u32,
 }
 
 /// The controller and its nodes have a port each, one after the other.
 const PORTS: u32 = 8;
 
+/// Where its ports lie: neither where Forebay's daemons listen nor where the kernel chooses ports.
+const FIRST_PORT: u32 = 10_000;
+const SETS_OF_PORTS: u32 = 1200;
+
 /// No test submits as many jobs.
 const JOBS: u32 = 50;
+
+/// The first of `PORTS` ports at which no program listens.
+fn free_ports(start: u32) -> u32 {
+    let is_free = |port: u32| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port as u16)).is_ok();
+    let mut sets = (0..SETS_OF_PORTS).map(|set| FIRST_PORT + (start + set) % SETS_OF_PORTS * PORTS);
+    sets.find(|first| (*first..first + PORTS).all(is_free)).expect("ports that are free")
+}
 
 impl Slurm {
     fn up() -> Self {
@@ -59,7 +73,7 @@ impl Slurm {
         if !switches.is_empty() {
             tree::write(&sandbox.base().join("topology.conf"), switches.as_bytes());
         }
-        let slurm = Self { sandbox, command, environment, number };
+        let slurm = Self { sandbox, command, environment, number, port: free_ports(std::process::id() + 101 * number) };
         let up = slurm.script(&["up", &NODES.to_string()]);
         assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());
         slurm
@@ -85,9 +99,8 @@ impl Slurm {
         self.sandbox.surround(program);
         // Neither its ports nor its jobs' numbers, by which go their ports and directories, are those of another Slurm here.
         let pid = std::process::id();
-        let port = 21_000 + (pid + 101 * self.number) % 1000 * PORTS;
         let first_job = pid % 60_000 * 1000 + self.number % (1000 / JOBS) * JOBS + 1;
-        program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", port.to_string()).env_remove("XDG_RUNTIME_DIR");
+        program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", self.port.to_string()).env_remove("XDG_RUNTIME_DIR");
         program.env("FB_SLURM_FIRST_JOB", first_job.to_string());
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
         // Its munged has a socket of its own.

@@ -1,5 +1,6 @@
 //! Other programs, run to their end with a deadline.
 
+use std::fmt::Display;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -129,6 +130,19 @@ pub fn wait_until(what: &str, deadline: Duration, mut condition: impl FnMut() ->
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < deadline, "{what}: not within {deadline:?}");
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The same of a condition that says what it lacks.
+///
+/// # Panics
+/// If it does not hold within `deadline`.
+#[track_caller]
+pub fn wait_until_or<E: Display>(what: &str, deadline: Duration, mut condition: impl FnMut() -> Result<(), E>) {
+    let start = Instant::now();
+    while let Err(lacks) = condition() {
+        assert!(start.elapsed() < deadline, "{what}: not within {deadline:?} ({lacks})");
         std::thread::sleep(POLL);
     }
 }
