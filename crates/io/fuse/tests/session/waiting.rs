@@ -130,6 +130,14 @@ fn task_threads() -> usize {
         .count()
 }
 
+/// Whether all readers sleep: for a request, or for room.
+fn do_readers_wait() -> bool {
+    let stats = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats = stats.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let is_reader = |stat: &String| (0..READERS).any(|index| stat.contains(&format!("(fuse-{index})")));
+    stats.filter(is_reader).filter(|stat| stat.contains(") S ")).count() == READERS
+}
+
 #[test]
 fn other_requests_are_answered_while_any_number_waits_on_few_threads() {
     let _alone = alone();
@@ -197,8 +205,14 @@ fn beyond_all_limits_requests_fail_and_the_last_reader_reads_on() {
     let (session, kernel, slow) = started();
     let readers = READERS - 1;
     let asked = TASKS_MAX + readers + TASKS_RESERVE;
-    for number in 0..asked as u64 {
+    ask(&kernel, &slow, TASKS_MAX);
+    for number in TASKS_MAX as u64..asked as u64 {
+        // A reader that comes back from another request would take this one for the last that can be read.
+        if number <= (TASKS_MAX + readers) as u64 {
+            eventually("all readers wait", do_readers_wait);
+        }
         kernel.request(opcode::LOOKUP, 10_000 + 2 * number, b"name\0");
+        eventually("it is read", || session.message_counts().of("lookup") > number);
     }
     eventually("all are read", || session.message_counts().of("lookup") == asked as u64);
     eventually("most are tasks", || slow.begun.load(Ordering::SeqCst) == asked - readers);
