@@ -108,6 +108,13 @@ fn held(pid: u32) -> usize {
     stats.filter(|stat| is_held(stat) && !stat.contains(PROGRAM)).count()
 }
 
+/// Whether all threads of a process have stopped, which takes a moment after the signal.
+fn stands_still(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.all(|stat| stat.contains(") T "))
+}
+
 fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -304,6 +311,7 @@ fn a_process_that_was_stopped_ends_with_its_session() {
     bed.invalidate(0).join().unwrap().unwrap();
     let pid = bed.pid();
     signal(pid, Signal::STOP);
+    eventually("all its threads have stopped", || stands_still(pid));
     let invalidated = bed.invalidate(0);
     bed.mounted.mount.take().unwrap().unmount().unwrap();
     bed.mounted.session.stop();
