@@ -26,7 +26,7 @@ pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use of_job::OfJob;
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
-pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
+pub use query::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
 

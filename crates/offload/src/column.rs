@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, ensure};
 use forebay_query::limits::BLOCK_BYTES;
-use forebay_query::{InOrder, State};
+use forebay_query::{InOrder, OnText, State};
 use forebay_wire::query::QUERY_HEAD_BYTES_MAX;
 use serde_json::{Value, json};
 
 use crate::dealing::{Dealing, HostPart, Made};
 use crate::files::{
-    Contents, FileSource, NormalisedColumn, PassOptions, Run, Unfinished, block_count, column_mode, encoded_values,
-    lines_of_encoded,
+    Contents, FileSource, NormalisedColumn, PassOptions, Run, Unfinished, WantedRows, block_count, column_mode,
+    encoded_values, lines_of_encoded,
 };
 use crate::makers::{Makers, PART_TIMEOUT, rows_of};
 use crate::messages::{AskedColumn, AskedDraft, Holder, Holds, bytes_of, request};
@@ -178,7 +178,7 @@ impl Reread {
             rank: holder.rank,
             path: self.makers.path.clone(),
             generation: holder.generation,
-            table: rows_of(schema, columns, false),
+            table: rows_of(WantedRows { schema, columns, on_text: OnText::Bad }, false),
             first: run.first,
             // A run is one request's.
             blocks: (run.end - run.first) as u32,

@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_query::{Burst, Collected, End, Part, PartState, Parts, Schema, State};
-use forebay_wire::{QueryTable, QueryWants};
+use forebay_query::{Burst, Collected, End, OnText, Part, PartState, Parts, Separator, State};
+use forebay_wire::{QueryDialect, QueryTable, QueryWants};
 use serde_json::{Value, json};
 
 use crate::dealing::{Dealing, HostPart, Made, REQUESTS_MAX};
-use crate::files::{Contents, FileSource, PassOptions, Table, collect_part, state_of_nothing};
+use crate::files::{
+    Contents, FileSource, PassOptions, Table, WantedRows, begins_quoted, collect_part, state_of_nothing,
+};
 use crate::messages::{AskedPart, FileHolders, Holder, Holds, bytes_of, request};
 use crate::pieces::{FileParts, Homes};
 
@@ -94,8 +96,8 @@ impl Makers {
         let like = state_of_nothing(table, collected);
         let host_threads = if matches!(host_part, HostPart::Rest) { 0 } else { threads };
         let parts = match is_reread || self.homes.are_known() {
-            true => Parts::by_block(source.bytes(), like),
-            false => Parts::new(source.bytes(), self.threads() + host_threads, like),
+            true => Parts::by_block(source.bytes(), like).behind(begins_quoted(table)),
+            false => Parts::new(source.bytes(), self.threads() + host_threads, like).behind(begins_quoted(table)),
         };
         let pieces = FileParts { parts, homes: self.homes.clone() };
         let dealing = Dealing::new(pieces, &self.holders, options.done_bytes);
@@ -141,18 +143,24 @@ impl Makers {
 
 /// The part of a request that is the same for every node.
 fn asked_of_all(table: Table<'_>, collected: Collected) -> (bool, Option<QueryTable>) {
-    let of = |(schema, columns): (&Schema, &[usize])| rows_of(schema, columns, collected.gramian);
-    (collected.bytes, table.map(of))
+    (collected.bytes, table.map(|rows| rows_of(rows, collected.gramian)))
 }
 
-/// A schema and columns of it, as they travel.
-pub fn rows_of(schema: &Schema, columns: &[usize], gramian: bool) -> QueryTable {
+/// Rows of a file, as they travel.
+pub fn rows_of(WantedRows { schema, columns, on_text }: WantedRows<'_>, gramian: bool) -> QueryTable {
+    let separator = match schema.dialect.separator {
+        Separator::Byte(byte) => Some(byte),
+        Separator::Blanks => None,
+    };
+    let missing = schema.dialect.missing.iter().map(str::to_owned).collect();
+    let dialect = QueryDialect { separator, point: schema.dialect.point, comment: schema.dialect.comment, missing };
     QueryTable {
-        delimiter: schema.dialect.delimiter(),
-        numeric: schema.numeric.clone(),
-        rows_from: schema.rows_from,
+        dialect,
         // A schema has `FIELDS_MAX` fields at most.
+        fields: schema.numeric.len() as u16,
+        rows_from: schema.rows_from,
         columns: columns.iter().map(|column| *column as u16).collect(),
         gramian,
+        text_is_missing: on_text == OnText::Missing,
     }
 }

@@ -95,6 +95,11 @@ impl Column {
         self.finite = self.finite.merged(Moments::of(&finite, min.abs().max(max.abs())));
     }
 
+    /// Fields that are no numbers.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
     /// Whether it can be of so many rows; what travelled may not.
     pub fn is_of(&self, rows: u64) -> bool {
         let counts = [self.missing, self.infinite, self.negative_infinite, self.finite.count];

@@ -8,8 +8,8 @@
 use crate::limits::BLOCK_BYTES;
 use crate::operator::Collected;
 use crate::pass::{Block, Pass};
-use crate::record::Dialect;
-use crate::schema::{Header, Probe};
+use crate::probe::{Reading, schema_of};
+use crate::row::OnText;
 
 /// The part of the better end's time that both ends together must save: they keep two places busy, and the ends are never as
 /// independent as the sum of their rates has it. On emulated devices, where it was 15 %, splits that were to save little
@@ -171,13 +171,8 @@ pub fn calibrate(collected: Collected, now: impl Fn() -> f64) -> f64 {
 }
 
 fn pass(sample: &[u8], collected: Collected) -> Pass {
-    let Some(dialect) = Dialect::new(b',').filter(|_| collected.columns) else { return Pass::of_bytes(collected) };
-    let mut probe = Probe::new(dialect, Header::No);
-    match probe.feed(sample, true).map(|_| probe.finish()) {
-        Ok(Some(schema)) => {
-            let columns = schema.numeric_columns();
-            Pass::new(schema, &columns, collected)
-        }
+    match schema_of(sample, true, &Reading::default()) {
+        Ok(Some(schema)) if collected.columns => Pass::new(&schema, &schema.numeric_columns(), OnText::Bad, collected),
         _ => Pass::of_bytes(collected),
     }
 }

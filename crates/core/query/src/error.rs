@@ -8,6 +8,17 @@ pub enum QueryError {
     /// The first record has bytes that no text has.
     #[error("it is not a CSV file: its first record contains a NUL byte")]
     NotText,
+    /// A file of a known format that is no text table.
+    #[error("it is {name}; {remedy}")]
+    OtherFormat {
+        /// Its format.
+        name: &'static str,
+        /// The way to make it one.
+        remedy: &'static str,
+    },
+    /// Lines that are to be skipped.
+    #[error("it has fewer than the {0} lines that --skip leaves out")]
+    FewerLines(u64),
     /// No end of the first record.
     #[error("it is not a CSV file: its first record is longer than {} MiB", RECORD_BYTES_MAX >> 20)]
     FirstRecordTooLong,
@@ -33,7 +44,7 @@ pub enum QueryError {
     #[error("it is empty: it has no columns")]
     Empty,
     /// A file without numeric columns.
-    #[error("it has no numeric column (a column is numeric if its first non-missing field is a number)")]
+    #[error("it has no numeric column (one whose fields are numbers, or missing)")]
     NoNumericColumn,
     /// A column that was asked for.
     #[error("it has no column {asked:?}; it has {has}")]
@@ -52,8 +63,13 @@ pub enum QueryError {
         numbers: String,
     },
     /// A column that was asked for holds text.
-    #[error("column {0:?} is not numeric: its first non-missing field is not a number")]
-    NotNumeric(String),
+    #[error("column {name:?} is not numeric: its first value is {text:?}")]
+    NotNumeric {
+        /// Its name.
+        name: String,
+        /// Its first value.
+        text: String,
+    },
     /// More columns than a request may name.
     #[error("{0} columns are requested: {FIELDS_MAX} is the most; name fewer with --columns")]
     TooManyColumns(usize),

@@ -9,7 +9,7 @@
 //! answer has the same bits however the file was cut, by however many nodes, in whatever order they answered.
 //!
 //! # Usage
-//! `Probe` with the beginning of a file, until it knows the `Schema`; `Selection::new` for the columns. For each block, in
+//! `schema_of` with the beginning of a file, until that is enough for the `Schema`; `columns_of` for the columns. For each block, in
 //! any order and by any number of `Pass`es: read it; whether it begins within quotes follows from `turns_quoting` of all
 //! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the
 //! state's parts say what was asked.
@@ -22,6 +22,8 @@ mod batch;
 mod byte_counts;
 mod column;
 mod cost;
+mod decimal;
+mod dialect;
 mod double_double;
 mod error;
 #[doc(hidden)]
@@ -30,6 +32,7 @@ mod gramian;
 mod in_order;
 mod lanes;
 pub mod limits;
+mod magic;
 mod number;
 mod operator;
 mod pace;
@@ -37,15 +40,22 @@ mod part;
 mod partials;
 mod parts;
 mod pass;
+mod probe;
 mod record;
+mod row;
 mod schema;
 mod selection;
+mod skip;
+mod sniff;
 mod state;
+mod text_fields;
+mod words;
 
 pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
 pub use column::{Column, ColumnSummary};
 pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
+pub use dialect::{Dialect, Separator};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
 pub use in_order::InOrder;
@@ -55,7 +65,11 @@ pub use part::{PartState, Quotes};
 pub use partials::Partials;
 pub use parts::{Part, Parts, Side};
 pub use pass::{Block, Pass};
-pub use record::{Dialect, end as record_end, turns_quoting};
-pub use schema::{Header, Probe, Schema};
+pub use probe::{Header, Reading, schema_of};
+pub use record::{end as record_end, turns_quoting};
+pub use row::OnText;
+pub use schema::{Finding, Schema};
 pub use selection::{columns_of, same_columns, shown_name};
 pub use state::{BadRow, Fault, Rows, State};
+pub use text_fields::{FirstText, TextFields};
+pub use words::{Words, WordsError};

@@ -7,8 +7,18 @@ pub const BLOCK_BYTES: u64 = 4 << 20;
 /// Bytes of a record. It is held in memory whole; a longer one is a bad row.
 pub const RECORD_BYTES_MAX: u64 = 64 << 20;
 
+/// Bytes at the beginning of a file that decide about its columns: those of one block. A column without a value there is
+/// decided by the pass.
+pub const SCHEMA_BYTES_MAX: u64 = BLOCK_BYTES;
+
 /// Fields of a record: more than tables have, and few enough that a file without lines ends as an error.
 pub const FIELDS_MAX: usize = 4096;
+
+/// Words that stand for missing values: as many as the bits that say which of them occurred.
+pub const WORDS_MAX: usize = 64;
+
+/// Bytes of one of them: as a field that a person types.
+pub const WORD_BYTES_MAX: usize = 32;
 
 /// Columns of a Gramian: its partial has 8 MiB then.
 pub const GRAMIAN_COLUMNS_MAX: usize = 1024;

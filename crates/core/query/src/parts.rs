@@ -100,6 +100,13 @@ impl Parts {
         Self::cut(file_bytes, 1, like)
     }
 
+    /// Of a file whose bytes before its rows may have an odd number of quotes, which count for nothing.
+    #[must_use]
+    pub fn behind(mut self, turns_quoting: bool) -> Self {
+        self.is_quoted = turns_quoting;
+        self
+    }
+
     fn cut(file_bytes: u64, part_blocks: u64, like: State) -> Self {
         let blocks = file_bytes.div_ceil(BLOCK_BYTES);
         let progress = vec![Progress::Open; blocks.div_ceil(part_blocks) as usize];

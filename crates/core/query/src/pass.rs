@@ -1,19 +1,19 @@
 //! The pass over one block: bytes counted, rows that begin in it parsed and summed, all while the block is in the cache.
 //!
-//! Rows take a fast way where their fields are plain (numbers as `number::leading` takes them, text without quotes); any
-//! surprise sends a row the slow way, which splits it as `record` says. Both come to the same.
+//! `row` takes rows apart. Here is decided which of them are good, and where they lie.
 
-use memchr::{memchr_iter, memchr3};
+use memchr::memchr_iter;
 
 use crate::batch::{Batch, BatchSink};
 use crate::byte_counts::ByteCounter;
 use crate::column::Column;
+use crate::dialect::Dialect;
 use crate::gramian::Gramian;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
-use crate::number::{Field, field, leading};
 use crate::operator::Collected;
-use crate::record::{self, Dialect, Record};
-use crate::schema::{Schema, shown_text};
+use crate::record;
+use crate::row::{OnText, RowParser};
+use crate::schema::Schema;
 use crate::state::{BadRow, Fault, Rows, State};
 
 /// A block as it was read.
@@ -46,42 +46,36 @@ impl Block<'_> {
     }
 }
 
-/// The role of a field in the pass.
-#[derive(Clone, Copy)]
-enum Use {
-    /// Looked over: a column that is not requested makes no row bad.
-    Text,
-    /// A column of the batch.
-    Kept(usize),
-}
-
 /// Parses blocks of files that have one schema.
 pub struct Pass {
-    schema: Schema,
-    uses: Vec<Use>,
+    rows_from: u64,
     collected: Collected,
-    columns: usize,
+    /// Of each column that is requested, its place in the batch; one may be requested twice.
+    order: Vec<usize>,
     counter: ByteCounter,
+    parser: RowParser,
     batch: Batch,
 }
 
 impl Pass {
     /// A pass that keeps these columns of a schema, in this order; a column may be requested twice.
-    pub fn new(schema: Schema, columns: &[usize], collected: Collected) -> Self {
+    pub fn new(schema: &Schema, columns: &[usize], on_text: OnText, collected: Collected) -> Self {
         let mut kept: Vec<usize> = columns.to_vec();
         kept.sort_unstable();
         kept.dedup();
         let place = |column: usize| kept.binary_search(&column).ok();
-        let uses = (0..schema.numeric.len()).map(|index| place(index).map_or(Use::Text, Use::Kept)).collect();
         // Every requested column is among those that are kept.
-        let batch = Batch::new(columns.iter().filter_map(|column| place(*column)).collect());
-        Self { schema, uses, collected, columns: columns.len(), counter: ByteCounter::default(), batch }
+        let order: Vec<usize> = columns.iter().filter_map(|column| place(*column)).collect();
+        let fields = (0..schema.numeric.len()).map(place).collect();
+        let parser = RowParser::new(schema.dialect.clone(), on_text, fields);
+        let batch = Batch::new(order.clone());
+        Self { rows_from: schema.rows_from, collected, order, counter: ByteCounter::default(), parser, batch }
     }
 
     /// A pass that looks at no rows.
     pub fn of_bytes(collected: Collected) -> Self {
-        let dialect = Dialect { delimiter: b',' };
-        Self::new(Schema::of_rows(dialect, vec![], 0), &[], Collected { columns: false, ..collected })
+        let schema = Schema::of_rows(Dialect::default(), 0, 0);
+        Self::new(&schema, &[], OnText::Bad, Collected { columns: false, ..collected })
     }
 
     /// The state of a block.
@@ -91,8 +85,8 @@ impl Pass {
         let lines = byte_counts.as_ref().map_or_else(|| newlines(own), |counts| counts.count(b'\n'));
         let rows = self.collected.columns.then(|| {
             let mut sums = Sums {
-                columns: vec![Column::default(); self.columns],
-                gramian: self.collected.gramian.then(|| Gramian::new(self.columns)),
+                columns: vec![Column::default(); self.order.len()],
+                gramian: self.collected.gramian.then(|| Gramian::new(self.order.len())),
             };
             let rows = self.rows(block, &mut sums);
             Rows { columns: sums.columns, gramian: sums.gramian, ..rows }
@@ -103,11 +97,12 @@ impl Pass {
     /// Hands the kept columns of a block's good rows to `sink`, batch by batch; says how many rows there were.
     pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
         let mut rows = Rows::default();
-        let first = block.first_row(self.schema.rows_from);
+        let first = block.first_row(self.rows_from);
         let lines_before = newlines(&block.bytes[..first]);
         let (mut at, mut lines, mut bad_lines, mut bad_bytes) = (first, lines_before, 0, 0);
         while at < block.len {
-            if let Some(next) = self.fast_row(block.bytes, at) {
+            if let Some(next) = self.parser.fast(block.bytes, at, &mut self.batch) {
+                self.parser.end_row(lines);
                 at = next;
                 lines += 1;
                 rows.good += 1;
@@ -119,6 +114,7 @@ impl Pass {
                 Ok(false) => {}
                 Ok(true) => {
                     rows.good += 1;
+                    self.parser.end_row(lines);
                     self.batch.end_row(sink);
                 }
                 Err(fault) => {
@@ -133,87 +129,26 @@ impl Pass {
             lines += ends;
         }
         self.batch.end_block(sink);
+        let texts = self.parser.take_texts();
+        rows.texts = self.order.iter().map(|place| texts[*place].clone()).collect();
         rows.kept_bytes = (at - first) as u64 - bad_bytes;
         rows.kept_lines = lines - lines_before - bad_lines;
         rows
     }
 
-    /// Parses the row at `at` if it is plain: where the next one begins.
-    #[inline]
-    fn fast_row(&mut self, bytes: &[u8], mut at: usize) -> Option<usize> {
-        if matches!(bytes.get(at)?, b'\n' | b'\r') {
-            return None;
-        }
-        let delimiter = self.schema.dialect.delimiter;
-        let mut left = self.uses.len();
-        for field_use in &self.uses {
-            let rest = bytes.get(at..)?;
-            match field_use {
-                Use::Text => {
-                    let len = memchr3(delimiter, b'\n', b'"', rest)?;
-                    at += if len > 0 && rest[len] == b'\n' && rest[len - 1] == b'\r' { len - 1 } else { len };
-                }
-                Use::Kept(column) => {
-                    let (number, len) = leading(rest)?;
-                    self.batch.put(*column, number, len == 0);
-                    at += len;
-                }
-            }
-            left -= 1;
-            let end = *bytes.get(at)?;
-            if left > 0 {
-                if end != delimiter {
-                    return None;
-                }
-                at += 1;
-            } else {
-                return match end {
-                    b'\n' => Some(at + 1),
-                    b'\r' if bytes.get(at + 1) == Some(&b'\n') => Some(at + 2),
-                    _ => None,
-                };
-            }
-        }
-        None
-    }
-
     /// The row at `at`, the slow way.
     fn slow_row(&mut self, block: Block<'_>, at: usize) -> SlowRow {
         let bytes = &block.bytes[at..];
-        let record = self.schema.dialect.record(bytes, FIELDS_MAX);
+        let record = self.parser.dialect().record(bytes, FIELDS_MAX);
         let newlines = if record.may_have_quotes { newlines(&bytes[..record.len]) } else { u64::from(record.is_ended) };
         let outcome = if record.len as u64 > RECORD_BYTES_MAX || (!record.is_ended && !block.is_end) {
             Err(Fault::TooLong)
         } else if !record.is_ended && record::turns_quoting(bytes) {
             Err(Fault::OpenQuote)
         } else {
-            self.fields(&record)
+            self.parser.slow(&record, &mut self.batch)
         };
         SlowRow { len: record.len, newlines, outcome }
-    }
-
-    /// Puts the kept fields of a record into the batch, if it is a row (an empty line is none).
-    fn fields(&mut self, record: &Record<'_>) -> Result<bool, Fault> {
-        if record.is_empty() {
-            return Ok(false);
-        }
-        if let Some(field) = record.misplaced_quote {
-            return Err(Fault::MisplacedQuote { column: field as u32 });
-        }
-        if record.fields.len() != self.uses.len() || record.has_too_many_fields {
-            let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-            return Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.uses.len()) });
-        }
-        for (index, (field_use, text)) in self.uses.iter().zip(&record.fields).enumerate() {
-            let Use::Kept(column) = field_use else { continue };
-            let number = match field(text) {
-                Field::Number(number) => number,
-                Field::Missing => f64::NAN,
-                Field::Text => return Err(Fault::text(index, text)),
-            };
-            self.batch.put(*column, number, number.is_nan());
-        }
-        Ok(true)
     }
 }
 
@@ -236,12 +171,6 @@ fn bad_row(lines_before: u64, row: &[u8], newlines: u64, fault: Fault) -> BadRow
     }
     let lines = newlines + u64::from(!row.ends_with(b"\n"));
     BadRow { lines_before, lines, bytes: row.len() as u64, fault }
-}
-
-impl Fault {
-    fn text(column: usize, text: &[u8]) -> Self {
-        Self::Text { column: column as u32, text: shown_text(text) }
-    }
 }
 
 /// The sums that stats and the Gramian keep.

@@ -4,14 +4,9 @@
 //! before it alone, and a file can be cut anywhere. Readers differ about a quote within a field that does not begin with one: a
 //! record that has one has an end, but no fields that can be relied on.
 
-use memchr::{memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
-/// How fields and records are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dialect {
-    /// The byte between fields.
-    pub(crate) delimiter: u8,
-}
+use crate::dialect::{Dialect, Separator};
 
 /// Fields that there is room for from the beginning.
 const USUAL_FIELDS: usize = 16;
@@ -28,6 +23,8 @@ pub struct Record<'a> {
     pub is_ended: bool,
     /// Without quotes it has no newline but the one at its end.
     pub may_have_quotes: bool,
+    /// It is a comment, which has no fields.
+    pub is_comment: bool,
     /// The first field with a quote that neither opens it, nor closes it, nor is one of two that stand for one.
     pub misplaced_quote: Option<usize>,
 }
@@ -51,17 +48,6 @@ pub fn turns_quoting(bytes: &[u8]) -> bool {
 }
 
 impl Dialect {
-    /// The byte between fields.
-    pub fn delimiter(&self) -> u8 {
-        self.delimiter
-    }
-
-    /// A dialect with a delimiter that no number, quote or line end has.
-    pub fn new(delimiter: u8) -> Option<Self> {
-        let is_taken = delimiter.is_ascii_alphanumeric() || b"\"\r\n.+-\0".contains(&delimiter);
-        (delimiter.is_ascii() && !is_taken).then_some(Self { delimiter })
-    }
-
     /// The record at the beginning of `bytes`. Without a newline behind it, it ends with them.
     pub fn record<'a>(&self, bytes: &'a [u8], fields_max: usize) -> Record<'a> {
         let end = end(bytes, false);
@@ -69,36 +55,109 @@ impl Dialect {
         let text = &bytes[..len];
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let mut fields = Vec::with_capacity(USUAL_FIELDS);
-        let (mut may_have_quotes, mut misplaced_quote, mut has_too_many_fields) = (false, None, false);
-        let (mut from, mut is_quoted, mut last_quote) = (0, false, None);
-        for at in memchr::memchr2_iter(b'"', self.delimiter, text) {
-            if text[at] == b'"' {
-                (may_have_quotes, is_quoted) = (true, !is_quoted);
-                if is_quoted && !may_open(text, from, last_quote, at) {
-                    misplaced_quote.get_or_insert(fields.len());
-                }
-                last_quote = Some(at);
-            } else if !is_quoted {
-                if last_quote.is_some_and(|last| !is_blank(&text[last + 1..at])) {
-                    misplaced_quote.get_or_insert(fields.len());
-                }
-                fields.push(&text[from..at]);
-                (from, last_quote) = (at + 1, None);
-                if fields.len() == fields_max {
-                    (has_too_many_fields, may_have_quotes) = (true, true);
-                    break;
-                }
-            }
+        if self.is_comment(text) {
+            // Quotes turn quoting here, too, so an odd number of them takes the next lines along.
+            let takes_more = memchr(b'\n', text).is_some() || turns_quoting(text);
+            let misplaced_quote = takes_more.then_some(0);
+            let (fields, may_have_quotes) = (vec![], true);
+            let (is_comment, has_too_many_fields) = (true, false);
+            return Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment, misplaced_quote };
         }
-        if !has_too_many_fields {
-            if last_quote.is_some_and(|last| !is_quoted && !is_blank(&text[last + 1..])) {
+        let Split { fields, has_too_many_fields, has_quotes, misplaced_quote } = match self.separator {
+            Separator::Byte(byte) => split_by(byte, text, fields_max),
+            Separator::Blanks => split_by_blanks(text, fields_max),
+        };
+        let may_have_quotes = has_quotes || has_too_many_fields;
+        Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment: false, misplaced_quote }
+    }
+
+    /// Whether a line that begins so is a comment.
+    pub fn is_comment(&self, line: &[u8]) -> bool {
+        let line = if self.separator == Separator::Blanks { line.trim_ascii_start() } else { line };
+        self.comment.is_some_and(|mark| line.first() == Some(&mark))
+    }
+}
+
+/// The fields of a record.
+struct Split<'a> {
+    fields: Vec<&'a [u8]>,
+    has_too_many_fields: bool,
+    has_quotes: bool,
+    misplaced_quote: Option<usize>,
+}
+
+fn split_by(delimiter: u8, text: &[u8], fields_max: usize) -> Split<'_> {
+    let mut fields = Vec::with_capacity(USUAL_FIELDS);
+    let (mut has_quotes, mut misplaced_quote, mut has_too_many_fields) = (false, None, false);
+    let (mut from, mut is_quoted, mut last_quote) = (0, false, None);
+    for at in memchr::memchr2_iter(b'"', delimiter, text) {
+        if text[at] == b'"' {
+            (has_quotes, is_quoted) = (true, !is_quoted);
+            if is_quoted && !may_open(text, from, last_quote, at) {
                 misplaced_quote.get_or_insert(fields.len());
             }
-            fields.push(&text[from..]);
+            last_quote = Some(at);
+        } else if !is_quoted {
+            if last_quote.is_some_and(|last| !is_blank(&text[last + 1..at])) {
+                misplaced_quote.get_or_insert(fields.len());
+            }
+            fields.push(&text[from..at]);
+            (from, last_quote) = (at + 1, None);
+            if fields.len() == fields_max {
+                has_too_many_fields = true;
+                break;
+            }
         }
-        Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, misplaced_quote }
     }
+    if !has_too_many_fields {
+        if last_quote.is_some_and(|last| !is_quoted && !is_blank(&text[last + 1..])) {
+            misplaced_quote.get_or_insert(fields.len());
+        }
+        fields.push(&text[from..]);
+    }
+    Split { fields, has_too_many_fields, has_quotes, misplaced_quote }
+}
+
+fn split_by_blanks(text: &[u8], fields_max: usize) -> Split<'_> {
+    let is_gap = |byte: u8| matches!(byte, b' ' | b'\t');
+    let mut split = Split {
+        fields: Vec::with_capacity(USUAL_FIELDS),
+        has_too_many_fields: false,
+        has_quotes: false,
+        misplaced_quote: None,
+    };
+    let mut at = 0;
+    loop {
+        at += text[at..].iter().take_while(|byte| is_gap(**byte)).count();
+        if at == text.len() {
+            break;
+        }
+        if split.fields.len() == fields_max {
+            split.has_too_many_fields = true;
+            break;
+        }
+        let (from, mut is_quoted, mut closed) = (at, false, None);
+        while at < text.len() && (is_quoted || !is_gap(text[at])) {
+            if text[at] == b'"' {
+                split.has_quotes = true;
+                is_quoted = !is_quoted;
+                let is_well = if is_quoted { at == from || closed == Some(at) } else { true };
+                closed = (!is_quoted).then_some(at + 1);
+                if !is_well {
+                    split.misplaced_quote.get_or_insert(split.fields.len());
+                }
+            }
+            at += 1;
+        }
+        if closed.is_some_and(|closed| !is_quoted && closed < at) {
+            split.misplaced_quote.get_or_insert(split.fields.len());
+        }
+        split.fields.push(&text[from..at]);
+    }
+    if split.fields.is_empty() {
+        split.fields.push(b"");
+    }
+    split
 }
 
 /// Whether a quote at `at` may open quotes, in a field that begins at `from`: it opens the field, or doubles the quote before it.
@@ -114,9 +173,9 @@ fn is_blank(text: &[u8]) -> bool {
 }
 
 impl Record<'_> {
-    /// An empty line, which is no row.
-    pub fn is_empty(&self) -> bool {
-        self.fields.len() == 1 && self.fields[0].is_empty()
+    /// An empty line or a comment, which is no row.
+    pub fn is_none(&self) -> bool {
+        self.is_comment || self.fields.len() == 1 && self.fields[0].is_empty()
     }
 }
 
@@ -125,7 +184,7 @@ mod tests {
     use super::*;
 
     fn fields(text: &str) -> (Vec<String>, usize) {
-        let record = Dialect { delimiter: b',' }.record(text.as_bytes(), 100);
+        let record = Dialect::default().record(text.as_bytes(), 100);
         (record.fields.iter().map(|field| String::from_utf8(field.to_vec()).unwrap()).collect(), record.len)
     }
 
@@ -139,7 +198,31 @@ mod tests {
         assert_eq!(fields("\r\n"), said(&[""], 2));
         assert_eq!(fields("a\rb\n"), said(&["a\rb"], 4));
         assert_eq!(fields("\"open\n1\n"), said(&["\"open\n1"], 8));
-        assert!(Dialect { delimiter: b',' }.record(b",,,,", 3).has_too_many_fields);
+        assert!(Dialect::default().record(b",,,,", 3).has_too_many_fields);
+    }
+
+    #[test]
+    fn blanks_separate_words_and_quoted_texts() {
+        let dialect = Dialect { separator: Separator::Blanks, comment: Some(b'#'), ..Dialect::default() };
+        let record = |text: &'static str| dialect.record(text.as_bytes(), 100);
+        let fields =
+            |text| record(text).fields.into_iter().map(|field| std::str::from_utf8(field).unwrap()).collect::<Vec<_>>();
+        assert_eq!(fields("  1\t 2.5   x \n3"), ["1", "2.5", "x"]);
+        assert_eq!(fields("\"a b\" \"c\"\"d\"\r\n"), ["\"a b\"", "\"c\"\"d\""]);
+        assert_eq!(record("1 2\"x y\"\n").misplaced_quote, Some(1));
+        assert_eq!(record("1 \"x\"y\n").misplaced_quote, Some(1));
+        assert_eq!(record("\"x y\" 1\n").misplaced_quote, None);
+        assert!(record("  \t\n").is_none() && record("  # x y\n").is_none() && !record("x # y\n").is_none());
+        assert!(dialect.record(b"1 2 3 4", 3).has_too_many_fields && !dialect.record(b"1 2 3 ", 3).has_too_many_fields);
+    }
+
+    #[test]
+    fn a_comment_with_an_open_quote_takes_more_than_its_line() {
+        let dialect = Dialect { comment: Some(b'#'), ..Dialect::default() };
+        let record = |text: &'static str| dialect.record(text.as_bytes(), 100);
+        assert_eq!((record("# a,\"b\"\n1").misplaced_quote, record("# a,\"b\"\n1").len), (None, 8));
+        assert_eq!(record("# 5\" pipe\n1,2\n").misplaced_quote, Some(0));
+        assert!(!record(" # 1\n").is_comment, "only where blanks separate fields");
     }
 
     #[test]

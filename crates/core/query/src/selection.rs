@@ -45,7 +45,10 @@ fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
         return Err(QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) });
     };
     match schema.numeric[index] {
-        Some(false) => Err(QueryError::NotNumeric(schema.names[index].clone())),
+        Some(false) => {
+            let text = schema.first_texts.get(&index).cloned().unwrap_or_default();
+            Err(QueryError::NotNumeric { name: schema.names[index].clone(), text })
+        }
         _ => Ok(index),
     }
 }

@@ -7,6 +7,7 @@ use crate::column::Column;
 use crate::gramian::Gramian;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::schema::Schema;
+use crate::text_fields::TextFields;
 
 /// The state of neighbouring blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub struct Rows {
     pub named: Vec<BadRow>,
     /// The chosen columns.
     pub columns: Vec<Column>,
+    /// Of each of them the fields that are no numbers.
+    pub texts: Vec<TextFields>,
     /// Their Gramian, if asked for.
     pub gramian: Option<Gramian>,
     /// Bytes of good rows and empty lines: all others behind the header are those of bad rows.
@@ -70,6 +73,8 @@ pub enum Fault {
         /// The beginning of what stands there.
         text: String,
     },
+    /// A comment has an odd number of quotes.
+    CommentQuote,
     /// It has more bytes than a record may have.
     TooLong,
     /// The file ends within quotes.
@@ -120,7 +125,7 @@ impl State {
         if let Some(rows) = &mut self.rows {
             let columns = rows.columns.len();
             let gramian = rows.gramian.as_ref().map(|_| Gramian::new(columns));
-            *rows = Rows { columns: vec![Column::default(); columns], gramian, ..Rows::default() };
+            *rows = Rows { gramian, ..Rows::of(columns) };
         }
         self
     }
@@ -144,6 +149,27 @@ impl State {
 }
 
 impl Rows {
+    /// No rows of so many columns.
+    pub fn of(columns: usize) -> Self {
+        let (columns, texts) = (vec![Column::default(); columns], vec![TextFields::default(); columns]);
+        Self { columns, texts, ..Self::default() }
+    }
+
+    /// Which of the columns, by their places, are not columns of numbers: they have no number, or text beside numbers.
+    pub fn not_numeric(&self) -> Vec<usize> {
+        let is_none = |place: &usize| self.columns[*place].missing() == self.good || self.texts[*place].texts > 0;
+        (0..self.columns.len()).filter(is_none).collect()
+    }
+
+    /// The same rows with these columns alone, by their places; without their Gramian, which other rows may count for.
+    #[must_use]
+    pub fn of_columns(mut self, places: &[usize]) -> Self {
+        self.columns = places.iter().map(|place| self.columns[*place].clone()).collect();
+        self.texts = places.iter().map(|place| self.texts[*place].clone()).collect();
+        self.gramian = None;
+        self
+    }
+
     /// Whether they can be of so many bytes and lines: each row begins at a byte of its own.
     fn are_sound(&self, bytes: u64, lines: u64) -> bool {
         let all = self.good.checked_add(self.bad);
@@ -158,6 +184,8 @@ impl Rows {
             && kept
             && self.named.iter().all(|row| is_row(row) && row.fault.is_short())
             && self.columns.iter().all(|column| column.is_of(self.good))
+            && self.texts.len() == self.columns.len()
+            && self.texts.iter().zip(&self.columns).all(|(texts, column)| texts.is_of(column.missing(), lines))
             && self.gramian.as_ref().is_none_or(gramian)
     }
 
@@ -171,6 +199,9 @@ impl Rows {
         self.named.extend(after.named.iter().take(room).map(moved));
         for (column, more) in self.columns.iter_mut().zip(&after.columns) {
             column.merge(more);
+        }
+        for (texts, more) in self.texts.iter_mut().zip(&after.texts) {
+            texts.merge(more, lines);
         }
         if let (Some(gramian), Some(more)) = (&mut self.gramian, &after.gramian) {
             gramian.merge(more);

@@ -11,6 +11,12 @@ use serde::{Deserialize, Serialize};
 /// Fields of a record (`forebay_query::limits::FIELDS_MAX`): all of them fit a message.
 pub const QUERY_FIELDS_MAX: usize = 4096;
 
+/// Words that stand for missing values (`forebay_query::limits::WORDS_MAX`), and bytes of one.
+pub const QUERY_WORDS_MAX: usize = 64;
+
+/// Bytes of one of them (`forebay_query::limits::WORD_BYTES_MAX`).
+pub const QUERY_WORD_BYTES_MAX: usize = 32;
+
 /// Columns of a Gramian (`forebay_query::limits::GRAMIAN_COLUMNS_MAX`): a node holds 8 MiB of partials for it then, where the
 /// most columns that fit a message would be 128 MiB.
 pub const QUERY_GRAMIAN_COLUMNS_MAX: usize = 1024;
@@ -82,16 +88,31 @@ pub struct QueryPart {
 /// The rows of a file, and what is wanted of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryTable {
-    /// The byte between fields.
-    pub delimiter: u8,
-    /// Of each column whether it is numeric; `QUERY_FIELDS_MAX` at most.
-    pub numeric: Vec<Option<bool>>,
+    /// How they are written.
+    pub dialect: QueryDialect,
+    /// Fields of a row, `QUERY_FIELDS_MAX` at most.
+    pub fields: u16,
     /// Where the first row begins, bytes.
     pub rows_from: u64,
     /// The columns to keep, by index; one may be there twice. `QUERY_FIELDS_MAX` at most.
     pub columns: Vec<u16>,
     /// Products of columns are wanted, of `QUERY_GRAMIAN_COLUMNS_MAX` at most.
     pub gramian: bool,
+    /// A field with text in one of the columns counts as missing, and is noted; else it makes the row bad.
+    pub text_is_missing: bool,
+}
+
+/// How rows are written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryDialect {
+    /// The byte between fields; None where any number of blanks is.
+    pub separator: Option<u8>,
+    /// The byte before fractions.
+    pub point: u8,
+    /// The byte that a line begins with that is no row.
+    pub comment: Option<u8>,
+    /// Words that stand for a missing value; `QUERY_WORDS_MAX` at most.
+    pub missing: Vec<String>,
 }
 
 /// Some blocks of a column, and what it is normalised by.
@@ -175,10 +196,12 @@ impl QueryMessage {
 
 impl QueryTable {
     fn is_within_limits(&self) -> bool {
-        let (fields, columns) = (self.numeric.len(), self.columns.len());
+        let (fields, columns) = (usize::from(self.fields), self.columns.len());
+        let words = &self.dialect.missing;
+        let are_words = words.len() <= QUERY_WORDS_MAX && words.iter().all(|word| word.len() <= QUERY_WORD_BYTES_MAX);
         let columns_max = if self.gramian { QUERY_GRAMIAN_COLUMNS_MAX } else { QUERY_FIELDS_MAX };
         let is_column = |column: &u16| usize::from(*column) < fields;
-        fields <= QUERY_FIELDS_MAX && columns <= columns_max && self.columns.iter().all(is_column)
+        are_words && fields <= QUERY_FIELDS_MAX && columns <= columns_max && self.columns.iter().all(is_column)
     }
 }
 
@@ -192,11 +215,17 @@ mod tests {
 
     fn part() -> QueryPart {
         let table = QueryTable {
-            delimiter: b',',
-            numeric: vec![Some(true); QUERY_FIELDS_MAX],
+            dialect: QueryDialect {
+                separator: Some(b','),
+                point: b'.',
+                comment: Some(b'#'),
+                missing: vec!["x".repeat(QUERY_WORD_BYTES_MAX); QUERY_WORDS_MAX],
+            },
+            fields: QUERY_FIELDS_MAX as u16,
             rows_from: u64::MAX,
             columns: (0..QUERY_FIELDS_MAX as u16).collect(),
             gramian: false,
+            text_is_missing: true,
         };
         QueryPart {
             file: ViewPath::new(["a"; 2048].join("/").as_bytes()).unwrap(),
@@ -264,7 +293,7 @@ mod tests {
         let no_such_column = QueryTable { columns: vec![4096], ..table() };
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
         let twice = |columns: usize, gramian: bool| {
-            let table = QueryTable { columns: vec![0; columns], numeric: vec![None], gramian, ..table() };
+            let table = QueryTable { columns: vec![0; columns], fields: 1, gramian, ..table() };
             sent(QueryPart { table: Some(table), ..part() })
         };
         assert!(twice(2, true).is_some(), "a column may be requested twice");
@@ -273,7 +302,9 @@ mod tests {
         assert!(twice(QUERY_GRAMIAN_COLUMNS_MAX + 1, true).is_none());
         let gramian = QueryTable { gramian: true, ..table() };
         assert!(sent(QueryPart { table: Some(gramian), ..part() }).is_none(), "a Gramian of all fields of a record");
-        let too_many = QueryTable { numeric: vec![None; QUERY_FIELDS_MAX + 1], ..table() };
+        let too_many = QueryTable { fields: QUERY_FIELDS_MAX as u16 + 1, ..table() };
+        let wordy = QueryDialect { missing: vec![String::new(); QUERY_WORDS_MAX + 1], ..table().dialect };
+        assert!(sent(QueryPart { table: Some(QueryTable { dialect: wordy, ..table() }), ..part() }).is_none());
         assert!(sent(QueryPart { table: Some(too_many), ..part() }).is_none());
     }
 }

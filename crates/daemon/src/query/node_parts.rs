@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_offload::files::{NormalisedColumn, PassOptions, Run, collect_part, encoded_values};
+use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{Holder, Holds, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use forebay_query::{Collected, Dialect, Part, Schema};
+use forebay_query::{Collected, Dialect, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
-use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
+use forebay_wire::{
+    Outcome, QueryColumn, QueryDialect, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants,
+};
 use tokio::sync::{Notify, Semaphore};
 
 use super::drafts::{DraftPlace, Drafts, IDLE_MAX};
@@ -315,8 +317,8 @@ impl QueryParts {
         let held = self.held(&file, generation, &is_given_up)?;
         let gramian = table.as_ref().is_some_and(|table| table.gramian);
         let collected = Collected { bytes: counts_bytes, columns: table.is_some(), gramian };
-        let table = table.map(schema).transpose()?;
-        let table = table.as_ref().map(|(schema, columns)| (schema, &columns[..]));
+        let table = table.map(rows).transpose()?;
+        let table = table.as_ref().map(|(schema, columns, on_text)| WantedRows { schema, columns, on_text: *on_text });
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let part = Part { index: 0, first, blocks, begins_quoted };
         self.speeds.begin(collected);
@@ -331,7 +333,7 @@ impl QueryParts {
         let QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft } =
             asked;
         let held = self.held(&file, generation, &is_given_up)?;
-        let (schema, columns) = schema(table)?;
+        let (schema, columns, _) = rows(table)?;
         let (mean, deviation) = (f64::from_bits(mean_bits), f64::from_bits(deviation_bits));
         if columns.is_empty() {
             return Err(Errno::EINVAL);
@@ -395,9 +397,17 @@ fn attributes(exports: &dyn Exports, file: &ViewPath) -> Option<Attributes> {
     (record.attributes.kind() == Kind::File).then_some(record.attributes)
 }
 
-/// As much of a schema as a pass needs, and the columns.
-fn schema(table: QueryTable) -> Result<(Schema, Vec<usize>), Errno> {
-    let QueryTable { delimiter, numeric, rows_from, columns, gramian: _ } = table;
-    let dialect = Dialect::new(delimiter).ok_or(Errno::EINVAL)?;
-    Ok((Schema::of_rows(dialect, numeric, rows_from), columns.into_iter().map(usize::from).collect()))
+/// As much of a schema as a pass needs, the columns, and what text in them is.
+fn rows(table: QueryTable) -> Result<(Schema, Vec<usize>, OnText), Errno> {
+    let QueryTable { dialect, fields, rows_from, columns, gramian: _, text_is_missing } = table;
+    let QueryDialect { separator, point, comment, missing } = dialect;
+    let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+    let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
+    let dialect = Dialect { separator, point, comment, missing };
+    if !dialect.is_sound() {
+        return Err(Errno::EINVAL);
+    }
+    let schema = Schema::of_rows(dialect, usize::from(fields), rows_from);
+    let on_text = if text_is_missing { OnText::Missing } else { OnText::Bad };
+    Ok((schema, columns.into_iter().map(usize::from).collect(), on_text))
 }

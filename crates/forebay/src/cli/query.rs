@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use forebay_offload::Place;
-use forebay_query::{Dialect, Header};
+use forebay_query::{Header, Separator};
 
 use crate::cli::ConfigFile;
 use crate::settings::GivenForJob;
@@ -13,8 +13,8 @@ use crate::settings::GivenForJob;
 #[derive(Args, Debug)]
 #[command(
     after_help = "OP: count-lines, stats (count, sum, mean, min, max; variance and deviation, which divide by the count), gramian (A^T A), digits, entropy, \
-                  normalise. Several run in one pass: stats,entropy. A column is numeric if its first non-missing \
-                  field is a number; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
+                  normalise. Several run in one pass: stats,entropy. The numeric columns are those whose \
+                  fields are numbers or missing; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
                   1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
                   that the statement names.\n\nExamples:\n  forebay query stats,entropy log.csv\n  \
                   forebay query gramian --columns flow,3 --plot heat.svg a.csv b.csv\n  \
@@ -35,9 +35,22 @@ pub struct QueryArguments {
     /// Whether the first record has the column names; auto: it does if it has no number (inf and nan are none here)
     #[arg(long, value_enum, default_value = "auto")]
     pub header: HeaderChoice,
-    /// Field separator: one character, or tab
-    #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
-    pub delimiter: Dialect,
+    /// Field separator: one character, tab, blanks (any number of them), or auto: comma, tab, semicolon, pipe or blanks, as the
+    /// first records show [default: auto; SQL: comma]
+    #[arg(long, value_name = "C", value_parser = delimiter)]
+    pub delimiter: Option<Delimiter>,
+    /// Decimal point of numbers: . or ,  [default: a comma if the first records show one, and no point]
+    #[arg(long, value_name = "C", value_parser = point)]
+    pub decimal: Option<u8>,
+    /// Leave out lines that begin with this character, wherever they are [default: # and %, before the table only]
+    #[arg(long, value_name = "C", value_parser = comment)]
+    pub comment: Option<u8>,
+    /// Leave out so many lines at the beginning of each file
+    #[arg(long, value_name = "LINES", default_value = "0", hide_default_value = true)]
+    pub skip: u64,
+    /// Text that counts as a missing number [default: NA, N/A, NULL, -, ?, unknown and others; docs/query.md]
+    #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
+    pub missing: Option<Vec<String>>,
     /// Bad rows: fail names the first ones and fails, skip leaves them out and counts them
     #[arg(long, value_enum, default_value = "fail")]
     pub on_error: OnError,
@@ -117,13 +130,33 @@ pub enum OnError {
     Skip,
 }
 
-fn delimiter(text: &str) -> Result<Dialect, String> {
-    let byte = match text {
-        "tab" | "\\t" => Some(b'\t'),
-        text => <[u8; 1]>::try_from(text.as_bytes()).ok().map(|[byte]| byte),
+/// `--delimiter`; None is found out.
+#[derive(Clone, Copy, Debug)]
+pub struct Delimiter(pub Option<Separator>);
+
+fn delimiter(text: &str) -> Result<Delimiter, String> {
+    let separator = match text {
+        "auto" => return Ok(Delimiter(None)),
+        "tab" | "\\t" => Some(Separator::Byte(b'\t')),
+        "blanks" => Some(Separator::Blanks),
+        text => one_byte(text).and_then(Separator::new),
     };
-    byte.and_then(Dialect::new)
-        .ok_or_else(|| "a delimiter is tab, or one character that does not occur in numbers or quotes".to_owned())
+    let kinds = "a delimiter is auto, tab, blanks, or one character that does not occur in numbers or quotes";
+    separator.map(|separator| Delimiter(Some(separator))).ok_or_else(|| kinds.to_owned())
+}
+
+fn point(text: &str) -> Result<u8, String> {
+    let point = one_byte(text).filter(|byte| matches!(byte, b'.' | b','));
+    point.ok_or_else(|| "a decimal point is . or ,".to_owned())
+}
+
+fn comment(text: &str) -> Result<u8, String> {
+    let mark = one_byte(text).filter(|byte| byte.is_ascii_punctuation() && !b"\"+-.,".contains(byte));
+    mark.ok_or_else(|| "a comment begins with one character such as # or %, none that a field begins with".to_owned())
+}
+
+fn one_byte(text: &str) -> Option<u8> {
+    <[u8; 1]>::try_from(text.as_bytes()).ok().map(|[byte]| byte)
 }
 
 impl From<WherePlace> for Place {

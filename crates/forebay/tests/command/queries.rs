@@ -37,7 +37,7 @@ fn all_operators_are_one_answer() {
     let third = 8.0f64 / 3.0;
     let expected = json!({
         "files": 2, "bytes": 51, "lines": 7, "rows": 3, "bad_rows": 1, "bad_lines": 1, "bad_bytes": 10, "where": "host",
-        "first_record": "header", "left_out": [{"name": "note", "first_value": "x,\ny"}],
+        "first_record": "header", "left_out": [{"name": "note", "first_value": "x,\ny"}], "notes": [],
         "columns": [
             {"name": "a", "count": 3, "missing": 0, "sum": 9.0, "mean": 3.0, "min": 1.0, "max": 5.0,
              "variance": third, "deviation": third.sqrt()},
@@ -129,7 +129,7 @@ fn a_column_requested_twice_has_its_numbers_twice() {
 fn a_column_that_is_not_requested_makes_no_row_bad() {
     let place = Place::new();
     let file = place.path("t.csv");
-    fs::write(&file, "x,y,z\n1,2,3\n3,N/A,4\n5,6,7\n").unwrap();
+    fs::write(&file, "x,y,z\n1,2,3\n3,low,4\n5,6,7\n").unwrap();
     let said = ask(&place, &["stats", "--columns", "x,z", text(&file)]);
     assert_eq!((&said["rows"], &said["bad_rows"]), (&json!(3), &json!(0)), "{said}");
     assert_eq!(said["columns"][0]["sum"], 9.0);
@@ -193,21 +193,150 @@ fn a_first_record_in_doubt_is_said_to_be_data_or_names() {
 fn columns_that_are_left_out_are_named() {
     let place = Place::new();
     let file = place.path("t.csv");
-    fs::write(&file, "a,b,c\nNA,1,\n2,3,\n").unwrap();
+    fs::write(&file, "a,b,c\nlow,1,\n2,3,\n").unwrap();
     let shown = place.succeeds(&["query", "stats", text(&file)]);
-    assert!(shown.contains("\n1 of 3 columns; a: first value is \"NA\"; c: no value\n"), "{shown}");
-    let left_out = json!([{"name": "a", "first_value": "NA"}, {"name": "c", "first_value": null}]);
+    assert!(shown.contains("\n1 of 3 columns; a: first value is \"low\"; c: no value\n"), "{shown}");
+    let left_out = json!([{"name": "a", "first_value": "low"}, {"name": "c", "first_value": null}]);
     assert_eq!(ask(&place, &["stats", text(&file)])["left_out"], left_out);
     assert_eq!(ask(&place, &["stats", text(&file), "--columns", "b"])["left_out"], Value::Null, "nothing is");
     // Of several files, the first that has a value decides.
     let other = place.path("u.csv");
     fs::write(&other, "a,b,c\n4,5,x\n").unwrap();
     let said = ask(&place, &["stats", text(&file), text(&other)]);
-    assert_eq!(said["left_out"], json!([{"name": "a", "first_value": "NA"}, {"name": "c", "first_value": "x"}]));
+    assert_eq!(said["left_out"], json!([{"name": "a", "first_value": "low"}, {"name": "c", "first_value": "x"}]));
     let many = place.path("many.csv");
     fs::write(&many, format!("{}1\n", "x,".repeat(40))).unwrap();
     let shown = place.succeeds(&["query", "stats", text(&many)]);
     assert!(shown.contains("1 of 41 columns; 1: first") && shown.contains("; and 32 more\n"), "{shown}");
+}
+
+#[test]
+fn text_further_on_leaves_its_column_out_and_is_named() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "a,b,c\n1,2,NA\n3,<=5,7\n5,6,-\n").unwrap();
+    let said = ask(&place, &["stats,gramian", text(&file)]);
+    assert_eq!(said["left_out"], json!([{"name": "b", "first_value": "<=5"}]));
+    assert_eq!((&said["gramian_columns"], &said["gramian_rows"]), (&json!(["a", "c"]), &json!(1)), "rows with both");
+    assert_eq!((&said["rows"], &said["columns"][1]["missing"]), (&json!(3), &json!(2)));
+    let shown = place.succeeds(&["query", "stats", text(&file)]);
+    for part in [
+        "note: column c: 2 fields are \"NA\" or \"-\" and count as missing\n",
+        "note: column b is left out: 1 field is text, first \"<=5\" in ",
+        "t.csv line 3 (--missing",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // A column that is named is wanted: its text makes rows bad, unless it stands for a missing value.
+    let said = place.fails(1, &["query", "stats", "--columns", "b", text(&file)]);
+    assert!(said.contains("t.csv line 3: \"<=5\" in the numeric column \"b\""), "{said}");
+    let said = ask(&place, &["stats", "--missing", "<=5", "--columns", "b", text(&file)]);
+    assert_eq!((&said["columns"][0]["count"], &said["columns"][0]["missing"]), (&json!(2), &json!(1)));
+    let said = ask(&place, &["stats", "--on-error", "skip", text(&file)]);
+    assert_eq!((&said["bad_rows"], &said["columns"][1]["sum"]), (&json!(1), &json!(8.0)));
+    // A file in which no column is left.
+    fs::write(&file, "a\n1\nx\n").unwrap();
+    let said = place.fails(1, &["query", "stats", text(&file)]);
+    assert!(said.contains("column a is left out: 1 field is text, first \"x\""), "{said}");
+}
+
+#[test]
+fn a_column_whose_first_value_is_far_behind_is_decided_by_the_pass() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    let late = |end: &str| fs::write(&file, format!("a,b,c\n{}{end}", "1,,\n".repeat(1_500_000))).unwrap();
+    late("2,3,x\n");
+    let said = ask(&place, &["stats,gramian", text(&file)]);
+    assert_eq!(said["gramian_columns"], json!(["a", "b"]), "{said}");
+    assert_eq!((&said["columns"][1]["count"], &said["gramian_rows"]), (&json!(1), &json!(1)));
+    assert_eq!(said["left_out"], json!([{"name": "c", "first_value": "x"}]));
+    late("");
+    let said = ask(&place, &["stats,gramian", text(&file)]);
+    assert_eq!((&said["gramian_columns"], &said["gramian_rows"]), (&json!(["a"]), &json!(1_500_000)));
+}
+
+#[test]
+fn files_are_taken_as_people_write_them() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    let about = |contents: &str, options: &[&str]| {
+        fs::write(&file, contents).unwrap();
+        let said = ask(&place, &[&["stats", text(&file)], options].concat());
+        let columns = said["columns"].as_array().unwrap();
+        let sums: Vec<String> =
+            columns.iter().map(|column| format!("{}={}", column["name"].as_str().unwrap(), column["sum"])).collect();
+        (
+            sums.join(" "),
+            said["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap().to_owned()).collect::<Vec<_>>(),
+        )
+    };
+    let none: &[&str] = &[];
+    for (contents, options, sums, notes) in [
+        (
+            "a;b\n1,5;2\n2,5;3\n",
+            none,
+            "a=4.0 b=5.0",
+            &["the delimiter is semicolon", "a comma stands before fractions"][..],
+        ),
+        ("a\tb\n1\t2\n", none, "a=1.0 b=2.0", &["the delimiter is tab"]),
+        (
+            "# t  flow\n 1.0  2.0e0\n 2.0 -1.5D+00\n",
+            none,
+            "t=3.0 flow=0.5",
+            &[
+                "the delimiter is blanks",
+                "1 line before the table: comments",
+                "the last comment before the table has the names",
+            ],
+        ),
+        (
+            "Report of 2020\nby me\na,b,c\n1,2,3\n4,5,6\n",
+            none,
+            "a=5.0 b=7.0 c=9.0",
+            &["2 lines before the table, with fewer fields: left out"],
+        ),
+        ("a,b\nm/s,K\n1,2\n3,4\n", none, "a=4.0 b=6.0", &["the row below the header has units (m/s, K): left out"]),
+        ("x,y\nr1,1,2\nr2,3,4\n", none, "x=4.0 y=6.0", &["rows have a field more than the header: their names"]),
+        ("x,y\n1,2,\n3,4,\n", none, "x=4.0 y=6.0", &["rows end with a delimiter, the header does not"]),
+        ("sep=|\na|b\n1|2\n", none, "a=1.0 b=2.0", &["the delimiter is pipe"]),
+        ("a,b\n%1,2\n3,4\n", &["--comment", "%"], "a=3.0 b=4.0", &[]),
+        ("x\ny\na,b\n1,2\n", &["--skip", "2"], "a=1.0 b=2.0", &[]),
+        ("a b\n1 2\n", &["--delimiter", "blanks"], "a=1.0 b=2.0", &[]),
+        ("a:b\n1:2,5\n", &["--delimiter", ":", "--decimal", ","], "a=1.0 b=2.5", &[]),
+        ("# it is 5\" wide\na,b\n1,2\n3,4\n", none, "a=4.0 b=6.0", &["1 line before the table: comments"]),
+    ] {
+        assert_eq!(
+            about(contents, options),
+            (sums.to_owned(), notes.iter().map(ToString::to_string).collect()),
+            "{contents:?}"
+        );
+    }
+}
+
+#[test]
+fn other_formats_and_dialects_that_cannot_be_told_apart_are_refused() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    for (contents, part) in [
+        (&b"\x1f\x8b\x08\0\0"[..], "compressed by gzip; decompress it first: gzip -dc FILE > OUT"),
+        (b"\xff\xfea\0,\0b\0", "text in UTF-16; convert it first: iconv"),
+        (b"PAR1\0\0", "Parquet; query it by SQL"),
+        (b"\x89HDF\r\n\x1a\n\0", "HDF5"),
+    ] {
+        fs::write(&file, contents).unwrap();
+        let said = place.fails(1, &["query", "stats", text(&file)]);
+        assert!(said.contains("t.csv") && said.contains(part), "{part}: {said}");
+    }
+    for (options, part) in [
+        (&["--delimiter", "xy"][..], "a delimiter is auto, tab, blanks, or one character"),
+        (&["--delimiter", ",", "--decimal", ","], "are to be different characters"),
+        (&["--comment", "5"], "a comment begins with one character"),
+        (&["--missing", ""], "cannot stand for a missing value"),
+        (&["--decimal", "x"], "a decimal point is . or ,"),
+    ] {
+        let said = place.fails(2, &[&["query", "stats", text(&file)], options].concat());
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]
@@ -246,7 +375,7 @@ fn names_are_shown_short_and_without_control_characters() {
     let said = ask(&place, &["stats", text(&file)]);
     assert_eq!((&said["columns"][0]["name"], &said["columns"][1]["name"]), (&json!("\x1b]0;x\x07"), &json!(long)));
     fs::write(&file, "a,\x1b[2J\n1,2\n1,x\n").unwrap();
-    for arguments in [&["stats"][..], &["stats", "--columns", "c"]] {
+    for arguments in [&["stats", "--columns", "2"][..], &["stats", "--columns", "c"]] {
         let said = place.fails(1, &[&["query"], arguments, &[text(&file)]].concat());
         assert!(!said.contains('\x1b') && said.contains("red\\u{1b}[31m.csv"), "{said}");
     }
@@ -272,7 +401,7 @@ fn a_plot_replaces_a_picture_only_when_it_is_there() {
     fs::write(&plot, "an old picture").unwrap();
     fs::set_permissions(&plot, fs::Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::symlink(&plot, &link).unwrap();
-    let said = place.fails(1, &["query", "gramian", text(&file), "--plot", text(&link)]);
+    let said = place.fails(1, &["query", "gramian", text(&file), "--columns", "x", "--plot", text(&link)]);
     assert!(said.contains("1 row is bad"), "{said}");
     assert_eq!(fs::read_to_string(&plot).unwrap(), "an old picture");
     let onto_itself = place.fails(1, &["query", "digits", text(&file), "--plot", text(&file)]);

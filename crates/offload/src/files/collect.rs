@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use anyhow::Context;
-use forebay_query::{Block, Collected, Part, PartState, Partials, Pass, Quotes, Schema, State};
+use forebay_query::{Block, Collected, OnText, Part, PartState, Partials, Pass, Quotes, Schema, State};
 
 use crate::files::blocks::{BlockOptions, each_block};
 use crate::files::contents::Contents;
@@ -22,8 +22,24 @@ pub struct PassOptions<'a> {
     pub is_given_up: &'a AtomicBool,
 }
 
-/// The schema of a file and the columns to keep, if rows are collected.
-pub type Table<'a> = Option<(&'a Schema, &'a [usize])>;
+/// The rows of a file, and what is wanted of them.
+#[derive(Clone, Copy)]
+pub struct WantedRows<'a> {
+    /// The schema of the file.
+    pub schema: &'a Schema,
+    /// The columns to keep.
+    pub columns: &'a [usize],
+    /// The meaning of text in one of them.
+    pub on_text: OnText,
+}
+
+/// The rows, if they are collected.
+pub type Table<'a> = Option<WantedRows<'a>>;
+
+/// Whether the first block of a file is to be taken for one that begins within quotes: so that its rows do not.
+pub(crate) fn begins_quoted(table: Table<'_>) -> bool {
+    table.is_some_and(|rows| rows.schema.turns_quoting)
+}
 
 /// The state of a file.
 ///
@@ -34,7 +50,7 @@ pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) 
     if blocks == 0 {
         return Ok(state_of_nothing(table, options.collected));
     }
-    let (partials, _) = pass(source, table, options, (0, blocks), false)?;
+    let (partials, _) = pass(source, table, options, (0, blocks), begins_quoted(table))?;
     partials.finish(blocks).with_context(|| format!("the blocks of {} do not fit", source.path().display()))
 }
 
@@ -71,7 +87,7 @@ pub fn state_of_nothing(table: Table<'_>, collected: Collected) -> State {
 
 fn new_pass(table: Table<'_>, collected: Collected) -> Pass {
     match table {
-        Some((schema, columns)) => Pass::new(schema.clone(), columns, collected),
+        Some(WantedRows { schema, columns, on_text }) => Pass::new(schema, columns, on_text, collected),
         None => Pass::of_bytes(collected),
     }
 }

@@ -10,7 +10,8 @@ mod contents;
 mod normalised;
 mod source;
 
-pub use collect::{PassOptions, Table, collect, collect_part, state_of_nothing};
+pub(crate) use collect::begins_quoted;
+pub use collect::{PassOptions, Table, WantedRows, collect, collect_part, state_of_nothing};
 pub use contents::Contents;
 pub use normalised::{
     NormalisedColumn, Run, Unfinished, column_mode, each_values, encoded_values, lines, lines_of_encoded,

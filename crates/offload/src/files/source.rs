@@ -6,13 +6,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
+use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
+use forebay_query::{QueryError, Reading, Schema, schema_of};
 
 use crate::files::contents::Contents;
 
-/// Bytes that a look for the schema reads first; twice as much whenever that was no whole record.
-const WINDOW_BYTES: usize = 256 << 10;
+/// Bytes that a look for the schema reads first: enough where every column has a value among them.
+const WINDOW_BYTES: u64 = 256 << 10;
 
 /// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
 const UNSIZED_BYTES_MAX: u64 = 64 << 20;
@@ -83,26 +83,27 @@ impl FileSource {
         &self.path
     }
 
-    /// Its columns.
-    pub fn schema(&self, dialect: Dialect, header: Header) -> anyhow::Result<Schema> {
+    /// Its columns, by its beginning: 4 MiB of it at most, unless one record has more.
+    ///
+    /// # Errors
+    /// It cannot be read, changes, or is no table.
+    pub fn schema(&self, reading: &Reading) -> anyhow::Result<Schema> {
         let name = || self.path.display().to_string();
-        let mut probe = Probe::new(dialect, header);
-        let mut window = vec![0; WINDOW_BYTES];
+        let mut window = vec![];
+        let mut wanted = WINDOW_BYTES;
         loop {
-            let from = probe.offset();
-            let len = (self.bytes() - from).min(window.len() as u64) as usize;
-            self.read(&mut window[..len], from)?;
-            let is_end = from + len as u64 == self.bytes();
-            if probe.feed(&window[..len], is_end).with_context(name)? {
+            let (from, len) = (window.len(), self.bytes().min(wanted) as usize);
+            window.resize(len, 0);
+            self.read(&mut window[from..], from as u64)?;
+            let is_end = len as u64 == self.bytes();
+            if let Some(schema) = schema_of(&window, is_end, reading).with_context(name)? {
                 self.check()?;
-                return probe.finish().ok_or(QueryError::Empty).with_context(name);
+                return Ok(schema);
             }
-            if probe.offset() == from {
-                if window.len() as u64 > 2 * RECORD_BYTES_MAX {
-                    return Err(QueryError::FirstRecordTooLong).with_context(name);
-                }
-                window.resize(window.len() * 2, 0);
+            if wanted > 2 * RECORD_BYTES_MAX {
+                return Err(QueryError::FirstRecordTooLong).with_context(name);
             }
+            wanted = if wanted < SCHEMA_BYTES_MAX { SCHEMA_BYTES_MAX } else { wanted * 2 };
         }
     }
 

@@ -17,7 +17,10 @@ fn rows(text: &str) -> Rows {
 }
 
 fn sums(text: &str) -> Vec<(u64, u64, f64)> {
-    let summaries = rows(text).columns.into_iter().map(|column| column.summary());
+    let rows = rows(text);
+    let left_out = rows.not_numeric();
+    let numeric = rows.columns.iter().enumerate().filter(|(place, _)| !left_out.contains(place));
+    let summaries = numeric.map(|(_, column)| column.summary());
     summaries.map(|summary| (summary.count, summary.missing, summary.sum)).collect()
 }
 
@@ -70,7 +73,15 @@ fn a_first_record_of_text_and_numbers_is_taken_for_data_and_known_to_be_in_doubt
         ("a,inf\n1,2\n", true, true),
         ("inf,-Infinity\n1,2\n", true, true),
         ("nan,b\n1,2\n", true, true),
-        ("1e999,a\n1,2\n", false, true),
+        ("1e999,a\n1,2\n", true, true),
+        ("1e999,a\n1,b\n", false, true),
+        ("x,2020,2021\ny,5,6\n", false, true),
+        ("\"x\",\"2020\"\n\"y\",5\n", true, true),
+        ("\"2019\",\"2020\"\n4,5\n", true, false),
+        ("NA,b\n1,2\n", true, true),
+        (",0,1,2\nx,5,6,8\n", true, true),
+        ("country,1990,1991,1992\nx,5,6,8\n", true, true),
+        ("1,2,3,4\n2,3,4,5\n", false, false),
     ] {
         assert_eq!(taken(text, Header::Auto), (has_header, is_in_doubt), "{text:?}");
         assert_eq!(taken(text, Header::Yes), (true, false), "{text:?}");
@@ -80,9 +91,9 @@ fn a_first_record_of_text_and_numbers_is_taken_for_data_and_known_to_be_in_doubt
 
 #[test]
 fn the_first_value_of_a_column_that_is_not_numeric_is_known() {
-    let found = schema(b"a,b,c,d\n,1,,x\nN/A,2,nan,y\n3,4,,z\n", Header::Auto).unwrap();
+    let found = schema(b"a,b,c,d\n,1,,x\nN.N.,2,nan,y\n3,4,,z\n", Header::Auto).unwrap();
     assert_eq!(found.numeric, [Some(false), Some(true), None, Some(false)]);
-    assert_eq!(found.first_texts, [(0, "N/A".to_owned()), (3, "x".to_owned())].into());
+    assert_eq!(found.first_texts, [(0, "N.N.".to_owned()), (3, "x".to_owned())].into());
 }
 
 #[test]
@@ -239,7 +250,7 @@ fn columns_that_were_asked_for() {
         })
     };
     assert_eq!(asked(&["c", "1"]), Ok(vec![6.0, 4.0]));
-    assert_eq!(asked(&["b"]), Err(QueryError::NotNumeric("b".into())));
+    assert_eq!(asked(&["b"]), Err(QueryError::NotNumeric { name: "b".into(), text: "x".into() }));
     for name in ["d", "0", "4", "-1", ""] {
         assert_eq!(asked(&[name]), Err(QueryError::NoSuchColumn { asked: name.into(), has: "a,b,c".into() }));
     }
@@ -277,8 +288,9 @@ fn what_is_no_table() {
     let error = |text: &[u8]| whole(text, 100, EVERYTHING).unwrap_err();
     assert_eq!(error(b""), QueryError::Empty);
     assert_eq!(error(b"\n\n"), QueryError::Empty);
-    assert_eq!(error(b"\x7fELF\0\0\0,1\n"), QueryError::NotText);
-    assert_eq!(error(b"\x7fELF\r\0\0,1\n"), QueryError::NotText);
+    assert_eq!(error(b"\x7f\0\0\0,1\n"), QueryError::NotText);
+    assert_eq!(error(b"\x7f\r\0\0,1\n"), QueryError::NotText);
+    assert!(matches!(error(b"\x1f\x8b\x08\0"), QueryError::OtherFormat { .. }));
     assert_eq!(error(b"some words\nmore words\n"), QueryError::NoNumericColumn);
     assert_eq!(error(&[b','; 5000]), QueryError::TooManyFields);
     // Operators on bytes need no table.

@@ -6,4 +6,5 @@ mod corpora;
 mod cuts;
 mod dialect;
 mod exact;
+mod reading;
 mod reference;

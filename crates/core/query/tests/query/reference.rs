@@ -1,8 +1,8 @@
 //! How the tests run the core, and what they compare it with.
 
 use forebay_query::{
-    Block, Collected, Dialect, Header, Operator, PartState, Partials, Pass, Probe, QueryError, Quotes, Schema, State,
-    columns_of, record_end, turns_quoting,
+    Block, Collected, Header, OnText, Operator, PartState, Partials, Pass, QueryError, Quotes, Reading, Schema, State,
+    columns_of, record_end, schema_of, turns_quoting,
 };
 
 /// A query of a text.
@@ -11,28 +11,39 @@ pub struct Asked<'a> {
     pub operators: &'a [Operator],
     pub header: Header,
     pub columns: &'a [&'a str],
+    pub on_text: OnText,
 }
 
-pub const EVERYTHING: Asked<'static> = Asked { operators: &Operator::ALL, header: Header::Auto, columns: &[] };
+pub const EVERYTHING: Asked<'static> =
+    Asked { operators: &Operator::ALL, header: Header::Auto, columns: &[], on_text: OnText::Bad };
 
-/// The schema of a text, fed in windows that grow.
+/// The schema of a text, as far as a comma separates its fields.
 pub fn schema(text: &[u8], header: Header) -> Result<Schema, QueryError> {
-    let mut probe = Probe::new(Dialect::new(b',').unwrap(), header);
-    let mut window = 1;
-    loop {
-        let from = probe.offset() as usize;
-        let to = text.len().min(from + window);
-        if probe.feed(&text[from..to], to == text.len())? {
-            return probe.finish().ok_or(QueryError::Empty);
-        }
-        window *= 2;
+    let comma = Reading::default().separator.or(forebay_query::Separator::new(b','));
+    read_schema(text, &Reading { separator: comma, header, ..Reading::default() })
+}
+
+/// The schema of a text.
+pub fn read_schema(text: &[u8], reading: &Reading) -> Result<Schema, QueryError> {
+    schema_of(text, true, reading).map(|schema| schema.expect("all of it is there"))
+}
+
+/// The states of the blocks of a table, whatever its dialect, as one.
+pub fn whole_as_read(text: &[u8], block_len: usize, reading: &Reading, asked: Asked<'_>) -> Result<State, QueryError> {
+    let blocks = Blocks::of(text, block_len, read_schema(text, reading)?, asked)?;
+    let mut partials = Partials::default();
+    for (index, from) in (0..text.len()).step_by(block_len).enumerate() {
+        let is_quoted = blocks.schema.turns_quoting != turns_quoting(&text[..from]);
+        partials.add(index as u64, blocks.state(from, is_quoted)).unwrap();
     }
+    Ok(partials.finish(text.len().div_ceil(block_len) as u64).unwrap())
 }
 
 /// The states of a text's blocks, each with nothing but its own bytes, its row's end and what holds before it.
 pub fn states(text: &[u8], block_len: usize, asked: Asked<'_>) -> Result<Vec<State>, QueryError> {
     let blocks = Blocks::new(text, block_len, asked)?;
-    let state = |from: usize| blocks.state(from, turns_quoting(&text[..from]));
+    // Quotes before the table count for nothing.
+    let state = |from: usize| blocks.state(from, blocks.schema.turns_quoting != turns_quoting(&text[..from]));
     Ok((0..text.len()).step_by(block_len).map(state).collect())
 }
 
@@ -42,16 +53,22 @@ pub struct Blocks<'a> {
     block_len: usize,
     schema: Schema,
     columns: Vec<usize>,
+    on_text: OnText,
     collected: Collected,
 }
 
 impl<'a> Blocks<'a> {
     pub fn new(text: &'a [u8], block_len: usize, asked: Asked<'_>) -> Result<Self, QueryError> {
         let schema = schema(text, asked.header)?;
+        Self::of(text, block_len, schema, asked)
+    }
+
+    /// Of a table that is not written with commas alone.
+    pub fn of(text: &'a [u8], block_len: usize, schema: Schema, asked: Asked<'_>) -> Result<Self, QueryError> {
         let collected = Collected::of(asked.operators);
         let names: Vec<String> = asked.columns.iter().map(|name| name.to_string()).collect();
         let columns = columns_of(&schema, &names, collected)?;
-        Ok(Self { text, block_len, schema, columns, collected })
+        Ok(Self { text, block_len, schema, columns, on_text: asked.on_text, collected })
     }
 
     /// The result of the block from `from` on, if it begins within quotes or not.
@@ -60,7 +77,7 @@ impl<'a> Blocks<'a> {
         let end = text.len().min(from + self.block_len);
         let is_quoted_behind = is_quoted != turns_quoting(&text[from..end]);
         let tail = record_end(&text[end..], is_quoted_behind).unwrap_or(text.len() - end);
-        Pass::new(self.schema.clone(), &self.columns, self.collected).block(Block {
+        Pass::new(&self.schema, &self.columns, self.on_text, self.collected).block(Block {
             bytes: &text[from..end + tail],
             len: end - from,
             offset: from as u64,

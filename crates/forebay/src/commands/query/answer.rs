@@ -19,6 +19,8 @@ pub struct Answer {
     pub first_records: Vec<FirstRecord>,
     /// Columns that are not numeric, with their first values; None if columns were named, or none is shown.
     pub left_out: Option<Vec<(String, Option<String>)>>,
+    /// Findings about the files, fields that count as missing, and columns that are left out.
+    pub notes: Vec<String>,
     /// Of the columns that were asked for.
     pub names: Vec<String>,
     /// Outputs, if a column was normalised, and who wrote them.

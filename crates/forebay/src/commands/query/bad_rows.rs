@@ -45,6 +45,7 @@ fn fault(row: &BadRow, names: &[String]) -> String {
             format!("{text:?} in the numeric column {:?}", name(*column))
         }
         Fault::TooLong => "a record of more than 64 MiB".to_owned(),
+        Fault::CommentQuote => "a comment with an odd number of quotes, which takes the next lines along".to_owned(),
         Fault::OpenQuote => "a quote that is never closed".to_owned(),
         Fault::MisplacedQuote { column } => {
             format!("a quote inside an unquoted field, or text behind a closing quote, in column {:?}", name(*column))

@@ -8,6 +8,7 @@ mod bad_rows;
 mod canvas;
 mod near;
 mod normalise;
+mod notes;
 mod plot;
 mod plot_file;
 mod png;
@@ -17,11 +18,11 @@ mod svg;
 mod table;
 
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use forebay_offload::files::{Contents, FileSource, PassOptions};
 use forebay_offload::{Answered, Collector, Makings};
 use forebay_query::{Collected, Operator, State};
@@ -50,7 +51,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let collected = Collected::of(&operators);
     let began = Instant::now();
     let sources = arguments.files.iter().map(|file| FileSource::open(file)).collect::<anyhow::Result<Vec<_>>>()?;
-    let table = collected.columns.then(|| Table::of(&sources, arguments, &operators)).transpose()?;
+    let mut table = collected.columns.then(|| Table::of(&sources, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
         true => outputs(arguments)?,
         false => vec![],
@@ -63,8 +64,22 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     // A user who gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
-    let (answered, makings) = states(&sources, table.as_ref(), options, !outputs.is_empty(), (arguments, &effective))?;
-    let state = merged(&sources, &answered, table.as_ref(), arguments.on_error)?;
+    let rereads = !outputs.is_empty();
+    let (answered, makings, state, notes) = loop {
+        let (answered, makings) = states(&sources, table.as_ref(), options, rereads, (arguments, &effective))?;
+        let mut state = merged(&sources, &answered, table.as_ref(), arguments.on_error)?;
+        let (Some(table), Some(rows)) = (&mut table, &mut state.rows) else { break (answered, makings, state, vec![]) };
+        let notes = notes::of(&sources, &answered, table);
+        match table.narrow(rows, &notes).with_context(|| sources[0].path().display().to_string())? {
+            // A Gramian is of the rows in which no column has a missing field: now there are others.
+            Some(_) if collected.gramian => progress.done_bytes().store(0, Ordering::Relaxed),
+            Some(places) => {
+                *rows = std::mem::take(rows).of_columns(&places);
+                break (answered, makings, state, notes);
+            }
+            None => break (answered, makings, state, notes),
+        }
+    };
     let written = match &table {
         Some(table) if !outputs.is_empty() => normalise(&sources, table, (&state, &answered), &outputs, options)?,
         _ => vec![],
@@ -81,6 +96,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         bad_extent,
         first_records,
         left_out,
+        notes,
         names,
         normalised: outputs.into_iter().zip(written).collect(),
         makings,
@@ -141,7 +157,7 @@ fn states(
         makings: Makings::default(),
     };
     let of = |(index, source)| {
-        let table = table.map(|table| (&table.schemas[index], &table.columns[..]));
+        let table = table.map(|table| table.rows(index));
         collector.state(source, table)
     };
     let states = sources.iter().enumerate().map(of).collect::<anyhow::Result<_>>()?;

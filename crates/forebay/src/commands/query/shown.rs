@@ -24,6 +24,9 @@ pub fn in_json(answer: &Answer) -> Value {
         let column = |(name, value): &(String, Option<String>)| json!({"name": name, "first_value": value});
         say("left_out", left_out.iter().map(column).collect());
     }
+    if state.rows.is_some() {
+        say("notes", json!(answer.notes));
+    }
     if let Some(rows) = &state.rows {
         say("first_record", first_record(&answer.first_records));
         say("rows", json!(rows.good));
@@ -200,6 +203,9 @@ fn doubts(answer: &Answer) -> Vec<String> {
             _ if answer.files == 1 => said.push(taken.to_owned()),
             files => said.push(format!("{taken} ({files} of {} files)", answer.files)),
         }
+    }
+    for note in &answer.notes {
+        say!("note: {note}");
     }
     if let Some(left_out) = answer.left_out.as_ref().filter(|left_out| !left_out.is_empty()) {
         let reason = |(name, value): &(String, Option<String>)| match value {

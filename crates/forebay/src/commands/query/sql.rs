@@ -6,8 +6,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
 use forebay_daemon::query::sql_program;
+use forebay_query::Separator;
 
-use crate::cli::{HeaderChoice, OnError, QueryArguments, WherePlace};
+use crate::cli::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 use crate::commands::paths::views;
 use crate::commands::query::near::answering_socket;
 use crate::jobs;
@@ -40,6 +41,10 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     if !arguments.columns.is_empty() || arguments.plot.is_some() || arguments.on_error == OnError::Skip {
         return Err(usage("--columns, --plot and --on-error are for OP FILE..., not for SQL"));
     }
+    let has_dialect = arguments.decimal.is_some() || arguments.comment.is_some() || arguments.missing.is_some();
+    if has_dialect || arguments.skip > 0 {
+        return Err(usage("--decimal, --comment, --skip and --missing are for OP FILE..., not for SQL"));
+    }
     let mut options: Vec<OsString> = vec![];
     let format = arguments.format.clone().or_else(|| arguments.json.then(|| "json".to_owned()));
     options.extend(format.map(|format| format!("--format={format}").into()));
@@ -53,7 +58,14 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     if arguments.no_newlines {
         options.push("--no-newlines".into());
     }
-    options.push(format!("--delimiter={}", char::from(arguments.delimiter.delimiter())).into());
+    let delimiter = match arguments.delimiter {
+        Some(Delimiter(Some(Separator::Byte(byte)))) => byte,
+        None => b',',
+        Some(Delimiter(Some(Separator::Blanks) | None)) => {
+            return Err(usage("--delimiter auto and blanks are for OP FILE..., not for SQL: name one character"));
+        }
+    };
+    options.push(format!("--delimiter={}", char::from(delimiter)).into());
     match arguments.header {
         HeaderChoice::Auto | HeaderChoice::Yes => {}
         HeaderChoice::No => options.push("--no-header".into()),

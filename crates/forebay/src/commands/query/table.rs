@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use forebay_offload::Answered;
-use forebay_offload::files::FileSource;
-use forebay_query::{Collected, Operator, Schema, columns_of, same_columns};
+use forebay_offload::files::{FileSource, WantedRows};
+use forebay_query::{Collected, Dialect, OnText, Operator, QueryError, Reading, Rows, Schema, Words};
+use forebay_query::{columns_of, same_columns};
 
-use crate::cli::QueryArguments;
+use crate::cli::{Delimiter, OnError, QueryArguments};
+use crate::settings::UsageError;
 
 /// The columns of all files.
 pub struct Table {
     /// Of each file.
     pub schemas: Vec<Schema>,
-    /// Those that were asked for, by index.
+    /// Those that were asked for, or all that may be numeric, by index.
     pub columns: Vec<usize>,
+    /// The meaning of text in them.
+    pub on_text: OnText,
 }
 
 impl Table {
@@ -24,11 +28,16 @@ impl Table {
     /// They have not, a file is no table, or the columns that were asked for are not there.
     pub fn of(sources: &[FileSource], arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
         let collected = Collected::of(operators);
-        let schema = |source: &FileSource| source.schema(arguments.delimiter, arguments.header.into());
-        let mut schemas = sources.iter().map(schema).collect::<anyhow::Result<Vec<_>>>()?;
         let name = |index: usize| arguments.files[index].display().to_string();
-        for (index, here) in schemas.iter().enumerate() {
-            same_columns(&schemas[0], here).with_context(|| name(index))?;
+        let mut reading = reading(arguments)?;
+        let mut schemas = vec![];
+        for (index, source) in sources.iter().enumerate() {
+            let schema = source.schema(&reading)?;
+            // One table is written in one way.
+            reading.separator.get_or_insert(schema.dialect.separator);
+            reading.point.get_or_insert(schema.dialect.point);
+            same_columns(schemas.first().unwrap_or(&schema), &schema).with_context(|| name(index))?;
+            schemas.push(schema);
         }
         // A column is what it first is in any of the files.
         let deciding = |column: usize| schemas.iter().find(|schema| schema.numeric[column].is_some());
@@ -42,11 +51,59 @@ impl Table {
             schema.first_texts.clone_from(&first_texts);
         }
         let mut columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
+        let on_text = on_text(arguments, operators);
+        if arguments.columns.is_empty() && on_text == OnText::Bad {
+            // Text further on in a column without a value at its beginning would make rows bad.
+            columns.retain(|column| numeric[*column] == Some(true));
+            if columns.is_empty() {
+                return Err(QueryError::NoNumericColumn).with_context(|| name(0));
+            }
+        }
         if !shows_columns(operators) {
             // `normalise` alone is about its column: others make no row bad.
             columns.truncate(1);
         }
-        Ok(Self { schemas, columns })
+        Ok(Self { schemas, columns, on_text })
+    }
+
+    /// The rows of one of the files, as they are wanted.
+    pub fn rows(&self, file: usize) -> WantedRows<'_> {
+        WantedRows { schema: &self.schemas[file], columns: &self.columns, on_text: self.on_text }
+    }
+
+    /// Leaves out the columns that turned out to have no number, or text beside numbers: the places of the others among those so
+    /// far. None if all of them are columns of numbers.
+    ///
+    /// # Errors
+    /// No column is left.
+    pub fn narrow(&mut self, rows: &Rows, notes: &[String]) -> anyhow::Result<Option<Vec<usize>>> {
+        let left_out = rows.not_numeric();
+        if self.on_text == OnText::Bad {
+            return Ok(None);
+        }
+        let places: Vec<usize> = (0..self.columns.len()).filter(|place| !left_out.contains(place)).collect();
+        for schema in &mut self.schemas {
+            places.iter().for_each(|place| schema.numeric[self.columns[*place]] = Some(true));
+        }
+        if left_out.is_empty() {
+            return Ok(None);
+        }
+        if places.is_empty() {
+            let error = anyhow::Error::from(QueryError::NoNumericColumn);
+            return Err(if notes.is_empty() { error } else { error.context(notes.join("; ")) });
+        }
+        for place in left_out {
+            let column = self.columns[place];
+            let text = rows.texts[place].first.as_ref().map(|first| first.text.clone());
+            for schema in &mut self.schemas {
+                schema.numeric[column] = Some(false);
+                if let Some(text) = &text {
+                    schema.first_texts.entry(column).or_insert_with(|| text.clone());
+                }
+            }
+        }
+        self.columns = places.iter().map(|place| self.columns[*place]).collect();
+        Ok(Some(places))
     }
 
     /// Lines and bytes that bad rows cover, over all files.
@@ -78,4 +135,35 @@ impl Table {
 /// Whether an operator has numbers of each column.
 fn shows_columns(operators: &[Operator]) -> bool {
     operators.iter().any(|operator| matches!(operator, Operator::Stats | Operator::Gramian))
+}
+
+/// The meaning of text in a column of numbers: where columns were not named, those that have some are left out.
+fn on_text(arguments: &QueryArguments, operators: &[Operator]) -> OnText {
+    let are_chosen = !arguments.columns.is_empty() || arguments.on_error == OnError::Skip;
+    match are_chosen || operators.contains(&Operator::Normalise) || !shows_columns(operators) {
+        true => OnText::Bad,
+        false => OnText::Missing,
+    }
+}
+
+/// The user's word about the files.
+fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
+    let usage = |message: String| anyhow::Error::from(UsageError(message));
+    let missing = match &arguments.missing {
+        Some(words) => Words::new(words).map_err(|error| usage(error.to_string()))?,
+        None => Words::default(),
+    };
+    let separator = arguments.delimiter.and_then(|Delimiter(separator)| separator);
+    let (point, comment) = (arguments.decimal, arguments.comment);
+    let said = Dialect {
+        separator: separator.unwrap_or(forebay_query::Separator::Blanks),
+        point: point.unwrap_or(b'.'),
+        comment,
+        missing: missing.clone(),
+    };
+    if !said.is_sound() {
+        return Err(usage("--delimiter, --decimal and --comment are to be different characters".to_owned()));
+    }
+    let header = arguments.header.into();
+    Ok(Reading { separator, point, comment, skipped_lines: arguments.skip, missing, header })
 }

@@ -1,7 +1,6 @@
 //! For fuzzing and for its corpus: what a host does with the answer of a node that may say anything.
 
 use crate::byte_counts::ByteCounts;
-use crate::column::Column;
 use crate::gramian::Gramian;
 use crate::limits::BLOCK_BYTES;
 use crate::part::{PartState, Quotes};
@@ -33,11 +32,7 @@ pub fn answer_part(bytes: &[u8]) -> usize {
 
 /// States of nothing, as each query's are.
 fn queries() -> impl Iterator<Item = State> {
-    let rows = |gramian: bool| Rows {
-        columns: vec![Column::default(); COLUMNS],
-        gramian: gramian.then(|| Gramian::new(COLUMNS)),
-        ..Rows::default()
-    };
+    let rows = |gramian: bool| Rows { gramian: gramian.then(|| Gramian::new(COLUMNS)), ..Rows::of(COLUMNS) };
     let all = [None, Some(false), Some(true)].map(|gramian| gramian.map(rows));
     let counts = |rows: Option<Rows>| [None, Some(ByteCounts::default())].map(|counts| (counts, rows.clone()));
     all.into_iter().flat_map(counts).map(|(byte_counts, rows)| State { byte_counts, rows, ..State::default() })

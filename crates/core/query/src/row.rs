@@ -1,0 +1,292 @@
+//! One row taken apart: numbers of the columns that are kept, everything else passed over.
+//!
+//! Rows take a fast way where their fields are plain. Any surprise sends a row the slow way, which splits it as `record`
+//! says. Both come to the same. A row puts its numbers into the batch as it goes; the notes of its fields with text wait
+//! until it is whole.
+
+use memchr::memchr2;
+
+use crate::batch::Batch;
+use crate::dialect::{Dialect, Field, Separator};
+use crate::number::{leading, long};
+use crate::record::Record;
+use crate::schema::shown_text;
+use crate::skip;
+use crate::state::Fault;
+use crate::text_fields::TextFields;
+
+/// A field with text in a column of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnText {
+    /// It makes the row bad.
+    Bad,
+    /// It counts as missing, and is noted.
+    Missing,
+}
+
+/// The next fields of a row.
+#[derive(Clone, Copy)]
+enum Step {
+    /// So many are passed over: a column that is not requested makes no row bad.
+    Skip(usize),
+    /// One belongs to a column of the batch.
+    Keep(usize),
+}
+
+/// A field with text, of a row that is not whole yet.
+enum Noted {
+    Word(u8),
+    Text(String),
+}
+
+/// Parses rows of one dialect.
+pub struct RowParser {
+    dialect: Dialect,
+    on_text: OnText,
+    /// Of each field, the column of the batch that it belongs to.
+    columns: Vec<Option<usize>>,
+    steps: Vec<Step>,
+    /// Of the row under way, by column.
+    noted: Vec<(usize, Noted)>,
+    /// Of the rows so far, by column of the batch.
+    texts: Vec<TextFields>,
+}
+
+impl RowParser {
+    /// Of rows with these fields; those that are kept belong to a column of the batch.
+    pub fn new(dialect: Dialect, on_text: OnText, columns: Vec<Option<usize>>) -> Self {
+        let mut steps = vec![];
+        for column in &columns {
+            match (column, steps.last_mut()) {
+                (Some(column), _) => steps.push(Step::Keep(*column)),
+                (None, Some(Step::Skip(fields))) => *fields += 1,
+                (None, _) => steps.push(Step::Skip(1)),
+            }
+        }
+        let kept = columns.iter().flatten().max().map_or(0, |last| last + 1);
+        Self { dialect, on_text, columns, steps, noted: vec![], texts: vec![TextFields::default(); kept] }
+    }
+
+    /// How rows are told apart.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// The row is whole; so many newlines are before it.
+    #[inline]
+    pub fn end_row(&mut self, lines_before: u64) {
+        if self.noted.is_empty() {
+            return;
+        }
+        for (column, noted) in self.noted.drain(..) {
+            match noted {
+                Noted::Word(word) => self.texts[column].add_word(word),
+                Noted::Text(text) => self.texts[column].add_text(lines_before, text),
+            }
+        }
+    }
+
+    /// The fields with text in each column of the batch, since this was asked last.
+    pub fn take_texts(&mut self) -> Vec<TextFields> {
+        let none = vec![TextFields::default(); self.texts.len()];
+        std::mem::replace(&mut self.texts, none)
+    }
+
+    /// Parses the row at `at` if it is plain: where the next one begins.
+    #[inline]
+    pub fn fast(&mut self, bytes: &[u8], at: usize, batch: &mut Batch) -> Option<usize> {
+        let next = match self.dialect.separator {
+            Separator::Byte(delimiter) => self.fast_by(delimiter, bytes, at, batch),
+            Separator::Blanks => self.fast_by_blanks(bytes, at, batch),
+        };
+        if next.is_none() {
+            self.noted.clear();
+        }
+        next
+    }
+
+    #[inline]
+    fn fast_by(&mut self, delimiter: u8, bytes: &[u8], mut at: usize, batch: &mut Batch) -> Option<usize> {
+        let point = self.dialect.point;
+        let begin = *bytes.get(at)?;
+        if matches!(begin, b'\n' | b'\r') || Some(begin) == self.dialect.comment {
+            return None;
+        }
+        let last = self.steps.len().checked_sub(1)?;
+        for index in 0..last {
+            at = match self.steps[index] {
+                Step::Skip(fields) => skip::fields(bytes, at, fields, delimiter)?,
+                Step::Keep(column) => {
+                    let rest = bytes.get(at..)?;
+                    match leading(rest, point) {
+                        Some((number, len)) if rest.get(len) == Some(&delimiter) => {
+                            batch.put(column, number, false);
+                            at + len + 1
+                        }
+                        _ => {
+                            let len = self.odd_field(rest, delimiter, column, batch)?;
+                            (*rest.get(len)? == delimiter).then_some(at + len + 1)?
+                        }
+                    }
+                }
+            };
+        }
+        match self.steps[last] {
+            Step::Skip(1) => skip::last_field(bytes, at, delimiter),
+            Step::Skip(fields) => {
+                let at = skip::fields(bytes, at, fields - 1, delimiter)?;
+                skip::last_field(bytes, at, delimiter)
+            }
+            Step::Keep(column) => {
+                let rest = bytes.get(at..)?;
+                if let Some((number, len)) = leading(rest, point)
+                    && let Some(end) = line_end(rest, len)
+                {
+                    batch.put(column, number, false);
+                    return Some(at + end);
+                }
+                let len = self.odd_field(rest, delimiter, column, batch)?;
+                Some(at + line_end(rest, len)?)
+            }
+        }
+    }
+
+    /// A field that is no plain number, at the beginning of `bytes`: its length, if it needs no closer look.
+    #[cold]
+    fn odd_field(&mut self, bytes: &[u8], delimiter: u8, column: usize, batch: &mut Batch) -> Option<usize> {
+        let len = match bytes.first()? {
+            // Fields with quotes inside are left to the slow way.
+            b'"' => {
+                let close = 1 + memchr2(b'"', b'\n', &bytes[1..])?;
+                (bytes[close] == b'"').then_some(close + 1)?
+            }
+            _ => memchr2(delimiter, b'\n', bytes)?,
+        };
+        let len = if bytes[..len].ends_with(b"\r") && bytes.get(len) == Some(&b'\n') { len - 1 } else { len };
+        let text = &bytes[..len];
+        if text.first() != Some(&b'"') && text.contains(&b'"') {
+            return None;
+        }
+        let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
+        let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| Field::Number(number));
+        self.put(column, field, text, batch).ok()?;
+        Some(len)
+    }
+
+    #[inline]
+    fn fast_by_blanks(&mut self, bytes: &[u8], mut at: usize, batch: &mut Batch) -> Option<usize> {
+        at += gap(bytes, at);
+        let begin = *bytes.get(at)?;
+        if matches!(begin, b'\n' | b'\r') || Some(begin) == self.dialect.comment {
+            return None;
+        }
+        for index in 0..self.steps.len() {
+            let (column, fields) = match self.steps[index] {
+                Step::Skip(fields) => (None, fields),
+                Step::Keep(column) => (Some(column), 1),
+            };
+            for _ in 0..fields {
+                let rest = bytes.get(at..)?;
+                let number = column.and_then(|column| Some((column, leading(rest, self.dialect.point)?)));
+                at += match number {
+                    Some((column, (number, len))) if is_field_end(*rest.get(len)?) => {
+                        batch.put(column, number, false);
+                        len
+                    }
+                    _ => self.word(rest, column, batch)?,
+                };
+                at += gap(bytes, at);
+            }
+        }
+        Some(at + line_end(&bytes[at..], 0)?)
+    }
+
+    /// A field between blanks: its length.
+    fn word(&mut self, bytes: &[u8], column: Option<usize>, batch: &mut Batch) -> Option<usize> {
+        let len = bytes.iter().position(|byte| is_field_end(*byte))?;
+        let text = &bytes[..len];
+        if len == 0 || text.contains(&b'"') {
+            return None;
+        }
+        if let Some(column) = column {
+            let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
+            let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| Field::Number(number));
+            self.put(column, field, text, batch).ok()?;
+        }
+        Some(len)
+    }
+
+    /// Puts the kept fields of a record into the batch, if it is a row (an empty line is none).
+    pub fn slow(&mut self, record: &Record<'_>, batch: &mut Batch) -> Result<bool, Fault> {
+        let taken = self.record(record, batch);
+        if taken.is_err() {
+            self.noted.clear();
+        }
+        taken
+    }
+
+    fn record(&mut self, record: &Record<'_>, batch: &mut Batch) -> Result<bool, Fault> {
+        match record.misplaced_quote {
+            Some(_) if record.is_comment => return Err(Fault::CommentQuote),
+            _ if record.is_none() => return Ok(false),
+            Some(field) => return Err(Fault::MisplacedQuote { column: field as u32 }),
+            None => {}
+        }
+        if record.fields.len() != self.columns.len() || record.has_too_many_fields {
+            let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+            return Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.columns.len()) });
+        }
+        for (index, text) in record.fields.iter().enumerate() {
+            let Some(column) = self.columns[index] else { continue };
+            let field = self.dialect.field(text);
+            let is_put = self.put(column, field, text, batch);
+            is_put.map_err(|IsText| Fault::Text { column: index as u32, text: shown_text(text) })?;
+        }
+        Ok(true)
+    }
+
+    /// Puts a field into the batch.
+    fn put(&mut self, column: usize, field: Field, text: &[u8], batch: &mut Batch) -> Result<(), IsText> {
+        match field {
+            Field::Number(number) => batch.put(column, number, false),
+            Field::Missing => batch.put(column, f64::NAN, true),
+            Field::Word(word) => {
+                batch.put(column, f64::NAN, true);
+                self.noted.push((column, Noted::Word(word)));
+            }
+            Field::Text if self.on_text == OnText::Bad => return Err(IsText),
+            Field::Text => {
+                batch.put(column, f64::NAN, true);
+                // Of a column only the first is shown.
+                let is_shown = self.texts[column].texts == 0;
+                self.noted.push((column, Noted::Text(if is_shown { shown_text(text) } else { String::new() })));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A field that has to be a number is text.
+struct IsText;
+
+/// Blanks between fields, from `at` on.
+#[inline(always)]
+fn gap(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+/// Whether a field between blanks ends before this byte.
+#[inline(always)]
+fn is_field_end(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Where the next line begins, if this one ends at `len`.
+#[inline(always)]
+fn line_end(bytes: &[u8], len: usize) -> Option<usize> {
+    match bytes.get(len)? {
+        b'\n' => Some(len + 1),
+        b'\r' if bytes.get(len + 1) == Some(&b'\n') => Some(len + 2),
+        _ => None,
+    }
+}
