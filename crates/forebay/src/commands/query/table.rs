@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use forebay_offload::Answered;
-use forebay_offload::files::FileSource;
 use forebay_query::{Collected, Operator, Schema, columns_of, same_columns};
 
 use crate::cli::QueryArguments;
@@ -21,11 +19,9 @@ impl Table {
     /// Of files that have the same columns.
     ///
     /// # Errors
-    /// They have not, a file is no table, or the columns that were asked for are not there.
-    pub fn of(sources: &[FileSource], arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
+    /// They have not, or the columns that were asked for are not there.
+    pub fn of(mut schemas: Vec<Schema>, arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
         let collected = Collected::of(operators);
-        let schema = |source: &FileSource| source.schema(arguments.delimiter, arguments.header.into());
-        let mut schemas = sources.iter().map(schema).collect::<anyhow::Result<Vec<_>>>()?;
         let name = |index: usize| arguments.files[index].display().to_string();
         for (index, here) in schemas.iter().enumerate() {
             same_columns(&schemas[0], here).with_context(|| name(index))?;
@@ -47,12 +43,6 @@ impl Table {
             columns.truncate(1);
         }
         Ok(Self { schemas, columns })
-    }
-
-    /// Lines and bytes that bad rows cover, over all files.
-    pub fn bad_extent(&self, answered: &[Answered]) -> (u64, u64) {
-        let extents = answered.iter().zip(&self.schemas).map(|(answered, schema)| answered.state.bad_extent(schema));
-        extents.fold((0, 0), |(lines, bytes), (more_lines, more_bytes)| (lines + more_lines, bytes + more_bytes))
     }
 
     /// The columns that are not numeric, with their first values; None if columns were named, or no operator shows any.

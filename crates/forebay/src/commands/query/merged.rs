@@ -1,0 +1,46 @@
+//! The states of files, merged one after the other: of thousands there is one in memory, beside what the second pass and messages need.
+
+use forebay_offload::files::FileSource;
+use forebay_offload::{Answered, Reread};
+use forebay_query::{Schema, State};
+
+use crate::commands::query::bad_rows::BadRows;
+
+/// The merged state.
+#[derive(Default)]
+pub struct Merged {
+    /// Of all files so far, in their order.
+    pub state: Option<State>,
+    pub bad_rows: BadRows,
+    /// Lines and bytes that bad rows cover.
+    pub bad_extent: (u64, u64),
+    /// The needs of the second pass, file by file; empty if there is none.
+    pub seconds: Vec<Second>,
+}
+
+/// The needs of a second pass over a file.
+pub struct Second {
+    /// Good rows of the first.
+    pub rows: u64,
+    /// The nodes that read it again; None: this host.
+    pub reread: Option<Reread>,
+}
+
+impl Merged {
+    /// Takes the state of the next file, `rereads` if there will be a second pass.
+    pub fn add(&mut self, source: &FileSource, schema: Option<&Schema>, answered: Answered, rereads: bool) {
+        let Answered { state, reread } = answered;
+        if let Some(schema) = schema {
+            self.bad_rows.add(source, &state, schema);
+            let (lines, bytes) = state.bad_extent(schema);
+            self.bad_extent = (self.bad_extent.0 + lines, self.bad_extent.1 + bytes);
+        }
+        if rereads {
+            self.seconds.push(Second { rows: state.rows.as_ref().map_or(0, |rows| rows.good), reread });
+        }
+        self.state = Some(match self.state.take() {
+            Some(before) => before.merge(&state),
+            None => state,
+        });
+    }
+}
