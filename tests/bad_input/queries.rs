@@ -54,7 +54,8 @@ fn what_is_no_file() {
     let sandbox = Sandbox::new();
     let about = |path: &str| run(sandbox.command().args(["query", "stats", path]));
     fails(&sandbox, &about("/nowhere/table.csv"), FAILED, &["/nowhere/table.csv", "o such file"]);
-    fails(&sandbox, &about("/dev"), FAILED, &["/dev", "not a regular file"]);
+    fails(&sandbox, &about("/dev"), FAILED, &["/dev", "not a regular file", "'/dev/*.csv'"]);
+    fails(&sandbox, &about("/nowhere/*.csv"), FAILED, &["no file matches /nowhere/*.csv"]);
     fails(&sandbox, &about("/dev/zero"), FAILED, &["/dev/zero", "not a regular file"]);
     // The output would replace what is read.
     let file = sandbox.source().join("table.csv");
@@ -70,7 +71,7 @@ fn what_is_no_file() {
 
 #[test]
 fn what_is_asked_for_wrongly() {
-    let cases: [(&str, &[&str], &[&str]); 9] = [
+    let cases: [(&str, &[&str], &[&str]); 11] = [
         ("median", &[], &["no operator \"median\"", "count-lines"]),
         ("stats,", &[], &["no operator \"\""]),
         ("SELECT 1", &[], &["SQL names its own files"]),
@@ -78,8 +79,10 @@ fn what_is_asked_for_wrongly() {
         ("stats", &["--delimiter", "ab"], &["--delimiter"]),
         ("stats", &["--on-error", "panic"], &["--on-error", "skip"]),
         ("stats", &["--header", "maybe"], &["--header", "auto"]),
+        ("stats", &["--format", "xml"], &["--format", "markdown"]),
+        ("stats", &["--json", "--format", "csv"], &["different formats"]),
         ("stats", &["--output", "x"], &["--output", "normalise"]),
-        ("stats", &["--plot", "x.svg"], &["--plot", "gramian"]),
+        ("count-lines", &["--plot", "x.svg"], &["--plot", "gramian"]),
     ];
     for (operators, more, words) in cases {
         let sandbox = Sandbox::new();

@@ -2,9 +2,31 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bed::{ALL, Bed, parted, plain_table, quoted_table, stray_table};
+
+/// More files than are kept open, by their pattern.
+#[test]
+fn a_device_answers_for_each_of_many_files() {
+    const FILES: u32 = 100;
+    let bed = Bed::of_devices();
+    let directory = bed.file(2, "run");
+    fs::create_dir(&directory).unwrap();
+    let name = |rank: u32| directory.join(format!("rank{rank:03}.csv"));
+    (0..FILES).for_each(|rank| fs::write(name(rank), format!("a,note,b\n{rank},x,2\n")).unwrap());
+    let pattern = directory.join("*.csv");
+    let said = |place: &str| parted(&bed.query(ALL, &pattern, &["--json", "--where", place]).good().stdout);
+    let (here, by) = said("host");
+    assert!(by.is_null() && here["files"] == FILES && here["rows"] == FILES, "{here}");
+    for place in ["data", "split"] {
+        let (there, by) = said(place);
+        assert_eq!(there, here, "{place}");
+        assert_eq!(by[0]["node"].as_u64().or(by[1]["node"].as_u64()), Some(2), "{by}");
+    }
+    assert_eq!(said("auto"), (here, Value::Null), "nobody is asked about files that are this small");
+    bed.job.down();
+}
 
 #[test]
 fn the_device_that_holds_a_file_answers() {

@@ -47,7 +47,8 @@ fn options_that_sql_and_operators_do_not_share() {
         (&["SELECT 1", "--columns", "a"], "--columns"),
         (&["SELECT 1", "--on-error", "skip"], "--on-error"),
         (&["SELECT 1", "--where", "split"], "--where split"),
-        (&["stats", "--format", "csv", "x.csv"], "are for SQL only"),
+        (&["stats", "--no-newlines", "x.csv"], "are for SQL only"),
+        (&["stats", "--format", "arrow", "x.csv"], "is for SQL only"),
         (&["stats"], "at least one FILE"),
     ] {
         let done = query(&sandbox, arguments);

@@ -383,7 +383,7 @@ pub struct SimulateArguments {
 #[derive(Args, Debug)]
 #[command(
     after_help = "CASE is JSON; docs/aggregation.md has its format. Times are predicted by a model of flows that share links \
-                  fairly; nothing is measured.\n\nExamples:\n  forebay plan --example > case.json\n  forebay plan case.json\n  \
+                  fairly; nothing is measured.\n\nExamples:\n  forebay plan --example --plot placement.svg\n  forebay plan --example > case.json\n  forebay plan case.json\n  \
                   forebay plan case.json --strategy joint --json\n  \
                   forebay plan - --plot placement.svg < case.json"
 )]
@@ -391,16 +391,16 @@ pub struct PlanArguments {
     /// The case, as JSON; - is standard input
     #[arg(required_unless_present = "example")]
     pub case: Option<PathBuf>,
-    /// Print a case to begin with
-    #[arg(long, exclusive = true)]
+    /// Print a case to begin with; with --strategy, --json or --plot, plan it
+    #[arg(long, conflicts_with = "case")]
     pub example: bool,
-    /// A strategy by name, all, or best
-    #[arg(long, value_name = "NAME", default_value = "all")]
-    pub strategy: String,
+    /// A strategy by name, all, or best [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<String>,
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Write the placements to this file, as SVG
+    /// Draw the best plan in its network, with the load of the links, to this file: PNG if its name ends in .png, else SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! A command's output: results on standard output, errors as whole chains.
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 /// Prints a line of a result, formatted.
@@ -21,6 +21,11 @@ pub(crate) use tell;
 /// Prints a line of a result, whatever names it has. A reader that has gone (`forebay status | head`) has what it wants: the command ends there.
 pub fn line(text: impl Display) {
     raw(&format!("{}\n", shown_line(&text.to_string())));
+}
+
+/// Prints a result for programs as it is; only a terminal gets no control characters.
+pub fn exactly(text: &str) {
+    if std::io::stdout().is_terminal() { raw(&without_controls(text)) } else { raw(text) }
 }
 
 /// JSON leaves some controls as they are; its own way to write them keeps it JSON.

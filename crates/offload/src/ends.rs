@@ -13,7 +13,7 @@ use forebay_query::{Choice, End, Pace, Prediction, State};
 
 use crate::column::{Answered, Reread};
 use crate::dealing::{HostPart, Made};
-use crate::files::{Contents, FileSource, PassOptions, Table, block_count, collect};
+use crate::files::{Contents, FileSource, PassOptions, Table, block_count, collect, each_of_many};
 use crate::makers::Makers;
 use crate::processors::cores_for;
 use crate::speeds::seconds_per_byte;
@@ -103,7 +103,8 @@ impl Collector<'_> {
     /// # Errors
     /// It cannot be read, changes, or nobody holds it who was asked for.
     pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<Answered> {
-        let Some(makers) = self.makers(source)? else {
+        let makers = if self.is_small(source) { None } else { self.makers(source)? };
+        let Some(makers) = makers else {
             self.choose(Choice::Host);
             return Ok(Answered { state: collect(source, table, self.options)?, reread: None });
         };
@@ -130,6 +131,32 @@ impl Collector<'_> {
         self.choose(choice);
         let reread = rest.map(|(quoted, host_part)| Reread { makers, quoted, host_part });
         Ok(Answered { state, reread })
+    }
+
+    /// Whether this host reads a file without a question to anybody: it is small, and no other end was asked for.
+    #[must_use]
+    pub fn is_small(&self, source: &FileSource) -> bool {
+        let is_free = self.makers_of.is_none() || (self.asked == Place::Auto && !self.explains);
+        is_free && source.bytes() < WEIGHED_BYTES_MIN
+    }
+
+    /// The states of small files, several of which are read at once.
+    ///
+    /// # Errors
+    /// One cannot be read, or changes.
+    pub fn states_of_small<'s>(
+        &mut self,
+        count: usize,
+        file: impl Fn(usize) -> (&'s FileSource, Table<'s>) + Sync,
+    ) -> anyhow::Result<Vec<Answered>> {
+        self.choose(Choice::Host);
+        let options = PassOptions { threads: 1, ..self.options };
+        each_of_many(count, |number| {
+            let (source, table) = file(number);
+            let state = collect(source, table, options);
+            source.release();
+            Ok(Answered { state: state?, reread: None })
+        })
     }
 
     /// The state of a file, made by those who were asked for.

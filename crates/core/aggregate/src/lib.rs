@@ -43,4 +43,4 @@ pub use flow::Flowed;
 pub use plan::{Aggregator, Plan, Predicted};
 pub use portfolio::{Portfolio, plan, plan_all, plan_best};
 pub use strategy::Strategy;
-pub use topology::{Links, Network};
+pub use topology::{Links, Network, Shape, Vertex};

@@ -3,12 +3,14 @@
 //! A plan holds all that an exchange needs: with it, a rank knows by itself what to send to whom in which round, and an
 //! aggregator what will come. Reads go the same ways backwards.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::description::Serves;
 use crate::division::Division;
-use crate::extents::{Extent, within};
+use crate::extents::{Extent, bytes, within};
 use crate::flow::simulate;
 use crate::formula::Cost;
 use crate::seat::Seat;
@@ -70,6 +72,48 @@ impl Aggregator {
 }
 
 impl Plan {
+    /// The bytes that it sends over each link of the network, all rounds together.
+    ///
+    /// # Panics
+    /// If it is a plan of another case.
+    #[must_use]
+    pub fn link_bytes(&self, case: &Case) -> Vec<u64> {
+        let network = &case.network;
+        let mut loads = vec![0; network.link_count()];
+        let mut route = vec![];
+        let mut send = |from: usize, to: usize, bytes: u64| {
+            route.clear();
+            network.route(from, to, &mut route);
+            route.iter().for_each(|link| loads[*link as usize] += bytes);
+        };
+        for ((node, aggregator), bytes) in self.node_bytes(case) {
+            send(node, self.aggregators[aggregator].node, bytes);
+        }
+        for aggregator in &self.aggregators {
+            send(aggregator.node, case.io_nodes[aggregator.io_node].node, bytes(&aggregator.domain));
+        }
+        loads
+    }
+
+    /// The bytes that each node has for each aggregator.
+    fn node_bytes(&self, case: &Case) -> BTreeMap<(usize, usize), u64> {
+        let span = |(index, aggregator): (usize, &Aggregator)| {
+            let (first, last) = (aggregator.domain.first()?, aggregator.domain.last()?);
+            Some((Extent::between(first.offset, last.end()), index))
+        };
+        let spans: Vec<(Extent, usize)> = self.aggregators.iter().enumerate().filter_map(span).collect();
+        let mut all = BTreeMap::new();
+        for rank in 0..case.rank_count() {
+            for extent in case.extents_of(rank) {
+                let first = spans.partition_point(|(span, _)| span.end() <= extent.offset);
+                for (span, index) in spans[first..].iter().take_while(|(span, _)| span.offset < extent.end()) {
+                    *all.entry((case.node_of(rank), *index)).or_default() += extent.and(*span).len;
+                }
+            }
+        }
+        all
+    }
+
     /// The plan of seats for the domains of a division.
     #[must_use]
     pub fn new(case: &Case, strategy: Strategy, division: &Division, seats: &[Seat]) -> Self {

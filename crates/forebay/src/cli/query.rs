@@ -17,6 +17,7 @@ use crate::settings::GivenForJob;
                   fields are numbers or missing; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
                   1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
                   that the statement names.\n\nExamples:\n  forebay query stats,entropy log.csv\n  \
+                  forebay query stats --format csv --plot columns.png 'run/rank*.csv'\n  \
                   forebay query gramian --columns flow,3 --plot heat.svg a.csv b.csv\n  \
                   forebay query normalise --columns flow --output flow.csv log.csv\n  \
                   forebay query stats --on-error skip --json log.csv\n  \
@@ -26,7 +27,8 @@ pub struct QueryArguments {
     /// Operators to compute, separated by commas, or one SQL statement
     #[arg(value_name = "OP[,OP...]|SQL")]
     pub operators: String,
-    /// Files: CSV for column operators, any for byte operators; several form one table. SQL names its files itself
+    /// Files, or patterns in quotes ('run/*.csv'): CSV for column operators, any for byte operators; several form one table. SQL
+    /// names its files itself
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Columns, by name, or by number from 1 [default: all numeric columns]
@@ -64,13 +66,14 @@ pub struct QueryArguments {
     /// Show the predicted time of each choice of --where, and the time taken
     #[arg(long)]
     pub explain: bool,
-    /// Print a JSON object instead of text
+    /// The same as --format json
     #[arg(long)]
     pub json: bool,
-    /// Write a histogram of the bytes and a map of the correlations to this file: PNG if its name ends in .png, else SVG
+    /// Draw stats (ranges, means, deviations), gramian (correlations), digits and entropy (bytes by value) to this file: PNG if
+    /// its name ends in .png, else SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// SQL: format of the result: table, csv, json, parquet or arrow [default: table]
+    /// Format of the result: table, csv (one operator), json or markdown; SQL: table, csv, json, parquet or arrow [default: table]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
     /// SQL: a table by name

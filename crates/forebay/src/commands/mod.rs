@@ -10,6 +10,7 @@ mod manual;
 mod mpi;
 mod node;
 mod paths;
+mod picture;
 mod profile;
 mod query;
 mod run;

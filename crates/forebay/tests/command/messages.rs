@@ -20,6 +20,10 @@ fn a_plan_begins_with_an_example() {
     let example = place.succeeds(&["plan", "--example"]);
     fs::write(place.path("case.json"), &example).unwrap();
     assert!(place.succeeds(&["plan", "case.json"]).contains("joint"));
+    let planned = place.succeeds(&["plan", "--example", "--plot", "plan.svg"]);
+    assert_eq!(planned, place.succeeds(&["plan", "case.json"]), "the example is that case");
+    assert!(fs::read_to_string(place.path("plan.svg")).unwrap().contains("I/O floor"));
+    place.fails(2, &["plan", "--example", "case.json"]);
     fs::write(place.path("text"), "hello").unwrap();
     let message = place.fails(1, &["plan", "text"]);
     assert!(

@@ -52,9 +52,48 @@ fn all_operators_are_one_answer() {
     let lines = timeless(ask(&place, &["count-lines", text(&one)]));
     assert_eq!(lines, json!({"files": 1, "bytes": 24, "lines": 4, "where": "host"}));
     let shown = place.succeeds(&["query", "stats,gramian,digits,entropy", text(&one)]);
-    for part in ["24 bytes, 2 rows", "A^T A", "divide by the count", "digit 9", "entropy: 3.", "deviation"] {
+    for part in [
+        "24 bytes, 2 rows",
+        "A^T A",
+        "divide by the count",
+        "digit  count\n0          0\n1          1\n",
+        "entropy: 3.",
+        "deviation",
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+}
+
+/// The formats besides JSON.
+#[test]
+fn formats_have_the_same_numbers() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "a|b,\"x, y\",z\n1,0.1,u\n2,0.2,v\n7,,w\n").unwrap();
+    let shown = place.succeeds(&["query", "stats", text(&file)]);
+    let row = shown.lines().find(|line| line.starts_with("a|b")).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words, ["a|b", "3", "0", "10", "3.333333", "1", "7", "6.888889", "2.624669"], "{shown}");
+    let done = place.command(&["query", "stats", "--format", "csv", text(&file)]).output().unwrap();
+    let csv = [done.stdout, done.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let lines: Vec<&str> = csv[0].lines().collect();
+    assert_eq!(lines[0], "column,count,missing,sum,mean,min,max,variance,deviation", "{csv:?}");
+    assert!(lines[1].starts_with("a|b,3,0,10,3.3333333333333335,1,7,6.888888888888889,2.62"), "{csv:?}");
+    assert!(lines[2].starts_with("\"x, y\",2,1,0.30000000000000004,0.15"), "{csv:?}");
+    assert!(lines.len() == 3 && csv[1].contains("2 of 3 columns; z: first value is \"u\""), "{csv:?}");
+    let markdown = place.succeeds(&["query", "stats,digits,entropy", "--format", "markdown", text(&file)]);
+    for part in ["| column | count |", "| --- | ---: |", "| a\\|b | 3 | 0 | 10 | 3.333333 |", "| 9 | 0 |", "entropy: "]
+    {
+        assert!(markdown.contains(part), "{part}: {markdown}");
+    }
+    assert_eq!(ask(&place, &["stats", text(&file)])["columns"][0]["sum"], 10.0);
+    for (operator, expected) in [("count-lines", "files,bytes,lines\n1,34,4\n"), ("digits", "digit,count\n0,2\n1,2\n")]
+    {
+        let csv = place.succeeds(&["query", operator, "--format", "csv", text(&file)]);
+        assert!(csv.starts_with(expected), "{csv}");
+    }
+    let several = place.fails(2, &["query", "stats,digits", "--format", "csv", text(&file)]);
+    assert!(several.contains("stats, digits are several") && several.contains("one operator at a time"), "{several}");
 }
 
 #[test]
@@ -425,11 +464,56 @@ fn a_plot_has_what_was_asked() {
     place.succeeds(&["query", "gramian,entropy", text(&file), "--plot", text(&plot)]);
     let svg = fs::read_to_string(&plot).unwrap();
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    for part in ["Bytes by value", "up, up: 1.0000", "up, down: -1.0000", "flat, flat: NaN"] {
+    for part in [
+        "Bytes by value",
+        "t.csv: 31 bytes, entropy",
+        "share of all bytes",
+        ">beyond ASCII<",
+        "10 (newline): 4 (12.90 %)",
+        ">224<",
+        "up, up: 1.0000",
+        "up, down: -1.0000",
+        "flat, flat: NaN",
+        ">-0.5<",
+        "3 columns, 3 rows in which none is missing",
+    ] {
         assert!(svg.contains(part), "{part}: {svg}");
     }
     place.succeeds(&["query", "digits", text(&file), "--plot", text(&plot)]);
-    assert!(!fs::read_to_string(&plot).unwrap().contains("Correlations"));
+    let svg = fs::read_to_string(&plot).unwrap();
+    assert!(!svg.contains("Correlations") && svg.contains("9: 1 (11.11 %)"), "{svg}");
+}
+
+/// Columns of any number, scale and name.
+#[test]
+fn a_plot_of_columns_has_each_with_its_numbers() {
+    let place = Place::new();
+    let (file, plot) = (place.path("t.csv"), place.path("p.svg"));
+    let drawn = |contents: &str| {
+        fs::write(&file, contents).unwrap();
+        place.succeeds(&["query", "stats", text(&file), "--plot", text(&plot)]);
+        fs::read_to_string(&plot).unwrap()
+    };
+    let svg = drawn("a,b\n1,2\n3,\n");
+    for part in [
+        "2 rows, 2 columns<",
+        "a: min 1, mean 2, max 3, deviation 1, 2 values, 0 missing",
+        ">50 %<",
+        ">all 2<",
+        ">1.5<",
+    ] {
+        assert!(svg.contains(part), "{part}: {svg}");
+    }
+    let odd = "\u{6e29}\u{5ea6},<b>,\x1b,none,huge\n1,1e-300,inf,,1e300\n2,3e-300,1,,-1e300\n";
+    let svg = drawn(odd);
+    for part in [">\u{6e29}\u{5ea6}<", ">&lt;b&gt;<", ">infinite values<", "a scale of its own", ">-1e300<", ">3e-300<"]
+    {
+        assert!(svg.contains(part), "{part}: {svg}");
+    }
+    assert!(!svg.contains(['\x1b']) && !svg.contains("NaN"), "{svg}");
+    let names: Vec<String> = (0..300).map(|column| format!("c{column}")).collect();
+    let svg = drawn(&format!("{}\n{}\n", names.join(","), vec!["1"; 300].join(",")));
+    assert!(svg.contains(">c199<") && !svg.contains(">c200<") && svg.contains("the first 200 are shown"), "{svg}");
 }
 
 /// The pixels as Python's zlib finds them.
@@ -453,10 +537,61 @@ fn a_plot_is_png_where_its_name_says_so() {
         assert (depth, colours, len(raw)) == (8, 2, h * (1 + 3 * w))\n\
         row = lambda y: raw[y * (1 + 3 * w) + 1:(y + 1) * (1 + 3 * w)]\n\
         seen = {row(y)[3 * x:3 * x + 3].hex() for y in range(h) for x in range(w)}\n\
-        print(w, h, len(b), *[c in seen for c in ('ffffff', '3b75af', '2166ac', 'b2182b', 'bbbbbb', '000000')])";
+        print(w, h, len(b), *[c in seen for c in ('ffffff', '0072b2', '2166ac', 'b2182b', 'bbbbbb', '000000')])";
     let done = std::process::Command::new("python3").args(["-c", script]).arg(&plot).output().unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     let words: Vec<&str> = said.split_whitespace().collect();
     assert!(words.len() == 9 && words[3..].iter().all(|word| *word == "True"), "{said}{:?}", done.stderr);
-    assert!(words[2].parse::<usize>().unwrap() < 20_000, "{said} bytes: runs and rows that repeat are not said again");
+    assert!(words[2].parse::<usize>().unwrap() < 200_000, "{said} bytes: runs and rows that repeat are not said again");
+}
+
+/// More files than a process may open, named by a pattern, with the numbers of one file.
+#[test]
+fn thousands_of_files_are_one_table() {
+    const FILES: u32 = 1_500;
+    let place = Place::new();
+    let directory = place.path("run");
+    fs::create_dir(&directory).unwrap();
+    let row = |rank: u32| format!("{rank},{}.5\n", rank % 7);
+    for rank in 0..FILES {
+        fs::write(directory.join(format!("rank{rank:05}.csv")), format!("rank,x\n{}", row(rank))).unwrap();
+    }
+    let whole = place.path("whole.csv");
+    fs::write(&whole, format!("rank,x\n{}", (0..FILES).map(row).collect::<String>())).unwrap();
+    let limited = |operator: &str, pattern: &str| {
+        let pattern = place.path(pattern);
+        let mut shell = place.shell(&place.path(""));
+        let script = format!("ulimit -n 100; exec \"$0\" query {operator} --json \"$1\"");
+        let done = shell.args(["-c", &script, env!("CARGO_BIN_EXE_forebay"), text(&pattern)]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()
+    };
+    let (many, one) = (limited("stats,gramian", "run/*.csv"), ask(&place, &["stats,gramian", text(&whole)]));
+    assert_eq!((&many["files"], &many["rows"]), (&json!(FILES), &json!(FILES)));
+    for field in ["count", "missing", "sum", "mean", "min", "max"] {
+        assert_eq!(many["columns"][1][field], one["columns"][1][field], "{field}");
+    }
+    assert_eq!(many["gramian"], one["gramian"]);
+    let variance = |said: &Value| said["columns"][1]["variance"].as_f64().unwrap();
+    assert!((variance(&many) - variance(&one)).abs() < 1e-12 * variance(&one), "files are merged, blocks too");
+    // Each is written through to the disk.
+    let written = limited("normalise", "run/rank000*.csv");
+    assert_eq!(written["normalise"]["output"].as_array().map(Vec::len), Some(100));
+    fs::write(directory.join("rank00700.csv"), "rank,x\n1,word\n").unwrap();
+    let said = place.fails(1, &["query", "stats", text(&place.path("run/rank*[0-9].csv"))]);
+    assert!(said.contains("1 row is bad") && said.contains("rank00700.csv line 2: \"word\""), "{said}");
+    fs::write(directory.join("rank00900.csv"), "other\n1\n").unwrap();
+    let said = place.fails(1, &["query", "stats", text(&place.path("run/rank*[0-9].csv"))]);
+    assert!(said.contains("rank00900.csv") && said.contains("its columns are other"), "{said}");
+}
+
+#[test]
+fn a_file_whose_name_is_a_pattern_is_that_file() {
+    let place = Place::new();
+    let (file, other) = (place.path("[a].csv"), place.path("a.csv"));
+    fs::write(&file, "x\n1\n").unwrap();
+    fs::write(&other, "x\n5\n").unwrap();
+    assert_eq!(ask(&place, &["stats", text(&file)])["columns"][0]["sum"], 1.0);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(ask(&place, &["stats", text(&file)])["columns"][0]["sum"], 5.0);
 }

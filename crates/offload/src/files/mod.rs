@@ -1,18 +1,20 @@
 //! Files read in blocks by several threads, through the core of queries.
 //!
 //! `source` is a file in one generation, `blocks` reads any `contents` block by block and says of each what came before,
-//! `collect` makes partials of it, and `normalised` writes a column. A node of a job and the command without a job read
+//! `collect` makes partials of it, `normalised` writes a column, and `many` works on several files at once. A node of a job and the command without a job read
 //! files in the same way; the core (`forebay_query`) knows what to do with a block.
 
 mod blocks;
 mod collect;
 mod contents;
+mod many;
 mod normalised;
 mod source;
 
 pub(crate) use collect::begins_quoted;
 pub use collect::{PassOptions, Table, WantedRows, collect, collect_part, state_of_nothing};
 pub use contents::Contents;
+pub use many::each_of_many;
 pub use normalised::{
     NormalisedColumn, Run, Unfinished, column_mode, each_values, encoded_values, lines, lines_of_encoded,
     write_normalised,

@@ -1,9 +1,13 @@
 //! A file that is asked about, in the generation that it was opened in.
+//!
+//! A query of thousands of files has few of them open at once: one that is released is opened when it is read again, and must be of the
+//! same generation then.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
@@ -17,10 +21,11 @@ const WINDOW_BYTES: u64 = 256 << 10;
 /// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
 const UNSIZED_BYTES_MAX: u64 = 64 << 20;
 
-/// An open file.
+/// A file.
 pub struct FileSource {
     path: PathBuf,
-    file: File,
+    /// None while it is released.
+    file: Mutex<Option<Arc<File>>>,
     generation: Generation,
     mode: u32,
     /// All of a file that has bytes though its size is 0.
@@ -55,7 +60,14 @@ impl FileSource {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("{} cannot be read", path.display());
         // Opening a pipe would wait for who writes into it.
-        if !std::fs::metadata(path).with_context(context)?.is_file() {
+        let metadata = std::fs::metadata(path).with_context(context)?;
+        if metadata.is_dir() {
+            let path = path.display();
+            bail!(
+                "{path} is a directory, not a regular file; name its files by a pattern in quotes, such as '{path}/*.csv'"
+            );
+        }
+        if !metadata.is_file() {
             bail!("{} is not a regular file", path.display());
         }
         let file = File::open(path).with_context(context)?;
@@ -70,7 +82,41 @@ impl FileSource {
             );
         }
         let held = (!held.is_empty()).then_some(held);
+        let file = Mutex::new(Some(Arc::new(file)));
         Ok(Self { path: path.to_owned(), file, generation, mode: metadata.mode(), held })
+    }
+
+    /// Closes it until it is read again.
+    pub fn release(&self) {
+        self.lock().take();
+    }
+
+    /// It, open.
+    fn file(&self) -> anyhow::Result<Arc<File>> {
+        let mut open = self.lock();
+        if let Some(file) = &*open {
+            return Ok(Arc::clone(file));
+        }
+        let again = || format!("{} cannot be read again", self.path.display());
+        let file = Arc::new(File::open(&self.path).with_context(again)?);
+        self.ensure_same(&file)?;
+        Ok(Arc::clone(open.insert(file)))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ensure_same(&self, file: &File) -> anyhow::Result<()> {
+        let metadata =
+            file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
+        if Generation::of(&metadata) != self.generation {
+            bail!(
+                "{} changed while it was read; repeat the query when nothing writes to the file",
+                self.path.display()
+            );
+        }
+        Ok(())
     }
 
     /// Its mode, as `stat` has it.
@@ -136,9 +182,10 @@ impl Contents for FileSource {
             buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
             return Ok(());
         }
+        let file = self.file()?;
         let mut at = 0;
         while at < buffer.len() {
-            match self.file.read_at(&mut buffer[at..], offset + at as u64) {
+            match file.read_at(&mut buffer[at..], offset + at as u64) {
                 Ok(0) => bail!("{} became shorter while it was read", self.path.display()),
                 Ok(len) => at += len,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -151,14 +198,38 @@ impl Contents for FileSource {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let metadata =
-            self.file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
-        if Generation::of(&metadata) != self.generation {
-            bail!(
-                "{} changed while it was read; repeat the query when nothing writes to the file",
-                self.path.display()
-            );
+        match self.held {
+            // Its bytes are those of one moment.
+            Some(_) => Ok(()),
+            None => self.ensure_same(&*self.file()?),
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_file_is_opened_again_and_must_be_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.csv");
+        std::fs::write(&path, "x\n1\n").unwrap();
+        let source = FileSource::open(&path).unwrap();
+        let read = || {
+            let mut bytes = [0; 4];
+            source.read(&mut bytes, 0).map(|()| bytes)
+        };
+        source.release();
+        assert_eq!(&read().unwrap(), b"x\n1\n");
+        source.check().unwrap();
+        source.release();
+        std::fs::write(&path, "x\n12\n").unwrap();
+        let changed = read().unwrap_err().to_string();
+        assert!(changed.contains("t.csv changed while it was read"), "{changed}");
+        std::fs::remove_file(&path).unwrap();
+        let gone = source.check().unwrap_err().to_string();
+        assert!(gone.contains("t.csv cannot be read again"), "{gone}");
     }
 }

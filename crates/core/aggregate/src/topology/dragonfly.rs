@@ -4,6 +4,8 @@
 //! over the routers of both groups. Routes are minimal: to the router of the global link, over it, to the router of the node.
 //! Nodes are numbered router by router, group by group.
 
+use super::shape::{Shape, Vertex};
+
 /// Its three sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dragonfly {
@@ -42,6 +44,32 @@ impl Dragonfly {
 
     fn first_global(&self) -> usize {
         self.first_local() + self.groups * self.routers * self.routers
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape::Dragonfly { groups: self.groups, routers: self.routers, nodes: self.nodes }
+    }
+
+    /// Routers are numbered group by group.
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        let (nodes, routers) = (self.node_count(), self.routers);
+        if link < self.first_local() {
+            let (node, router) = (Vertex::Node(link % nodes), Vertex::Switch(link % nodes / self.nodes));
+            return if link < nodes { (node, router) } else { (router, node) };
+        }
+        if link < self.first_global() {
+            let local = link - self.first_local();
+            let (from, to) = (local / routers, local % routers);
+            return (Vertex::Switch(from), Vertex::Switch(from / routers * routers + to));
+        }
+        let global = link - self.first_global();
+        let (from, to) = (global / self.groups, global % self.groups);
+        if from == to {
+            // Stands in the numbering, and nothing goes over it.
+            return (Vertex::Switch(from * routers), Vertex::Switch(from * routers));
+        }
+        let end = |group: usize, other: usize| Vertex::Switch(group * routers + self.gateway(group, other));
+        (end(from, to), end(to, from))
     }
 
     fn place(&self, node: usize) -> Place {

@@ -6,6 +6,8 @@
 //! links up it takes follows from the node that it leads to alone, and spreads neighbouring nodes over all of them
 //! (D-mod-k); the way down is then the only one.
 
+use super::shape::{Shape, Vertex};
+
 /// One level, from the lowest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Level {
@@ -53,6 +55,52 @@ impl FatTree {
 
     pub fn link_count(&self) -> usize {
         self.levels.iter().map(|level| level.links * 2).sum()
+    }
+
+    /// The first pod of each level, and behind the last; pods are numbered level by level.
+    fn first_pods(&self) -> Vec<usize> {
+        let nodes = self.node_count();
+        let sums = self.levels.iter().scan(0, |sum, level| {
+            *sum += nodes / level.below;
+            Some(*sum)
+        });
+        std::iter::once(0).chain(sums).collect()
+    }
+
+    pub fn shape(&self) -> Shape {
+        let (nodes, first) = (self.node_count(), self.first_pods());
+        let of_level = |level: usize| 0..nodes / self.levels[level].below;
+        let above = |level: usize, pod: usize| match self.levels.get(level + 1) {
+            Some(next) => first[level + 1] + pod * self.levels[level].below / next.below,
+            None => first[level] + pod,
+        };
+        let levels = || 0..self.levels.len();
+        let of_pod = |level: usize, pod: usize| std::iter::repeat_n(first[level] + pod, self.levels[level].switches);
+        Shape::Pods {
+            of_node: (0..nodes).map(|node| node / self.levels[0].below).collect(),
+            of_switch: levels().flat_map(|level| of_level(level).flat_map(move |pod| of_pod(level, pod))).collect(),
+            above: levels().flat_map(|level| of_level(level).map(move |pod| above(level, pod))).collect(),
+        }
+    }
+
+    /// Switches are numbered level by level, pod by pod.
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        let nodes = self.node_count();
+        let index = self.levels.iter().rposition(|level| level.first_link <= link).unwrap_or(0);
+        let level = self.levels[index];
+        let (up, is_up) = ((link - level.first_link) % level.links, link - level.first_link < level.links);
+        let switches = |level: &Level| nodes / level.below * level.switches;
+        let first: usize = self.levels[..index].iter().map(switches).sum();
+        let (low, high) = match index.checked_sub(1).map(|lower| self.levels[lower]) {
+            None => (Vertex::Node(up), Vertex::Switch(up / level.down)),
+            Some(lower) => {
+                let (from, port) = (up / lower.up, up % lower.up);
+                let (pod, switch) = (from / lower.switches, from % lower.switches);
+                let above = pod / level.down * level.switches + switch * lower.up + port;
+                (Vertex::Switch(first - switches(&lower) + from), Vertex::Switch(first + above))
+            }
+        };
+        if is_up { (low, high) } else { (high, low) }
     }
 
     /// Levels that a route climbs.

@@ -3,6 +3,8 @@
 //! Each pair has a link of its own, of the rate measured. A node has one link outwards and one inwards besides, as fast as
 //! its fastest pair: a measurement of pairs one by one does not say that a node could talk to all others at once.
 
+use super::shape::{Shape, Vertex};
+
 /// Both tables, row by row: from each node to each.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Matrix {
@@ -23,6 +25,20 @@ impl Matrix {
 
     pub fn link_count(&self) -> usize {
         self.nodes * self.nodes + self.nodes * 2
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape::Pairs
+    }
+
+    /// The way out of each node comes first, then the way into each.
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        let (nodes, pairs) = (self.nodes, self.nodes * self.nodes);
+        match link.checked_sub(pairs) {
+            None => (Vertex::Switch(link / nodes), Vertex::Switch(nodes + link % nodes)),
+            Some(out) if out < nodes => (Vertex::Node(out), Vertex::Switch(out)),
+            Some(into) => (Vertex::Switch(into), Vertex::Node(into - nodes)),
+        }
     }
 
     pub fn hop_count(&self, from: usize, to: usize) -> u32 {

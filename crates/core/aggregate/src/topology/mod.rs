@@ -8,6 +8,7 @@
 mod dragonfly;
 mod fat_tree;
 mod matrix;
+mod shape;
 pub mod switched;
 mod torus;
 mod tree;
@@ -17,6 +18,7 @@ use fat_tree::FatTree;
 use matrix::Matrix;
 use torus::Torus;
 
+pub use shape::{Shape, Vertex};
 pub use tree::Tree;
 
 /// The shapes that a network can have.
@@ -117,6 +119,18 @@ impl Network {
         of!(&self.topology, each => each.route(from, to, links));
     }
 
+    /// Its shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        of!(&self.topology, each => each.shape())
+    }
+
+    /// The ends of a link, in its direction.
+    #[must_use]
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        of!(&self.topology, each => each.ends(link))
+    }
+
     /// Seconds that a link adds; of a measured matrix 0, since each of its pairs has its own.
     #[must_use]
     pub fn link_latency_s(&self) -> f64 {
@@ -149,6 +163,59 @@ impl Network {
             Topology::Matrix(matrix) => matrix.rates(),
             Topology::Tree(tree) => tree.widths().map(|width| width * self.link_bytes_per_s).collect(),
             _ => vec![self.link_bytes_per_s; self.link_count()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_links_of_every_route_join_its_nodes() {
+        let links = Links { bytes_per_s: 1.0, latency_s: 0.0 };
+        let measured = vec![vec![1.0; 5]; 5];
+        let tree = Tree::new(&[0, 0, 1, 2, 4], &[(2, 2.0), (2, 1.0), (3, 0.5), (3, 0.0), (3, 3.0)]);
+        for network in [
+            Network::torus(&[4, 3, 2], links),
+            Network::torus(&[7], links),
+            Network::dragonfly(4, 3, 2, links),
+            Network::fat_tree(&[(3, 2), (2, 3), (2, 1)], links),
+            Network::fat_tree(&[(4, 1)], links),
+            Network::tree(tree, links),
+            Network::matrix(&measured, &measured),
+        ] {
+            let all = || 0..network.node_count();
+            for (from, to) in all().flat_map(|from| all().map(move |to| (from, to))) {
+                let mut route = vec![];
+                network.route(from, to, &mut route);
+                let arrive = |at, link: &u32| {
+                    let (begin, end) = network.ends(*link as usize);
+                    assert_eq!(begin, at, "{network:?}: {route:?}");
+                    end
+                };
+                assert_eq!(route.iter().fold(Vertex::Node(from), arrive), Vertex::Node(to), "{network:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pods_are_what_the_links_join() {
+        let links = Links { bytes_per_s: 1.0, latency_s: 0.0 };
+        let tree = Tree::new(&[0, 0, 1, 2, 4], &[(2, 2.0), (2, 1.0), (3, 0.5), (3, 0.0), (3, 3.0)]);
+        for network in [Network::fat_tree(&[(3, 2), (2, 3), (2, 1)], links), Network::tree(tree, links)] {
+            let Shape::Pods { of_node, of_switch, above } = network.shape() else { panic!("{:?}", network.shape()) };
+            let pod = |vertex| match vertex {
+                Vertex::Node(node) => (of_node[node], true),
+                Vertex::Switch(switch) => (of_switch[switch], false),
+            };
+            for link in 0..network.link_count() {
+                let (from, to) = network.ends(link);
+                let ((from, is_node_from), (to, is_node_to)) = (pod(from), pod(to));
+                let is_joined =
+                    if is_node_from || is_node_to { from == to } else { above[from] == to || above[to] == from };
+                assert!(is_joined, "{link}: {from} {to}");
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Nodes are numbered with the first dimension running fastest. A route goes dimension by dimension in the order given,
 //! the shorter way round, and the positive one if both are equally long.
 
+use super::shape::{Shape, Vertex};
+
 /// The lengths of the dimensions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Torus {
@@ -27,6 +29,20 @@ impl Torus {
 
     pub fn link_count(&self) -> usize {
         self.node_count() * self.dimensions.len() * 2
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape::Torus(self.dimensions.iter().map(|length| *length as usize).collect())
+    }
+
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        let ports = self.dimensions.len() * 2;
+        let (node, port) = (link / ports, link % ports);
+        let stride: usize = self.dimensions[..port / 2].iter().map(|length| *length as usize).product();
+        let length = self.dimensions[port / 2] as usize;
+        let place = node / stride % length;
+        let next = if port.is_multiple_of(2) { (place + 1) % length } else { (place + length - 1) % length };
+        (Vertex::Node(node), Vertex::Node(node - place * stride + next * stride))
     }
 
     pub fn hop_count(&self, from: usize, to: usize) -> u32 {

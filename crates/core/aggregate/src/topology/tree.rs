@@ -3,6 +3,8 @@
 //! That link stands for all cables to the switch above, so it is as wide as the tree's builder says. A route climbs to the
 //! lowest switch that both nodes are below.
 
+use super::shape::{Shape, Vertex};
+
 /// The tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tree {
@@ -51,6 +53,30 @@ impl Tree {
     /// stand there too, and nothing goes over them.
     pub fn link_count(&self) -> usize {
         (self.node_count() + self.switches.len()) * 2
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape::Pods {
+            of_node: self.switch_of.iter().map(|switch| *switch as usize).collect(),
+            of_switch: (0..self.switches.len()).collect(),
+            above: self.switches.iter().map(|switch| switch.above as usize).collect(),
+        }
+    }
+
+    pub fn ends(&self, link: usize) -> (Vertex, Vertex) {
+        let (nodes, switches) = (self.node_count(), self.switches.len());
+        let (low, high, is_up) = match link.checked_sub(nodes * 2) {
+            None => {
+                let node = link % nodes;
+                (Vertex::Node(node), self.switch_of[node], link < nodes)
+            }
+            Some(link) => {
+                let switch = link % switches;
+                (Vertex::Switch(switch), self.switches[switch].above, link < switches)
+            }
+        };
+        let high = Vertex::Switch(high as usize);
+        if is_up { (low, high) } else { (high, low) }
     }
 
     /// The lowest switch that both are below, or are.

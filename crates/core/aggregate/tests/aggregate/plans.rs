@@ -305,6 +305,16 @@ proptest! {
     }
 
     #[test]
+    fn the_busiest_link_of_a_plan_is_that_of_the_flow_model(description in cases()) {
+        let case = Case::new(description).unwrap();
+        for strategy in Strategy::ALL {
+            let plan = plan(&case, strategy).unwrap();
+            let busiest = plan.link_bytes(&case).into_iter().max();
+            prop_assert_eq!(busiest, Some(plan.predicted.busiest_link_bytes), "{}", strategy.name());
+        }
+    }
+
+    #[test]
     fn domains_hold_all_bytes_and_meet_on_stripes(description in cases()) {
         let stripe = description.stripe_bytes;
         let case = Case::new(description).unwrap();

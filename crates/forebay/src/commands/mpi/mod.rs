@@ -2,4 +2,5 @@
 
 pub mod mpiio;
 pub mod plan;
-pub mod plan_svg;
+mod plan_picture;
+mod reason;

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::cli::PlanArguments;
 use crate::columns;
-use crate::commands::mpi::plan_svg::svg;
+use crate::commands::mpi::plan_picture::{picture, seconds};
+use crate::commands::mpi::reason::reason;
 use crate::output::say;
 use crate::settings::UsageError;
 
@@ -24,33 +25,35 @@ const CASE_BYTES_MAX: u64 = 1 << 30;
 /// The largest description of switches, bytes: a line of a kilobyte for each node of the largest job.
 const SWITCHES_BYTES_MAX: u64 = 1 << 30;
 
-/// Totals closer to each other than this part of the least are equal for people.
-const EQUAL_PART: f64 = 0.01;
-
 /// A case that can be planned: a torus, with the I/O nodes of two of its faces.
 const EXAMPLE: &str = include_str!("plan_example.json");
 
 /// Plans a case.
 pub fn run(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::parse(&arguments.strategy)?;
-    let Some(case) = &arguments.case else {
-        say!("{}", EXAMPLE.trim_end());
-        return Ok(ExitCode::SUCCESS);
+    let wanted = Wanted::parse(arguments.strategy.as_deref().unwrap_or("all"))?;
+    let is_planned = arguments.strategy.is_some() || arguments.json || arguments.plot.is_some();
+    let case = match &arguments.case {
+        Some(case) => read(case)?,
+        None if is_planned => Case::new(serde_json::from_str(EXAMPLE)?)?,
+        None => {
+            say!("{}", EXAMPLE.trim_end());
+            return Ok(ExitCode::SUCCESS);
+        }
     };
-    let case = read(case)?;
     let not_written = |file: &PathBuf| format!("the plot cannot be written to {}", file.display());
     // Whether it can be written is known before it takes time to plan; what is there stays until there is a plan.
     let create = |file| File::options().write(true).create(true).truncate(false).open(file);
     let create = |file| create(file).with_context(|| not_written(file));
     let plot = arguments.plot.as_ref().map(|file| create(file).map(|open| (file, open))).transpose()?;
-    let (plans, best) = wanted.plans(&case).context("there is no plan")?;
+    let planned = wanted.plan(&case).context("there is no plan")?;
     if arguments.json {
-        say!("{}", in_json(&case, &plans, best));
+        say!("{}", in_json(&case, &planned));
     } else {
-        print(&case, &plans, best);
+        print(&case, &planned);
     }
     if let Some((file, mut open)) = plot {
-        let written = cut(&open).and_then(|()| open.write_all(svg(&case, &plans).as_bytes()));
+        let drawn = picture(&case, (planned.best(), &planned.all), &planned.reason, file);
+        let written = cut(&open).and_then(|()| open.write_all(&drawn));
         written.with_context(|| not_written(file))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -80,15 +83,38 @@ impl Wanted {
         }
     }
 
-    /// The plans, and the best strategy among those that were tried.
-    fn plans(&self, case: &Case) -> anyhow::Result<(Vec<Plan>, Strategy)> {
+    /// Plans.
+    fn plan(&self, case: &Case) -> anyhow::Result<Planned> {
         if let Self::One(strategy) = self {
-            return Ok((vec![plan(case, *strategy)?], *strategy));
+            let all = vec![plan(case, *strategy)?];
+            return Ok(Planned { all, best: *strategy, reason: String::new(), shows_best: false });
         }
         let portfolio = plan_all(case)?;
-        let best = portfolio.best();
-        let plans = if matches!(self, Self::Best) { vec![best.clone()] } else { portfolio.plans().to_vec() };
-        Ok((plans, best.strategy))
+        let (all, best) = (portfolio.plans().to_vec(), portfolio.best().strategy);
+        let reason = reason(case, &all, best);
+        Ok(Planned { all, best, reason, shows_best: matches!(self, Self::Best) })
+    }
+}
+
+/// The plans of a case.
+struct Planned {
+    all: Vec<Plan>,
+    /// Among them.
+    best: Strategy,
+    /// Why it is the best; empty if there is nothing to compare.
+    reason: String,
+    /// Whether the others are only for comparison.
+    shows_best: bool,
+}
+
+impl Planned {
+    fn best(&self) -> &Plan {
+        self.all.iter().find(|plan| plan.strategy == self.best).unwrap_or(&self.all[0])
+    }
+
+    /// Those that are shown.
+    fn shown(&self) -> &[Plan] {
+        if self.shows_best { std::slice::from_ref(self.best()) } else { &self.all }
     }
 }
 
@@ -132,7 +158,7 @@ fn read_switches(description: &mut CaseDescription, case: &Path) -> anyhow::Resu
     Ok(())
 }
 
-fn in_json(case: &Case, plans: &[Plan], best: Strategy) -> Value {
+fn in_json(case: &Case, planned: &Planned) -> Value {
     let strategy = |plan: &Plan| {
         let aggregators = &plan.aggregators;
         json!({
@@ -150,14 +176,16 @@ fn in_json(case: &Case, plans: &[Plan], best: Strategy) -> Value {
         })
     };
     json!({
-        "strategies": plans.iter().map(strategy).collect::<Vec<_>>(),
-        "best": best.name(),
+        "strategies": planned.shown().iter().map(strategy).collect::<Vec<_>>(),
+        "best": planned.best.name(),
+        "reason": planned.reason,
         "bytes": case.bytes(),
         "io_floor_s": case.io_floor_s(),
     })
 }
 
-fn print(case: &Case, plans: &[Plan], best: Strategy) {
+fn print(case: &Case, planned: &Planned) {
+    let plans = planned.shown();
     let head =
         ["strategy", "aggregators", "rounds", "C1, s", "C2, s", "total, s", "I/O floor, s", "busiest link, bytes"];
     let row = |plan: &Plan| {
@@ -181,31 +209,12 @@ fn print(case: &Case, plans: &[Plan], best: Strategy) {
         columns::count(case.bytes()),
         seconds(case.io_floor_s())
     );
+    if !planned.reason.is_empty() {
+        say!("{}", planned.reason);
+    }
     if let [only] = plans {
         print_aggregators(only);
-    } else {
-        say!("{}", verdict(plans, best));
     }
-}
-
-/// The result of the comparison.
-fn verdict(plans: &[Plan], best: Strategy) -> String {
-    let least = plans.iter().map(|plan| plan.predicted.total_s).fold(f64::INFINITY, f64::min);
-    let times = |plan: &Plan| plan.predicted.total_s / least;
-    let slower = || plans.iter().filter(|plan| times(plan) > 1.0 + EQUAL_PART);
-    let Some(slowest) = slower().max_by(|left, right| times(left).total_cmp(&times(right))) else {
-        return "All strategies are equal within 1 %: here it makes no difference which ranks aggregate.".to_owned();
-    };
-    // It alone does not place by domain: it takes the first nodes, wherever the bytes are.
-    if slower().all(|plan| plan.strategy == Strategy::Romio) {
-        return format!(
-            "All strategies that place by domain are equal within 1 %: here it makes no difference which rank of a domain aggregates. {} \
-             takes {:.2} times as long.",
-            slowest.strategy.name(),
-            times(slowest)
-        );
-    }
-    format!("Best: {}; the slowest takes {:.2} times as long.", best.name(), times(slowest))
 }
 
 fn print_aggregators(plan: &Plan) {
@@ -225,15 +234,6 @@ fn print_aggregators(plan: &Plan) {
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
 }
 
-/// Four digits that count, however short the time.
-fn seconds(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = (3 - value.log10().floor() as i32).clamp(0, 12) as usize;
-    format!("{value:.digits$}")
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 mod tests {
@@ -245,34 +245,5 @@ mod tests {
             [0.0, 0.037_283, 1.5, 12_345.6, 0.000_001_234_5].map(seconds),
             ["0", "0.03728", "1.500", "12346", "0.000001234"]
         );
-    }
-
-    /// 64 nodes in four groups with an I/O node each, 16 aggregators, one round.
-    fn said_of(map: Option<Vec<usize>>, aggregators: usize) -> String {
-        let io_nodes = (0..4).map(|io| json!({"node": io * 16, "bytes_per_s": 1e9, "serves": [io * 16, io * 16 + 15]}));
-        let case = json!({
-            "topology": {"torus": [4, 4, 4]}, "link_bytes_per_s": 1e9, "link_latency_s": 1e-6, "nodes": 64,
-            "io_nodes": io_nodes.collect::<Vec<_>>(), "ranks": {"per_node": 1, "bytes": 1 << 20, "map": map},
-            "aggregators": aggregators, "rounds": 1,
-        });
-        let portfolio = plan_all(&Case::new(serde_json::from_value(case).unwrap()).unwrap()).unwrap();
-        verdict(portfolio.plans(), portfolio.best().strategy)
-    }
-
-    #[test]
-    fn it_is_said_where_it_does_not_matter_who_aggregates() {
-        let aligned = said_of(None, 16);
-        assert!(
-            aligned.contains("makes no difference which rank of a domain aggregates. romio takes 3.67 times as long."),
-            "{aligned}"
-        );
-        assert_eq!(
-            said_of(None, 64),
-            "All strategies are equal within 1 %: here it makes no difference which ranks aggregate.",
-            "every node for itself"
-        );
-        let scattered: Vec<usize> = (0..64).map(|rank| rank * 21 % 64).collect();
-        let scattered = said_of(Some(scattered), 16);
-        assert!(scattered.starts_with("Best: "), "{scattered}");
     }
 }

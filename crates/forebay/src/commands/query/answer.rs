@@ -10,6 +10,8 @@ use forebay_query::{Operator, Schema, State};
 /// The answer of a query.
 pub struct Answer {
     pub operators: Vec<Operator>,
+    /// The files in a caption.
+    pub named: String,
     pub files: usize,
     /// Of all files.
     pub state: State,

@@ -1,32 +1,43 @@
 //! Bad rows, as a message names them: file, line, what is wrong, what to do.
 
 use forebay_offload::files::FileSource;
-use forebay_query::{BadRow, Fault, State};
+use forebay_query::{BadRow, Fault, Schema, State};
 
 use crate::columns;
 
 /// As many as a message names.
 const NAMED_MAX: usize = 4;
 
-/// A message about the bad rows of some files; None if there are none.
-pub fn named(sources: &[FileSource], states: &[&State], names: &[String]) -> Option<String> {
-    let bad: u64 = states.iter().filter_map(|state| state.rows.as_ref()).map(|rows| rows.bad).sum();
-    if bad == 0 {
-        return None;
+/// The bad rows of some files.
+#[derive(Default)]
+pub struct BadRows {
+    count: u64,
+    named: Vec<String>,
+}
+
+impl BadRows {
+    /// Takes those of the next file.
+    pub fn add(&mut self, source: &FileSource, state: &State, schema: &Schema) {
+        let Some(rows) = &state.rows else { return };
+        self.count += rows.bad;
+        let file = source.path().display();
+        let names = &schema.names;
+        let named =
+            |row: &BadRow| format!("{file} line {}: {}{}", row.lines_before + 1, fault(row, names), covered(row));
+        self.named.extend(rows.named.iter().take(NAMED_MAX - self.named.len()).map(named));
     }
-    let of_file = |(source, state): (&FileSource, &&State)| {
-        let file = source.path().display().to_string();
-        let rows = state.rows.iter().flat_map(|rows| rows.named.clone()).collect::<Vec<_>>();
-        rows.into_iter()
-            .map(move |row| format!("{file} line {}: {}{}", row.lines_before + 1, fault(&row, names), covered(&row)))
-    };
-    let mut lines: Vec<String> = sources.iter().zip(states).flat_map(of_file).take(NAMED_MAX).collect();
-    let more = bad - lines.len() as u64;
-    if more > 0 {
-        lines.push(format!("and {more} more"));
+
+    /// A message about them; None if there are none.
+    pub fn message(&self) -> Option<String> {
+        let mut lines = self.named.clone();
+        let more = self.count - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        let rows = if self.count == 1 { "1 row is bad" } else { &format!("{} rows are bad", self.count) };
+        let message = format!("{rows}; --on-error skip leaves such rows out\n  {}", lines.join("\n  "));
+        (self.count > 0).then_some(message)
     }
-    let rows = if bad == 1 { "1 row is bad" } else { &format!("{bad} rows are bad") };
-    Some(format!("{rows}; --on-error skip leaves such rows out\n  {}", lines.join("\n  ")))
 }
 
 /// How much of the file a row takes, if that is more than its line.

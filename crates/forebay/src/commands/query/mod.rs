@@ -5,16 +5,15 @@
 
 mod answer;
 mod bad_rows;
-mod canvas;
+mod merged;
 mod near;
 mod normalise;
 mod notes;
-mod plot;
+mod patterns;
 mod plot_file;
-mod png;
+mod plots;
 mod shown;
 mod sql;
-mod svg;
 mod table;
 
 use std::process::ExitCode;
@@ -23,35 +22,44 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use forebay_offload::files::{Contents, FileSource, PassOptions};
-use forebay_offload::{Answered, Collector, Makings};
-use forebay_query::{Collected, Operator, State};
+use forebay_offload::files::{Contents, FileSource, PassOptions, each_of_many};
+use forebay_offload::{Collector, Makings};
+use forebay_query::{Collected, Operator, Reading, Schema};
 
 use crate::cli::{OnError, QueryArguments};
+use crate::columns::count;
 use crate::commands::query::answer::{Answer, FirstRecord};
-use crate::commands::query::bad_rows::named;
+use crate::commands::query::merged::Merged;
 use crate::commands::query::near::{Near, note_lost};
 use crate::commands::query::normalise::{normalise, outputs};
+use crate::commands::query::patterns::expanded;
 use crate::commands::query::plot_file::PlotFile;
-use crate::commands::query::shown::{in_json, print};
+use crate::commands::query::plots::PLOTTED;
+use crate::commands::query::shown::{Format, show};
 use crate::commands::query::sql::{become_sql, is_sql};
-use crate::commands::query::table::Table;
-use crate::output::say;
+use crate::commands::query::table::{Table, reading};
 use crate::progress::Progress;
 use crate::settings::{Effective, UsageError};
+
+/// Open at once: more files than these are closed whenever they are not being read.
+const OPEN_MAX: usize = 64;
+
+/// Small files that are read before their states are merged.
+const BATCH: usize = 256;
 
 /// Answers a query.
 pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(std::mem::take(&mut arguments.given.0), arguments.file.config.take())?;
-    let arguments = &arguments;
     if is_sql(&arguments.operators) {
-        return become_sql(arguments, &effective);
+        return become_sql(&arguments, &effective);
     }
-    let operators = parse(arguments)?;
+    let (operators, format) = parse(&arguments)?;
+    arguments.files = expanded(&arguments.files)?;
+    let arguments = &arguments;
     let collected = Collected::of(&operators);
     let began = Instant::now();
-    let sources = arguments.files.iter().map(|file| FileSource::open(file)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut table = collected.columns.then(|| Table::of(&sources, arguments, &operators)).transpose()?;
+    let (sources, schemas) = opened(arguments, collected)?;
+    let mut table = schemas.map(|schemas| Table::of(schemas, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
         true => outputs(arguments)?,
         false => vec![],
@@ -65,62 +73,75 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
     let rereads = !outputs.is_empty();
-    let (answered, makings, state, notes) = loop {
-        let (answered, makings) = states(&sources, table.as_ref(), options, rereads, (arguments, &effective))?;
-        let mut state = merged(&sources, &answered, table.as_ref(), arguments.on_error)?;
-        let (Some(table), Some(rows)) = (&mut table, &mut state.rows) else { break (answered, makings, state, vec![]) };
-        let notes = notes::of(&sources, &answered, table);
-        match table.narrow(rows, &notes).with_context(|| sources[0].path().display().to_string())? {
-            // A Gramian is of the rows in which no column has a missing field: now there are others.
-            Some(_) if collected.gramian => progress.done_bytes().store(0, Ordering::Relaxed),
-            Some(places) => {
-                *rows = std::mem::take(rows).of_columns(&places);
-                break (answered, makings, state, notes);
-            }
-            None => break (answered, makings, state, notes),
-        }
-    };
+    let (merged, makings) = numeric(&sources, &mut table, options, rereads, (arguments, &effective))?;
+    let state = merged.state.unwrap_or_default();
     let written = match &table {
-        Some(table) if !outputs.is_empty() => normalise(&sources, table, (&state, &answered), &outputs, options)?,
+        Some(table) if !outputs.is_empty() => normalise(&sources, table, (&state, &merged.seconds), &outputs, options)?,
         _ => vec![],
     };
     drop(progress);
-    let bad_extent = table.as_ref().map_or((0, 0), |table| table.bad_extent(&answered));
     let left_out = table.as_ref().and_then(|table| table.left_out(arguments, &operators));
     let first_records = table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect();
     let names = table.map_or_else(Vec::new, |table| table.names());
     let answer = Answer {
         operators,
+        named: named(arguments),
         files: sources.len(),
         state,
-        bad_extent,
+        bad_extent: merged.bad_extent,
         first_records,
         left_out,
-        notes,
+        notes: merged.notes,
         names,
         normalised: outputs.into_iter().zip(written).collect(),
         makings,
         explains: arguments.explain,
         took: began.elapsed(),
     };
-    if arguments.json {
-        say!("{}", in_json(&answer));
-    } else {
-        print(&answer);
-    }
+    show(&answer, format);
     if let Some(file) = plotted {
         file.finish(&answer)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
+/// The files in a caption.
+fn named(arguments: &QueryArguments) -> String {
+    match &arguments.files[..] {
+        [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+        files => format!("{} files", count(files.len() as u64)),
+    }
+}
+
+/// The files, and their schemas if rows are collected.
+fn opened(arguments: &QueryArguments, collected: Collected) -> anyhow::Result<(Vec<FileSource>, Option<Vec<Schema>>)> {
+    let files = &arguments.files;
+    let open = |number: usize, reading: &Reading| {
+        let source = FileSource::open(&files[number])?;
+        let schema = collected.columns.then(|| source.schema(reading)).transpose()?;
+        if files.len() > OPEN_MAX {
+            source.release();
+        }
+        anyhow::Ok((source, schema))
+    };
+    let mut reading = reading(arguments)?;
+    let first = open(0, &reading)?;
+    if let (_, Some(schema)) = &first {
+        // One table is written in one way.
+        (reading.separator, reading.point) = (Some(schema.dialect.separator), Some(schema.dialect.point));
+    }
+    let others = each_of_many(files.len() - 1, |number| open(number + 1, &reading))?;
+    let (sources, schemas): (Vec<_>, Vec<_>) = std::iter::once(first).chain(others).unzip();
+    Ok((sources, schemas.into_iter().collect()))
+}
+
+fn parse(arguments: &QueryArguments) -> anyhow::Result<(Vec<Operator>, Format)> {
     let usage = |message: String| anyhow::Error::from(UsageError(message));
     if arguments.files.is_empty() {
         return Err(usage(format!("{:?} needs at least one FILE", arguments.operators)));
     }
-    if arguments.format.is_some() || !arguments.tables.is_empty() || arguments.no_newlines {
-        return Err(usage("--format, --table and --no-newlines are for SQL only".to_owned()));
+    if !arguments.tables.is_empty() || arguments.no_newlines {
+        return Err(usage("--table and --no-newlines are for SQL only".to_owned()));
     }
     let operators: Vec<Operator> = arguments
         .operators
@@ -130,21 +151,49 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
     if arguments.output.is_some() && !operators.contains(&Operator::Normalise) {
         return Err(usage("--output is for normalise, which is not among the operators".to_owned()));
     }
-    let plotted = [Operator::Gramian, Operator::Digits, Operator::Entropy];
-    if arguments.plot.is_some() && !operators.iter().any(|operator| plotted.contains(operator)) {
-        return Err(usage("--plot needs one of the operators gramian, digits and entropy".to_owned()));
+    if arguments.plot.is_some() && !operators.iter().any(|operator| PLOTTED.contains(operator)) {
+        return Err(usage("--plot needs one of the operators stats, gramian, digits and entropy".to_owned()));
     }
-    Ok(operators)
+    let format = Format::of(arguments.format.as_deref(), arguments.json, &operators).map_err(usage)?;
+    Ok((operators, format))
 }
 
-/// The state of each file, and who read.
-fn states(
+/// The merged states of all files with columns of numbers alone: those that turn out to be others are left out, with a note.
+fn numeric(
+    sources: &[FileSource],
+    table: &mut Option<Table>,
+    options: PassOptions<'_>,
+    rereads: bool,
+    asked: (&QueryArguments, &Effective),
+) -> anyhow::Result<(Merged, Makings)> {
+    let (mut merged_once, makings) = merged(sources, table.as_ref(), options, rereads, asked)?;
+    let Some((table, rows)) = table.as_mut().zip(merged_once.state.as_mut().and_then(|state| state.rows.as_mut()))
+    else {
+        return Ok((merged_once, makings));
+    };
+    let notes = notes::of(sources, &merged_once.first_texts, rows, table);
+    let narrowed = table.narrow(rows, &notes).with_context(|| sources[0].path().display().to_string())?;
+    match narrowed {
+        // A Gramian is of the rows in which no column has a missing field: now there are others.
+        Some(_) if options.collected.gramian => {
+            options.done_bytes.store(0, Ordering::Relaxed);
+            let (merged, makings) = merged(sources, Some(table), options, rereads, asked)?;
+            return Ok((Merged { notes, ..merged }, makings));
+        }
+        Some(places) => *rows = std::mem::take(rows).of_columns(&places),
+        None => {}
+    }
+    Ok((Merged { notes, ..merged_once }, makings))
+}
+
+/// The states of all files, merged in their order, and who read; an error if there are bad rows that count.
+fn merged(
     sources: &[FileSource],
     table: Option<&Table>,
     options: PassOptions<'_>,
     rereads: bool,
     (arguments, effective): (&QueryArguments, &Effective),
-) -> anyhow::Result<(Vec<Answered>, Makings)> {
+) -> anyhow::Result<(Merged, Makings)> {
     let near = Near::find(arguments.place, arguments.explain, options.collected, effective)?;
     let makers_of = near.as_ref().map(|near| |source: &FileSource| near.makers(source));
     let mut collector = Collector {
@@ -156,28 +205,30 @@ fn states(
         note: &note_lost,
         makings: Makings::default(),
     };
-    let of = |(index, source)| {
-        let table = table.map(|table| table.rows(index));
-        collector.state(source, table)
-    };
-    let states = sources.iter().enumerate().map(of).collect::<anyhow::Result<_>>()?;
-    Ok((states, collector.makings))
-}
-
-/// One state of all files, in their order; an error if there are bad rows that count.
-fn merged(
-    sources: &[FileSource],
-    answered: &[Answered],
-    table: Option<&Table>,
-    on_error: OnError,
-) -> anyhow::Result<State> {
-    let states: Vec<&State> = answered.iter().map(|answered| &answered.state).collect();
-    if let (Some(table), OnError::Fail) = (table, on_error)
-        && let Some(message) = named(sources, &states, &table.schemas[0].names)
-    {
-        return Err(anyhow!(message));
+    let file = |index: usize| (&sources[index], table.map(|table| table.rows(index)));
+    let mut merged = Merged::default();
+    let mut first = 0;
+    while first < sources.len() {
+        let small = sources[first..].iter().take(BATCH).take_while(|source| collector.is_small(source)).count();
+        let answered = match small {
+            0 | 1 => {
+                let (source, table) = file(first);
+                let answered = collector.state(source, table)?;
+                if sources.len() > OPEN_MAX {
+                    source.release();
+                }
+                vec![answered]
+            }
+            small => collector.states_of_small(small, |number| file(first + number))?,
+        };
+        for answered in answered {
+            let (source, table) = file(first);
+            merged.add(source, table.map(|rows| rows.schema), answered, rereads);
+            first += 1;
+        }
     }
-    let mut states = states.into_iter();
-    let first = states.next().cloned().unwrap_or_default();
-    Ok(states.fold(first, State::merge))
+    match merged.bad_rows.message() {
+        Some(message) if arguments.on_error == OnError::Fail => Err(anyhow!(message)),
+        _ => Ok((merged, collector.makings)),
+    }
 }

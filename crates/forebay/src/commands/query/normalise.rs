@@ -1,16 +1,18 @@
 //! `normalise`: where the columns go, and their writing.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_daemon::query::draft_path;
 use forebay_offload::files::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
-use forebay_offload::{Answered, Destination, Made, Written};
+use forebay_offload::{Destination, Made, Written};
 use forebay_query::{ColumnSummary, QueryError, State};
 
 use crate::cli::QueryArguments;
 use crate::commands::paths::place_of;
+use crate::commands::query::merged::Second;
 use crate::commands::query::near::note_lost;
 use crate::commands::query::table::Table;
 
@@ -29,12 +31,13 @@ pub fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
         Some(file) if files.len() == 1 => vec![file.clone()],
         Some(file) => bail!("{} is not a directory; the columns of several files need one", file.display()),
     };
-    for (index, output) in outputs.iter().enumerate() {
-        let place = fs::canonicalize(output).ok();
-        if place.is_some() && files.iter().any(|file| fs::canonicalize(file).ok() == place) {
+    let read: HashSet<PathBuf> = files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect();
+    let mut written = HashSet::new();
+    for output in &outputs {
+        if fs::canonicalize(output).is_ok_and(|place| read.contains(&place)) {
             bail!("{} is read by this query; choose another name with --output", output.display());
         }
-        if outputs[..index].contains(output) {
+        if !written.insert(output) {
             bail!("{} would be written twice; normalise the files one by one", output.display());
         }
     }
@@ -85,7 +88,7 @@ fn no_deviation(summary: &ColumnSummary) -> Option<&'static str> {
 pub fn normalise(
     sources: &[FileSource],
     table: &Table,
-    (state, answered): (&State, &[Answered]),
+    (state, seconds): (&State, &[Second]),
     outputs: &[PathBuf],
     options: PassOptions<'_>,
 ) -> anyhow::Result<Vec<Written>> {
@@ -97,16 +100,15 @@ pub fn normalise(
         bail!("column {name:?} cannot be normalised: {why}");
     }
     let mut all = vec![];
-    for (((source, output), schema), answered) in sources.iter().zip(outputs).zip(&table.schemas).zip(answered) {
+    for (((source, output), schema), second) in sources.iter().zip(outputs).zip(&table.schemas).zip(seconds) {
         let columns = &table.columns;
         let column = NormalisedColumn { schema, columns, mean: summary.mean, deviation: summary.deviation };
-        let rows = answered.state.rows.as_ref().map_or(0, |rows| rows.good);
-        let written = match &answered.reread {
+        let written = match &second.reread {
             Some(reread) => {
                 let place = place_of(&std::path::absolute(output).context("a path cannot be made absolute")?);
                 let draft = |number| draft_path(&place, number);
                 let to = Destination { output, place: &place, draft: &draft };
-                reread.write(source, &column, to, rows, options)?
+                reread.write(source, &column, to, second.rows, options)?
             }
             None => {
                 write_normalised(source, &column, output, options)?;
@@ -114,6 +116,7 @@ pub fn normalise(
                 Written { by: None, made: Made { bytes, lost: vec![] } }
             }
         };
+        source.release();
         note_lost(&written.made);
         all.push(written);
     }

@@ -1,8 +1,9 @@
 //! Notes of an answer beside its numbers: how its files were taken, which text counts as missing, which columns have text.
 
-use forebay_offload::Answered;
+use std::collections::BTreeMap;
+
 use forebay_offload::files::FileSource;
-use forebay_query::{OnText, TextFields, shown_name};
+use forebay_query::{OnText, Rows, shown_name};
 
 use crate::columns::count;
 use crate::commands::query::table::Table;
@@ -11,12 +12,17 @@ use crate::output::shown_path;
 /// Columns or files that are named one by one: as many as people read.
 const NAMED_MAX: usize = 6;
 
-/// The notes about some files and their columns.
-pub fn of(sources: &[FileSource], answered: &[Answered], table: &Table) -> Vec<String> {
+/// The notes about some files and their columns; `first_texts` are the places of the first texts (`Merged`).
+pub fn of(
+    sources: &[FileSource],
+    first_texts: &BTreeMap<usize, (usize, u64)>,
+    rows: &Rows,
+    table: &Table,
+) -> Vec<String> {
     let mut notes = findings(sources, table);
-    notes.extend(at_most(missing_words(answered, table), "column"));
+    notes.extend(at_most(missing_words(rows, table), "column"));
     if table.on_text == OnText::Missing {
-        notes.extend(at_most(texts(sources, answered, table), "column"));
+        notes.extend(at_most(texts(sources, first_texts, rows, table), "column"));
     }
     notes
 }
@@ -36,46 +42,44 @@ fn findings(sources: &[FileSource], table: &Table) -> Vec<String> {
 }
 
 /// The words that counted as missing.
-fn missing_words(answered: &[Answered], table: &Table) -> Vec<String> {
+fn missing_words(rows: &Rows, table: &Table) -> Vec<String> {
     let words: Vec<&str> = table.schemas[0].dialect.missing.iter().collect();
-    let note = |(place, column): (usize, &usize)| {
-        let all = || of_column(answered, place).map(|(_, texts)| texts);
-        let fields: u64 = all().map(|texts| texts.words).sum();
-        let seen = all().fold(0, |seen, texts| seen | texts.words_seen);
-        let seen = (0..words.len()).filter(|index| seen >> index & 1 == 1).map(|index| format!("{:?}", words[index]));
-        let seen: Vec<String> = seen.collect();
-        let fields_are = if fields == 1 { "1 field is".to_owned() } else { format!("{} fields are", count(fields)) };
+    let note = |(texts, column): (&forebay_query::TextFields, &usize)| {
+        let was_seen = |index: &usize| texts.words_seen >> index & 1 == 1;
+        let seen: Vec<String> = (0..words.len()).filter(was_seen).map(|index| format!("{:?}", words[index])).collect();
         let name = shown_name(&table.schemas[0].names[*column]);
-        (fields > 0).then(|| format!("column {name}: {fields_are} {} and count as missing", seen.join(" or ")))
+        let are = if texts.words == 1 { "counts" } else { "count" };
+        (texts.words > 0)
+            .then(|| format!("column {name}: {} {} and {are} as missing", fields_are(texts.words), seen.join(" or ")))
     };
-    table.columns.iter().enumerate().filter_map(note).collect()
+    rows.texts.iter().zip(&table.columns).filter_map(note).collect()
 }
 
 /// The columns that have text beside numbers, and so are left out.
-fn texts(sources: &[FileSource], answered: &[Answered], table: &Table) -> Vec<String> {
-    let note = |(place, column): (usize, &usize)| {
-        let texts: u64 = of_column(answered, place).map(|(_, texts)| texts.texts).sum();
-        let (file, first) = of_column(answered, place).find_map(|(file, texts)| Some((file, texts.first.as_ref()?)))?;
-        let has_numbers = answered.iter().filter_map(|answered| answered.state.rows.as_ref());
-        let has_numbers = has_numbers.into_iter().any(|rows| rows.columns[place].missing() < rows.good);
-        let name = shown_name(&table.schemas[0].names[*column]);
-        let fields = if texts == 1 { "1 field is".to_owned() } else { format!("{} fields are", count(texts)) };
-        let place = format!("{} line {}", shown_path(sources[file].path()), first.lines_before + 1);
+fn texts(
+    sources: &[FileSource],
+    first_texts: &BTreeMap<usize, (usize, u64)>,
+    rows: &Rows,
+    table: &Table,
+) -> Vec<String> {
+    let note = |(place, (file, line)): (&usize, &(usize, u64))| {
+        let texts = &rows.texts[*place];
+        let has_numbers = rows.columns[*place].missing() < rows.good;
+        let name = shown_name(&table.schemas[0].names[table.columns[*place]]);
+        let (fields_are, file) = (fields_are(texts.texts), shown_path(sources[*file].path()));
+        let text = texts.first.as_ref().map_or("", |first| first.text.as_str());
         has_numbers.then(|| {
             format!(
-                "column {name} is left out: {fields} text, first {:?} in {place} (--missing TEXT,... counts such text as missing, \
-                 --on-error skip leaves such rows out)",
-                first.text
+                "column {name} is left out: {fields_are} text, first {text:?} in {file} line {line} (--missing TEXT,... counts \
+                 such text as missing, --on-error skip leaves such rows out)"
             )
         })
     };
-    table.columns.iter().enumerate().filter_map(note).collect()
+    first_texts.iter().filter_map(note).collect()
 }
 
-/// The fields with text of a column in each file.
-fn of_column(answered: &[Answered], place: usize) -> impl Iterator<Item = (usize, &TextFields)> {
-    let rows = answered.iter().enumerate().filter_map(|(file, answered)| Some((file, answered.state.rows.as_ref()?)));
-    rows.filter_map(move |(file, rows)| Some((file, rows.texts.get(place)?)))
+fn fields_are(fields: u64) -> String {
+    if fields == 1 { "1 field is".to_owned() } else { format!("{} fields are", count(fields)) }
 }
 
 /// The first of some notes, and how many more there are.

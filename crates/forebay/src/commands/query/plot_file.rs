@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use forebay_offload::files::{FileSource, Unfinished};
 
 use crate::commands::query::answer::Answer;
-use crate::commands::query::plot::plot;
+use crate::commands::query::plots::plot;
 
 /// A plot that is not drawn yet.
 pub struct PlotFile {

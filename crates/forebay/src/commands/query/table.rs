@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use forebay_offload::Answered;
-use forebay_offload::files::{FileSource, WantedRows};
+use forebay_offload::files::WantedRows;
 use forebay_query::{Collected, Dialect, OnText, Operator, QueryError, Reading, Rows, Schema, Words};
 use forebay_query::{columns_of, same_columns};
 
@@ -25,19 +24,12 @@ impl Table {
     /// Of files that have the same columns.
     ///
     /// # Errors
-    /// They have not, a file is no table, or the columns that were asked for are not there.
-    pub fn of(sources: &[FileSource], arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
+    /// They have not, or the columns that were asked for are not there.
+    pub fn of(mut schemas: Vec<Schema>, arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
         let collected = Collected::of(operators);
         let name = |index: usize| arguments.files[index].display().to_string();
-        let mut reading = reading(arguments)?;
-        let mut schemas = vec![];
-        for (index, source) in sources.iter().enumerate() {
-            let schema = source.schema(&reading)?;
-            // One table is written in one way.
-            reading.separator.get_or_insert(schema.dialect.separator);
-            reading.point.get_or_insert(schema.dialect.point);
-            same_columns(schemas.first().unwrap_or(&schema), &schema).with_context(|| name(index))?;
-            schemas.push(schema);
+        for (index, here) in schemas.iter().enumerate() {
+            same_columns(&schemas[0], here).with_context(|| name(index))?;
         }
         // A column is what it first is in any of the files.
         let deciding = |column: usize| schemas.iter().find(|schema| schema.numeric[column].is_some());
@@ -106,12 +98,6 @@ impl Table {
         Ok(Some(places))
     }
 
-    /// Lines and bytes that bad rows cover, over all files.
-    pub fn bad_extent(&self, answered: &[Answered]) -> (u64, u64) {
-        let extents = answered.iter().zip(&self.schemas).map(|(answered, schema)| answered.state.bad_extent(schema));
-        extents.fold((0, 0), |(lines, bytes), (more_lines, more_bytes)| (lines + more_lines, bytes + more_bytes))
-    }
-
     /// The columns that are not numeric, with their first values; None if columns were named, or no operator shows any.
     pub fn left_out(
         &self,
@@ -147,7 +133,10 @@ fn on_text(arguments: &QueryArguments, operators: &[Operator]) -> OnText {
 }
 
 /// The user's word about the files.
-fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
+///
+/// # Errors
+/// It contradicts itself.
+pub fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
     let usage = |message: String| anyhow::Error::from(UsageError(message));
     let missing = match &arguments.missing {
         Some(words) => Words::new(words).map_err(|error| usage(error.to_string()))?,
