@@ -4,6 +4,7 @@
 pub mod cpu;
 pub mod job;
 pub mod latencies;
+pub mod mpi_grid;
 pub mod mpi_requests;
 pub mod mpi_time;
 pub mod overlay_job;

@@ -335,11 +335,8 @@ int fb_File_close(MPI_File *fh) {
     if (!file) return MPI(File_close)(fh);
     int done = fb_close(file->core);
     fb_disown(file);
-    fb_beside_free(file->beside);
     MPI(Comm_free)(&file->comm);
-    pthread_mutex_unlock(&file->lock);
-    pthread_mutex_destroy(&file->lock);
-    free(file);
+    fb_free(file);
     int code = fb_raise(*fh, done), closed = MPI(File_close)(fh);
     return code != MPI_SUCCESS ? code : closed;
 }
@@ -408,10 +405,10 @@ int fb_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
 
 int fb_File_set_view(MPI_File fh, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
                      const char *representation, MPI_Info info) {
-    int code = MPI(File_set_view)(fh, displacement, etype, filetype, representation, info), done = FB_DONE;
+    int code = MPI(File_set_view)(fh, displacement, etype, filetype, representation, info);
+    /* Also a rank whose view MPI refuses, since the others may wait for it. */
+    int done = fb_give_hints(fh, info);
     struct fb_open_file *file = fb_find(fh);
-    /* Also a rank whose view MPI refuses, since the others wait for it. */
-    if (file) done = fb_give_hints(file, info);
     if (file && code == MPI_SUCCESS) {
         MPI_Count etype_bytes = 0;
         MPI(Type_size_x)(etype, &etype_bytes);
@@ -424,12 +421,7 @@ int fb_File_set_view(MPI_File fh, MPI_Offset displacement, MPI_Datatype etype, M
 }
 
 int fb_File_set_info(MPI_File fh, MPI_Info info) {
-    int code = MPI(File_set_info)(fh, info), done = FB_DONE;
-    struct fb_open_file *file = fb_find(fh);
-    if (file) {
-        done = fb_give_hints(file, info);
-        fb_release(file);
-    }
+    int code = MPI(File_set_info)(fh, info), done = fb_give_hints(fh, info);
     return code != MPI_SUCCESS || done == FB_DONE ? code : fb_raise(fh, done);
 }
 

@@ -98,5 +98,7 @@ int fb_read_extents(fb_file *file, const struct fb_extent *extents, void *const 
 size_t fb_explain(fb_file *file, char *text, size_t room);
 
 int fb_close(fb_file *file);
+/* Forgets a file that nothing was done with. Not collective. */
+void fb_abandon(fb_file *file);
 
 #endif

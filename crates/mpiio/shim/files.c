@@ -43,6 +43,13 @@ struct fb_open_file *fb_find(MPI_File handle) {
     return file;
 }
 
+void fb_free(struct fb_open_file *file) {
+    fb_beside_free(file->beside);
+    pthread_mutex_unlock(&file->lock);
+    pthread_mutex_destroy(&file->lock);
+    free(file);
+}
+
 struct fb_open_file *fb_try(MPI_File handle) {
     /* Not between two writes of the library's own thread, which has the list while it has a file. */
     pthread_mutex_lock(&files_lock);
@@ -73,21 +80,32 @@ static char *read_hints(MPI_Info info, size_t *len) {
     return hints;
 }
 
-/* A communicator of the library's own, which raises errors as the program's. Where there can be none (MPI has some thousands),
- * the program is not to hear of it. Collective; whether all ranks have it. */
-static int own_comm(MPI_Comm comm, MPI_Comm *own) {
-    MPI_Errhandler handler;
-    if (MPI(Comm_get_errhandler)(comm, &handler) != MPI_SUCCESS) return 0;
-    MPI(Comm_set_errhandler)(comm, fb_mpi.errors_return);
-    int64_t failed = MPI(Comm_dup)(comm, own) != MPI_SUCCESS, has = !failed;
+#ifdef OPEN_MPI
+/* Begins to make a communicator of the library's own, while the ranks agree on the file: MPI_Comm_dup takes several rounds of messages here.
+ * It ends before the program makes another one, since two at a time may wait for each other (Open MPI 4.1.4). */
+static int begin_own_comm(struct fb_open_file *file, MPI_Comm comm, MPI_Request *pending) {
+    if (MPI(Comm_idup)(comm, &file->comm, pending) != MPI_SUCCESS) abort(); /* Without memory; the other ranks would wait. */
+    return 1;
+}
+
+static int has_own_comm(MPI_Request *pending) { return MPI(Wait)(pending, MPI_STATUS_IGNORE) == MPI_SUCCESS; }
+#else
+/* Makes one. Where there can be none (MPICH has some thousands, and MPI_Wait would raise that as an error of the program's), the
+ * program is not to hear of it. Whether all ranks have it. */
+static int begin_own_comm(struct fb_open_file *file, MPI_Comm comm, MPI_Request *pending) {
+    (void)pending;
+    int64_t failed = MPI(Comm_dup)(comm, &file->comm) != MPI_SUCCESS, has = !failed;
     int code = MPI(Allreduce)(MPI_IN_PLACE, &failed, 1, fb_mpi.int64, fb_mpi.max, comm);
-    MPI(Comm_set_errhandler)(comm, handler);
-    if (has) MPI(Comm_set_errhandler)(*own, handler);
-    MPI(Errhandler_free)(&handler);
     if (code == MPI_SUCCESS && !failed) return 1;
-    if (has) MPI(Comm_free)(own);
+    if (has) MPI(Comm_free)(&file->comm);
     return 0;
 }
+
+static int has_own_comm(MPI_Request *pending) {
+    (void)pending;
+    return 1;
+}
+#endif
 
 void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File handle) {
     struct fb_open_file *file = calloc(1, sizeof *file);
@@ -103,14 +121,25 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     opening.has_threads = 1;
     char *hints = read_hints(info, &opening.hints_len);
     opening.hints = hints;
-    int has_comm = own_comm(comm, &file->comm);
-    if (has_comm) {
-        MPI(Comm_rank)(file->comm, &opening.rank);
-        MPI(Comm_size)(file->comm, &opening.size);
-        fb_open(&fb_group_calls, &file->comm, &opening, &file->core);
-    }
+    /* The ranks agree by the program's communicator, of which all are in this call; errors on it are none of the program's. */
+    MPI_Comm agreeing = comm;
+    MPI_Errhandler handler;
+    MPI_Request pending;
+    MPI(Comm_get_errhandler)(comm, &handler);
+    MPI(Comm_set_errhandler)(comm, fb_mpi.errors_return);
+    MPI(Comm_rank)(comm, &opening.rank);
+    MPI(Comm_size)(comm, &opening.size);
+    file->talks_by = &agreeing;
+    int has_comm = begin_own_comm(file, comm, &pending);
+    if (has_comm) fb_open(&fb_group_calls, &file->talks_by, &opening, &file->core);
+    has_comm = has_comm && has_own_comm(&pending);
+    MPI(Comm_set_errhandler)(comm, handler);
+    if (has_comm) MPI(Comm_set_errhandler)(file->comm, handler);
+    MPI(Errhandler_free)(&handler);
     free(hints);
-    if (!file->core) {
+    file->talks_by = &file->comm;
+    if (!file->core || !has_comm) {
+        if (file->core) fb_abandon(file->core);
         if (has_comm) MPI(Comm_free)(&file->comm);
         free(file);
         return;
@@ -125,11 +154,14 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     pthread_mutex_unlock(&files_lock);
 }
 
-int fb_give_hints(struct fb_open_file *file, MPI_Info info) {
+int fb_give_hints(MPI_File handle, MPI_Info info) {
+    struct fb_open_file *file = fb_find(handle);
+    if (!file) return FB_DONE;
     size_t len = 0;
     char *hints = read_hints(info, &len);
     int done = fb_set_hints(file->core, hints, len);
     free(hints);
+    fb_release(file);
     return done;
 }
 

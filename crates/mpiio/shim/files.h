@@ -13,7 +13,8 @@
  * program runs, since that may make calls on the file. */
 struct fb_open_file {
     MPI_File handle;
-    MPI_Comm comm;
+    /* The library's own, and the one by which the ranks talk: while the file is opened, that is the program's. */
+    MPI_Comm comm, *talks_by;
     fb_file *core;
     const fb_beside *beside;
     pthread_mutex_t lock;
@@ -42,11 +43,14 @@ void fb_release(struct fb_open_file *file);
 /* Looks after a file that MPI has opened, unless hints say otherwise. Collective. */
 void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File handle);
 
-/* Hints for a file that is open; MPI has taken them already. Collective. 0 or an errno. */
-int fb_give_hints(struct fb_open_file *file, MPI_Info info);
+/* Hints for a file that is open; MPI has taken them already. To be called by all ranks. 0 or an errno. */
+int fb_give_hints(MPI_File handle, MPI_Info info);
 
 /* Ends that. The file is locked, and in no list afterwards; until then what it holds is written where the program ends. */
 void fb_disown(struct fb_open_file *file);
+
+/* Unlocks a file that is in no list, and forgets it. */
+void fb_free(struct fb_open_file *file);
 
 /* Whether a collective write, which begins now, follows the last one of the file with nothing between. The file is locked. */
 int fb_follows(const struct fb_open_file *file);

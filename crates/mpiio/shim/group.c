@@ -11,15 +11,15 @@ struct exchange {
 };
 
 static int all_gather(void *context, const void *own, void *all, size_t len) {
-    return MPI(Allgather)(own, (int)len, fb_mpi.byte, all, (int)len, fb_mpi.byte, *(MPI_Comm *)context);
+    return MPI(Allgather)(own, (int)len, fb_mpi.byte, all, (int)len, fb_mpi.byte, **(MPI_Comm **)context);
 }
 
 static int all_max(void *context, int64_t *values, size_t count) {
-    return MPI(Allreduce)(MPI_IN_PLACE, values, (int)count, fb_mpi.int64, fb_mpi.max, *(MPI_Comm *)context);
+    return MPI(Allreduce)(MPI_IN_PLACE, values, (int)count, fb_mpi.int64, fb_mpi.max, **(MPI_Comm **)context);
 }
 
 static int broadcast(void *context, void *bytes, size_t len) {
-    return MPI(Bcast)(bytes, (int)len, fb_mpi.byte, 0, *(MPI_Comm *)context);
+    return MPI(Bcast)(bytes, (int)len, fb_mpi.byte, 0, **(MPI_Comm **)context);
 }
 
 static size_t pieces(size_t count, const struct fb_message *messages) {
@@ -58,7 +58,7 @@ static int begin(void *context, size_t sends, const struct fb_message *to, size_
     struct exchange *exchange = malloc(sizeof *exchange + count * sizeof *exchange->requests);
     if (!exchange) return MPI_ERR_NO_MEM;
     exchange->count = 0;
-    MPI_Comm comm = *(MPI_Comm *)context;
+    MPI_Comm comm = **(MPI_Comm **)context;
     int code = start(0, receives, from, comm, exchange);
     if (code == MPI_SUCCESS) code = start(1, sends, to, comm, exchange);
     if (code != MPI_SUCCESS) {

@@ -30,11 +30,11 @@
 #endif
 
 #define FB_FUNCTIONS(X)                                                                                                \
-    X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_get_errhandler) X(Comm_rank)          \
+    X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_idup) X(Comm_get_errhandler) X(Comm_rank)          \
     X(Comm_set_errhandler) X(Comm_size) X(Errhandler_free) X(Finalize)                                 \
     X(Get_count) X(Get_processor_name) X(Grequest_complete) X(Grequest_start) X(Info_get) X(Info_get_nkeys) X(Info_get_nthkey)      \
     X(Info_set) X(Irecv) X(Isend) X(Status_set_cancelled) X(Status_set_elements_x) X(Type_free) X(Type_get_contents)   \
-    X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Waitall)                                                \
+    X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Wait) X(Waitall)                                                \
     X(File_call_errhandler) X(File_close) X(File_delete) X(File_get_info) X(File_get_position) X(File_get_size)        \
     X(File_open) X(File_preallocate) X(File_seek) X(File_set_atomicity) X(File_set_info) X(File_set_size)              \
     X(File_seek_shared) X(File_set_view) X(File_sync)                                                                  \

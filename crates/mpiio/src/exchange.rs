@@ -17,10 +17,19 @@ use crate::view::Extent;
 /// Bytes that a rank writes by itself in one request at most, where its pieces touch each other in the file only.
 const GATHER_MAX_BYTES: u64 = 16 << 20;
 
+/// Bytes of a row that an aggregator puts together and writes: what stays in a processor's cache meanwhile.
+const ROW_BYTES: u64 = 1 << 20;
+
 /// A part of the held bytes, and where it is among them.
 struct Outgoing {
     part: Part,
     at: usize,
+}
+
+impl Outgoing {
+    fn bytes<'a>(&self, held: &'a HeldCalls) -> &'a [u8] {
+        &held.bytes()[self.at..][..self.part.extent.len as usize]
+    }
 }
 
 /// Writes the held bytes of all ranks by the plan. Returns what went wrong at this rank.
@@ -36,15 +45,18 @@ pub fn write<G: Group>(
     let outgoing = outgoing(plan, &held.in_file_order())?;
     let incoming = announce(group, plan, &outgoing)?;
     let mut outgoing = outgoing.as_slice();
-    let (mut fault, mut received) = (None, vec![]);
+    let (mut fault, mut received, mut own) = (None, vec![], vec![]);
     for round in 0..plan.rounds {
-        let sends = messages_of(take_round(&mut outgoing, plan, round), held.bytes());
+        let (kept, sent): (Vec<_>, Vec<_>) =
+            take_round(&mut outgoing, plan, round).into_iter().partition(|(peer, _)| *peer == group.rank());
+        let sends = messages_of(sent, held.bytes());
         let receives = incoming.iter().map(|(peer, lens)| Message { peer: *peer, bytes: vec![0; lens[round]] });
         let exchange = group.begin(sends, receives.filter(|message| !message.bytes.is_empty()).collect())?;
-        write_round(round.wrapping_sub(1), std::mem::take(&mut received), storage, &mut fault)?;
+        write_round(round.wrapping_sub(1), &received, &own, storage, &mut fault)?;
+        own = kept.into_iter().flat_map(|(_, row)| row).map(|each| (each.part.extent, each.bytes(held))).collect();
         received = group.finish(exchange)?;
     }
-    write_round(plan.rounds - 1, received, storage, &mut fault)?;
+    write_round(plan.rounds - 1, &received, &own, storage, &mut fault)?;
     Ok(fault)
 }
 
@@ -63,7 +75,8 @@ fn outgoing(plan: &Plan, pieces: &[HeldPiece]) -> Result<Vec<Outgoing>, Error> {
 /// has any, domain by domain: the order in which the ranks send them.
 fn announce<G: Group>(group: &G, plan: &Plan, outgoing: &[Outgoing]) -> Result<Vec<(usize, Vec<usize>)>, Error> {
     let mut lens = vec![vec![0u64; plan.rounds]; plan.aggregators.len()];
-    for Outgoing { part, .. } in outgoing {
+    // A rank keeps what is for itself.
+    for Outgoing { part, .. } in outgoing.iter().filter(|each| plan.aggregators[each.part.domain] != group.rank()) {
         let len = &mut lens[part.domain][part.round];
         *len += EXTENT_BYTES as u64 + part.extent.len + if *len == 0 { NUMBER_BYTES as u64 } else { 0 };
     }
@@ -95,7 +108,8 @@ fn take_round<'a>(outgoing: &mut &'a [Outgoing], plan: &Plan, round: usize) -> V
 
 fn messages_of(rows: Vec<(usize, &[Outgoing])>, held: &[u8]) -> Vec<Message> {
     let message = |(peer, row): (usize, &[Outgoing])| {
-        let mut bytes = vec![];
+        let total: usize = row.iter().map(|each| EXTENT_BYTES + each.part.extent.len as usize).sum();
+        let mut bytes = Vec::with_capacity(NUMBER_BYTES + total);
         put(&mut bytes, row.len() as u64);
         row.iter().for_each(|each| put_extent(&mut bytes, each.part.extent));
         row.iter().for_each(|each| bytes.extend_from_slice(&held[each.at..][..each.part.extent.len as usize]));
@@ -104,15 +118,16 @@ fn messages_of(rows: Vec<(usize, &[Outgoing])>, held: &[u8]) -> Vec<Message> {
     rows.into_iter().map(message).collect()
 }
 
-/// Writes what has come in a round, unless an earlier one went wrong.
+/// Writes what has come in a round, and the aggregator's own, unless an earlier one went wrong.
 fn write_round(
     round: usize,
-    messages: Vec<Message>,
+    messages: &[Message],
+    own: &[(Extent, &[u8])],
     storage: &mut Storage,
     fault: &mut Option<Fault>,
 ) -> Result<(), Error> {
-    let mut pieces = vec![];
-    for message in &messages {
+    let mut pieces = own.to_vec();
+    for message in messages {
         let mut reader = Reader::new(&message.bytes);
         let count = reader.number()?;
         if count > (reader.left() / EXTENT_BYTES) as u64 {
@@ -127,16 +142,22 @@ fn write_round(
     Ok(())
 }
 
-/// Writes pieces of a file, those that touch or overlap by one request.
+/// Writes pieces of a file, those that touch or overlap by one request, or by one for so many stripes as stay in a processor's cache
+/// while they are put together and written.
 fn write_pieces(round: u64, mut pieces: Vec<(Extent, &[u8])>, storage: &mut Storage, fault: &mut Option<Fault>) {
     // Of ranks that wrote the same byte any may win (MPI 4.0, 14.6.1); a stable order makes it the same one each time.
     pieces.sort_by_key(|(extent, _)| extent.offset);
+    let pieces = cut_at_rows(pieces, storage);
     let mut row = vec![];
     let mut rest = pieces.as_slice();
     while let Some((first, bytes)) = rest.first() {
+        let stop = storage.row_end(first.offset, ROW_BYTES);
         let mut end = first.end();
         let mut count = 1;
-        while let Some((next, _)) = rest.get(count).filter(|(next, _)| next.offset <= end) {
+        // A row ends on the boundary, or where pieces that overlap each other do.
+        while let Some((next, _)) =
+            rest.get(count).filter(|(next, _)| next.offset < end || (next.offset == end && end < stop))
+        {
             end = end.max(next.end());
             count += 1;
         }
@@ -145,15 +166,35 @@ fn write_pieces(round: u64, mut pieces: Vec<(Extent, &[u8])>, storage: &mut Stor
             write_run(run, bytes, storage, fault.is_some())
         } else {
             row.clear();
-            row.resize(run.len as usize, 0);
             for (extent, bytes) in &rest[..count] {
-                row[(extent.offset - run.offset) as usize..][..bytes.len()].copy_from_slice(bytes);
+                let at = (extent.offset - run.offset) as usize;
+                let (over, new) = bytes.split_at(bytes.len().min(row.len() - at));
+                row[at..at + over.len()].copy_from_slice(over);
+                row.extend_from_slice(new);
             }
             write_run(run, &row, storage, fault.is_some())
         };
         note(fault, round, run, written);
         rest = &rest[count..];
     }
+}
+
+/// Cuts pieces that are shorter than a row where a row ends, so that rows end on stripe boundaries.
+fn cut_at_rows<'a>(pieces: Vec<(Extent, &'a [u8])>, storage: &Storage) -> Vec<(Extent, &'a [u8])> {
+    let mut cut = Vec::with_capacity(pieces.len());
+    for (extent, bytes) in pieces {
+        let stop = storage.row_end(extent.offset, ROW_BYTES);
+        if extent.len < ROW_BYTES && extent.end() > stop {
+            let (one, other) = bytes.split_at((stop - extent.offset) as usize);
+            cut.push((Extent { len: one.len() as u64, ..extent }, one));
+            cut.push((Extent { offset: stop, len: other.len() as u64 }, other));
+        } else {
+            cut.push((extent, bytes));
+        }
+    }
+    // The second part of an overlapping piece may lie behind the first of the next.
+    cut.sort_by_key(|(extent, _)| extent.offset);
+    cut
 }
 
 fn write_run(run: Extent, bytes: &[u8], storage: &mut Storage, has_failed: bool) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::beside::Beside;
+use crate::choice::{FileSystem, Rates, Way};
 use crate::error::Error;
 use crate::exchange;
 use crate::following::Following;
@@ -27,14 +28,13 @@ use crate::outcome::{self, Fault};
 use crate::plan::{Plan, Terms, Writing};
 use crate::report::Report;
 use crate::share::Share;
-use crate::storage::Storage;
+use crate::storage::{Requests, Storage};
 use crate::view::{Extent, View};
 
+mod agreement;
+mod alone;
 mod calls;
 mod declared;
-
-/// Extents of so many stripes on average gain nothing by being gathered: at most one request in as many is not whole.
-const LARGE_STRIPES: u64 = 4;
 
 /// Why a collective call is left to MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,9 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct File<G> {
     group: G,
-    /// Hints of the program, at rank 0.
+    /// Hints of the program, at rank 0, and those of which the other ranks have not heard.
     said: Vec<(String, String)>,
+    new_hints: Vec<(String, String)>,
     hints: Hints,
     terms: Terms,
     view: Option<Arc<View>>,
@@ -94,6 +95,21 @@ pub struct File<G> {
     held_since: Option<Instant>,
     /// Where, if the program may make it visible by any MPI call.
     hulls: Hulls,
+    /// Bytes of a stripe where no hint has them.
+    stripe_bytes: u64,
+    /// Whether bytes were held beyond a call; the same at all ranks.
+    has_held: bool,
+    file_system: FileSystem,
+    /// The costs by which ways are chosen.
+    rates: Rates,
+    /// How long this rank was in the last exchange of facts, nanoseconds.
+    sync_ns: i64,
+    /// Whether the next call will probably be aggregated; the same at all ranks.
+    expects_exchange: bool,
+    /// Whether the bytes that are written now are those of aggregators, whatever each rank's own would cost.
+    must_exchange: bool,
+    /// The shares of what is held, where all ranks know them.
+    told_shares: Option<Vec<Share>>,
     /// Whether collective writes follow each other.
     following: Following,
     /// Whether this rank has made another MPI call since the last one.
@@ -118,31 +134,43 @@ impl<G: Group> File<G> {
     /// [`Error::Communication`], [`Error::Message`].
     pub fn open(group: G, opening: &Opening<'_>) -> Result<Option<Self>, Error> {
         let Some(agreement) = opening::agree(&group, opening)? else { return Ok(None) };
-        let (hosts, network) = opening::hosts(&group, opening, &agreement)?;
         let (path, missing) = (agreement.path(), agreement.missing());
         let (is_marked, stripe_bytes) = (missing.is_some(), agreement.hints.stripe_bytes);
-        let opened = Storage::open(path.clone(), opening.access, stripe_bytes, missing.unwrap_or_default());
-        if !opening::is_one_file(&group, &path, &opened, &hosts)? {
-            return Ok(None);
-        }
-        let Ok(storage) = opened else { return Ok(None) };
+        let opened = Storage::open(
+            path.clone(),
+            opening.access,
+            agreement.file_system,
+            stripe_bytes,
+            missing.unwrap_or_default(),
+        );
+        let (hosts, network, is_one_file) = opening::hosts(&group, opening, &agreement, &opened)?;
+        let Some(storage) = opened.ok().filter(|_| is_one_file) else { return Ok(None) };
         let records = opening.records.map(Path::to_owned);
         let mut report = Report::new(path, group.rank(), hosts, network.source, &agreement.hints, records);
         report.deletes = opening.deletes;
-        let terms = Terms::of(&agreement.hints, report.hosts(), network);
-        // Without a descriptor of its own, another thread waits.
-        let for_threads = opening.has_threads.then(|| storage.try_clone().ok()).flatten();
+        let terms = Terms::of(&agreement.hints, report.hosts(), network, agreement.processors);
+        let for_threads = opening.has_threads.then(|| storage.for_another_thread());
         let (beside, view) = (Arc::new(Beside::new(for_threads)), Some(Arc::new(View::whole())));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
+        let (file_system, rates) = (agreement.file_system, agreement.rates);
         Ok(Some(Self {
             group,
             said: opening.hints.to_vec(),
+            new_hints: vec![],
             hints,
             terms,
             view,
             beside,
             held_since: None,
             hulls: Hulls::default(),
+            stripe_bytes,
+            has_held: false,
+            file_system,
+            rates,
+            sync_ns: 0,
+            expects_exchange: true,
+            must_exchange: false,
+            told_shares: None,
             following: Following::new(opening.doublings),
             is_interrupted: true,
             passed: vec![],
@@ -184,24 +212,37 @@ impl<G: Group> File<G> {
         self.view.as_ref().map_or(0, |view| view.bytes_before(self.beside.end()).div_ceil(view.etype_bytes()))
     }
 
-    /// Hints that the program gives for the open file; those of rank 0 count. Where it gives any, what is held is flushed.
-    /// Collective.
+    /// Hints that the program gives for the open file; those of rank 0 count, from the next collective call on. Collective where the
+    /// library has nothing to do with such calls so far.
     ///
     /// # Errors
-    /// As [`File::flush`].
+    /// [`Error::Communication`], [`Error::Message`].
     pub fn set_hints(&mut self, said: Vec<(String, String)>) -> Result<(), Error> {
-        let mut changes = [i64::from(self.group.rank() == 0 && !said.is_empty())];
-        self.group.all_max(&mut changes)?;
-        if changes == [0] {
+        self.new_hints.extend(said.into_iter().filter(|hint| !self.said.contains(hint)));
+        if !self.takes_hints_together() {
             return Ok(());
         }
-        let flushed = self.flush();
-        self.said.extend(said);
+        let mut changes = [i64::from(self.group.rank() == 0 && !self.new_hints.is_empty())];
+        self.group.all_max(&mut changes)?;
+        if changes == [0] { Ok(()) } else { self.flush().and(self.adopt_hints()) }
+    }
+
+    /// Whether [`File::set_hints`] is collective: calls that are disabled tell nobody anything.
+    fn takes_hints_together(&self) -> bool {
+        self.hints.write == Choice::Disable || self.hints.read == Choice::Disable
+    }
+
+    /// Tells all ranks the hints that rank 0 was given. Collective.
+    fn adopt_hints(&mut self) -> Result<(), Error> {
+        self.said.append(&mut self.new_hints);
         self.hints = opening::agree_on_hints(&self.group, &self.said)?;
-        self.terms = Terms::of(&self.hints, self.report.hosts(), self.terms.network.clone());
+        if !self.hints.is_stripe_given {
+            self.hints.take_stripe(Some(self.stripe_bytes));
+        }
+        self.terms = Terms::of(&self.hints, self.report.hosts(), self.terms.network.clone(), self.terms.processors);
         self.storage.set_stripe_bytes(self.hints.stripe_bytes);
         self.report.set_hints(&self.hints);
-        flushed
+        Ok(())
     }
 
     /// The hints that hold, by name; no value is longer than so many bytes.
@@ -272,7 +313,13 @@ impl<G: Group> File<G> {
     /// # Errors
     /// As [`File::flush`].
     pub fn close(mut self) -> Result<(), Error> {
-        let flushed = self.flush();
+        let holds = !self.beside.held().is_empty() || self.own_fault.is_some();
+        let mut totals = self.report.totals(&self.group, self.requests(), holds)?;
+        let mut flushed = Ok(());
+        if totals.holds {
+            flushed = self.flush_if(true);
+            totals = self.report.totals(&self.group, self.requests(), false)?;
+        }
         let mut missing = None;
         if self.is_marked {
             let mut all = self.storage.missing().of_all(&self.group)?;
@@ -282,8 +329,18 @@ impl<G: Group> File<G> {
             }
             missing = Some(all);
         }
-        self.report.close(&self.group, self.storage.requests().and(self.beside.requests()), missing)?;
+        self.report.close(&totals, missing);
         flushed
+    }
+
+    fn requests(&self) -> Requests {
+        self.storage.requests().and(self.beside.requests())
+    }
+
+    /// The costs as they were measured, and of which kind of file system, for the next file of this process.
+    #[must_use]
+    pub const fn measured(&self) -> (FileSystem, Rates) {
+        (self.file_system, self.rates)
     }
 
     /// Why no call of this kind is held, as far as it needs no agreement.
@@ -375,9 +432,8 @@ impl<G: Group> File<G> {
             Some((_, writing)) => writing,
             None => {
                 let extents: Vec<Extent> = held.in_file_order().iter().map(|piece| piece.extent).collect();
-                let shares = self.shares(&extents)?;
-                let leaves_large = self.hints.write == Choice::Automatic;
-                if leaves_large && self.are_large(&shares) { Writing::Alone } else { self.plan(&shares)? }
+                let shares = self.told_shares.take().map_or_else(|| self.shares(&extents), Ok)?;
+                if self.are_best_alone(&shares) { Writing::Alone } else { self.plan(&shares)? }
             }
         };
         let fault = match writing {
@@ -414,11 +470,12 @@ impl<G: Group> File<G> {
         }
     }
 
-    fn are_large(&self, shares: &[Share]) -> bool {
-        let sum = |of: fn(&Share) -> u64| shares.iter().map(of).fold(0, u64::saturating_add);
-        let large = LARGE_STRIPES * self.hints.stripe_bytes;
-        let bytes = sum(|share| share.bytes);
-        bytes > 0 && bytes >= sum(|share| share.extent_count).saturating_mul(large)
+    /// Whether every rank had better write its own.
+    fn are_best_alone(&self, shares: &[Share]) -> bool {
+        let is_free = self.hints.write == Choice::Automatic && !self.must_exchange;
+        let weighs = self.hints.hold == Hold::Automatic && !self.hints.always && self.file_system != FileSystem::Nfs;
+        let is_best = || self.rates.best(&self.terms.work_of_shares(shares), 0) == Way::Alone;
+        is_free && (self.terms.are_large(shares) || (weighs && is_best()))
     }
 
     /// Holds bytes, which `pack` appends, for these extents.

@@ -68,6 +68,7 @@ impl HeldCalls {
     /// Holds the bytes of a call, which `pack` appends, for these extents.
     pub fn hold(&mut self, extents: &[Extent], pack: impl FnOnce(&mut Vec<u8>)) {
         let mut at = self.bytes.len();
+        self.bytes.reserve(extents.iter().map(|extent| extent.len as usize).sum());
         pack(&mut self.bytes);
         for extent in extents {
             match self.pieces.last_mut() {

@@ -88,12 +88,24 @@ pub struct Hints {
     pub round_bytes: u64,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
+    /// Whether a hint has them; else those of the file's layout count, if its file system tells it.
+    pub is_stripe_given: bool,
     /// The planner's strategy; `None`: the best of all.
     pub strategy: Option<String>,
     /// The file that describes the network; `None`: as Slurm and the names of hosts tell.
     pub topology: Option<String>,
     /// Whether the first rank prints what holds, and who aggregates.
     pub prints: bool,
+}
+
+impl Hints {
+    /// Takes the stripe of the file's layout, if there is one. The buffer of a round holds one at least.
+    pub fn take_stripe(&mut self, stripe_bytes: Option<u64>) {
+        if let Some(stripe_bytes) = stripe_bytes {
+            self.stripe_bytes = stripe_bytes.max(STRIPE_MIN_BYTES);
+            self.round_bytes = self.round_bytes.max(self.stripe_bytes);
+        }
+    }
 }
 
 /// The hints that hold, and complaints about the others.
@@ -127,8 +139,8 @@ pub fn resolve(
     let cb_nodes = hint.parse("cb_nodes", count);
     let buffer_bytes = hint.parse("forebay_buffer_bytes", bytes);
     let cb_buffer_size = hint.parse("cb_buffer_size", bytes);
-    let stripe_bytes =
-        hint.parse("striping_unit", bytes_or_none).flatten().unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES);
+    let striping_unit = hint.parse("striping_unit", bytes_or_none).flatten();
+    let stripe_bytes = striping_unit.unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES);
     let buffer_bytes = buffer_bytes.map(|bytes| bytes.clamp(BUFFER_MIN_BYTES, BUFFER_MAX_BYTES));
     // ROMIO's is the buffer of an aggregator alone, whatever a rank holds; below a stripe it would cut all of them.
     let cb_buffer_size = cb_buffer_size.map(|bytes| bytes.clamp(stripe_bytes, BUFFER_MAX_BYTES.max(stripe_bytes)));
@@ -144,6 +156,7 @@ pub fn resolve(
         buffer_bytes: buffer_bytes.unwrap_or(BUFFER_BYTES),
         round_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES),
         stripe_bytes,
+        is_stripe_given: striping_unit.is_some(),
         strategy: hint.parse("forebay_strategy", strategy).flatten(),
         topology: hint.parse("forebay_topology", |name| (!name.is_empty()).then(|| name.to_owned())),
         prints: ["ROMIO_PRINT_HINTS", "FOREBAY_MPIIO_PRINT"]

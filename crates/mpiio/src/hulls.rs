@@ -8,6 +8,9 @@ use crate::group::Group;
 use crate::message::{EXTENT_BYTES, Reader, put_extent};
 use crate::view::Extent;
 
+/// An empty hull is told as a byte at the end of all files.
+const NONE: Extent = Extent { offset: i64::MAX as u64 - 1, len: 1 };
+
 /// The stretch of each rank that has any; the same at every rank.
 #[derive(Clone, Debug, Default)]
 pub struct Hulls(Vec<Option<Extent>>);
@@ -18,15 +21,26 @@ impl Hulls {
     /// # Errors
     /// [`Error::Communication`], [`Error::Message`].
     pub fn of_call<G: Group>(group: &G, extents: &[Extent]) -> Result<Self, Error> {
+        Self::of_all(&group.all_gather(&Self::own(extents))?)
+    }
+
+    /// The message by which a rank tells its stretch: [`EXTENT_BYTES`].
+    #[must_use]
+    pub fn own(extents: &[Extent]) -> Vec<u8> {
         let start = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
         let end = extents.iter().map(Extent::end).max().unwrap_or(0);
         let mut own = Vec::with_capacity(EXTENT_BYTES);
-        // An empty hull is told as a byte at the end of all files.
-        let none = Extent { offset: i64::MAX as u64 - 1, len: 1 };
-        put_extent(&mut own, if start < end { Extent { offset: start, len: end - start } } else { none });
-        let all = group.all_gather(&own)?;
-        let told = all.chunks(EXTENT_BYTES).map(|told| Reader::new(told).extent());
-        told.map(|told| told.map(|told| (told != none).then_some(told))).collect::<Result<_, _>>().map(Self)
+        put_extent(&mut own, if start < end { Extent { offset: start, len: end - start } } else { NONE });
+        own
+    }
+
+    /// From the messages of all ranks, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Message`].
+    pub fn of_all(messages: &[u8]) -> Result<Self, Error> {
+        let told = messages.chunks(EXTENT_BYTES).map(|told| Reader::new(told).extent());
+        told.map(|told| told.map(|told| (told != NONE).then_some(told))).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether any rank's stretch here meets another rank's there.

@@ -28,6 +28,16 @@ impl Buffer {
         self.layout.size_bytes() * self.elements
     }
 
+    /// The bytes themselves, from the given one on, where they lie together in the program's memory.
+    #[must_use]
+    pub fn dense(&self, from: u64, len: u64) -> Option<&[u8]> {
+        let mut pieces = self.layout.stream(from, len);
+        let piece = pieces.next().filter(|piece| piece.len == len && pieces.next().is_none())?;
+        (from.checked_add(len)? <= self.len_bytes()).then_some(())?;
+        // SAFETY: the piece is of the buffer's elements, and all their bytes may be read (`Buffer::new`).
+        Some(unsafe { std::slice::from_raw_parts(self.base.offset(piece.offset as isize), len as usize) })
+    }
+
     /// Appends `len` bytes, from the given one on, to a row. Beyond the end there is nothing.
     pub fn pack(&self, from: u64, len: u64, row: &mut Vec<u8>) {
         for piece in self.layout.stream(from, len.min(self.len_bytes().saturating_sub(from))) {

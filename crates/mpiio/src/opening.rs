@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::choice::{FileSystem, Rates};
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::{self, Choice, Hints};
+use crate::layout;
 use crate::mark;
-use crate::message::{NUMBER_BYTES, Reader, put};
+use crate::message::{Reader, put};
 use crate::missing::Missing;
 use crate::network::{Network, NetworkFile, switches_of_names};
 use crate::plan::numbered;
@@ -51,6 +53,12 @@ pub struct Opening<'a> {
     pub has_threads: bool,
     /// How often it turned out wrong for other files of this process to hold bytes (`following`).
     pub doublings: u32,
+    /// The kind of file system, where it is not to be asked for.
+    pub file_system: Option<FileSystem>,
+    /// The extended attribute that has a file's layout.
+    pub layout_attribute: &'a str,
+    /// The costs that this process has measured, and of which kind of file system.
+    pub measured: Option<(FileSystem, Rates)>,
     /// The hints of its `MPI_Info`.
     pub hints: &'a [(String, String)],
     /// The host of this rank.
@@ -72,6 +80,12 @@ pub struct Agreement {
     missing: Option<Vec<(u64, u64)>>,
     /// The network that rank 0 read.
     network: Option<NetworkFile>,
+    /// The kind of file system, as rank 0 sees it.
+    pub file_system: FileSystem,
+    /// The costs that all count on.
+    pub rates: Rates,
+    /// Processors of the host of rank 0.
+    pub processors: usize,
 }
 
 impl Agreement {
@@ -94,7 +108,7 @@ impl Agreement {
 /// # Errors
 /// [`Error::Communication`], [`Error::Message`].
 pub fn agree<G: Group>(group: &G, opening: &Opening<'_>) -> Result<Option<Agreement>, Error> {
-    let own = if group.rank() == 0 { decide(opening) } else { None };
+    let own = if group.rank() == 0 { decide(opening, group.size()) } else { None };
     let told = group.broadcast(serde_json::to_vec(&own).map_err(|_| Error::Message)?)?;
     serde_json::from_slice(&told).map_err(|_| Error::Message)
 }
@@ -125,12 +139,15 @@ fn resolve(said: &[(String, String)]) -> Hints {
     resolved.hints
 }
 
-fn decide(opening: &Opening<'_>) -> Option<Agreement> {
-    let hints = resolve(opening.hints);
+fn decide(opening: &Opening<'_>, ranks: usize) -> Option<Agreement> {
+    let mut hints = resolve(opening.hints);
     if hints.write == Choice::Disable && hints.read == Choice::Disable {
         return None;
     }
     let path = std::path::absolute(path_of(opening.name)).ok()?;
+    if !hints.is_stripe_given {
+        hints.take_stripe(layout::stripe_bytes(&path, opening.layout_attribute));
+    }
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let network = hints.topology.as_deref().and_then(read_network);
@@ -145,7 +162,16 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
         _ => Missing::of_mark(&text),
     });
     let missing = missing.map(|missing| missing.extents().iter().map(|part| (part.offset, part.len)).collect());
-    Some(Agreement { path: path.into_os_string().into_vec(), hints, missing, network })
+    // Where ROMIO is to take its driver with locks, calls are its own as over NFS.
+    let forced = std::env::var("ROMIO_FSTYPE_FORCE").unwrap_or_default();
+    let has_locks = opening.name.starts_with(b"nfs:") || forced.starts_with("nfs");
+    let given = opening.file_system.or(has_locks.then_some(FileSystem::Nfs));
+    let file_system = given.unwrap_or_else(|| FileSystem::of(&path));
+    let measured = opening.measured.filter(|(of, _)| *of == file_system).map(|(_, rates)| rates);
+    let rates = measured.unwrap_or_else(|| Rates::guessed(file_system, ranks));
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let path = path.into_os_string().into_vec();
+    Some(Agreement { path, hints, missing, network, file_system, rates, processors })
 }
 
 fn read_start(path: &Path) -> Option<String> {
@@ -187,60 +213,59 @@ enum Has {
     Open = 2,
 }
 
-/// Whether all ranks have the same file open. If not, it is left to MPI, and that is said. Collective.
-///
-/// # Errors
-/// [`Error::Communication`], [`Error::Message`].
-pub fn is_one_file<G: Group>(
-    group: &G,
-    path: &Path,
-    opened: &io::Result<Storage>,
-    hosts: &[String],
-) -> Result<bool, Error> {
+/// The numbers by which a rank tells of the file that it has.
+#[must_use]
+pub fn identity(opened: &io::Result<Storage>) -> [u64; 2] {
     let (inode, is_mpis) = opened.as_ref().ok().and_then(|storage| storage.identity().ok()).unwrap_or_default();
     let has = match opened {
         Ok(_) if is_mpis => Has::Open,
         Ok(_) => Has::Named,
         Err(_) => Has::Nothing,
     };
-    let mut own = vec![];
-    put(&mut own, inode);
-    put(&mut own, has as u64);
-    let mut first = None;
-    for (rank, told) in group.all_gather(&own)?.chunks(2 * NUMBER_BYTES).enumerate() {
-        let mut told = Reader::new(told);
-        let (inode, has) = (told.number()?, told.number()?);
-        // Devices have other numbers on other hosts; the inode is the file system's own, unless it makes inodes up.
-        let why = if has == Has::Nothing as u64 {
-            "it cannot be opened there"
-        } else if has == Has::Named as u64 && *first.get_or_insert(inode) != inode {
-            "the name leads to another inode there"
-        } else {
-            continue;
-        };
-        if group.rank() == 0 {
-            let host = hosts.get(rank).map_or("", String::as_str);
-            say::complain(format_args!("{} is left to MPI: rank {rank} on {host}: {why}", path.display()));
-        }
-        return Ok(false);
-    }
-    Ok(true)
+    [inode, has as u64]
 }
 
-/// The hosts of all ranks, and the network that they are in. Collective.
+/// Why the ranks do not have the same file open, and the first rank that has not.
+#[must_use]
+pub fn differs(identities: &[[u64; 2]]) -> Option<(usize, &'static str)> {
+    let mut first = None;
+    identities.iter().enumerate().find_map(|(rank, &[inode, has])| {
+        // Devices have other numbers on other hosts; the inode is the file system's own, unless it makes inodes up.
+        if has == Has::Nothing as u64 {
+            Some((rank, "it cannot be opened there"))
+        } else if has == Has::Named as u64 && *first.get_or_insert(inode) != inode {
+            Some((rank, "the name leads to another inode there"))
+        } else {
+            None
+        }
+    })
+}
+
+/// The hosts of all ranks, the network that they are in, and whether all have the same file open. If not, it is left to MPI, and that
+/// is said. Collective.
 ///
 /// # Errors
-/// [`Error::Communication`].
+/// [`Error::Communication`], [`Error::Message`].
 pub fn hosts<G: Group>(
     group: &G,
     opening: &Opening<'_>,
     agreement: &Agreement,
-) -> Result<(Vec<String>, Network), Error> {
+    opened: &io::Result<Storage>,
+) -> Result<(Vec<String>, Network, bool), Error> {
     let mut own = opening.host.as_bytes().to_vec();
     own.resize(HOST_BYTES, 0);
     own.extend(opening.switches.join("/").bytes());
     own.resize(HOST_BYTES + ADDRESS_BYTES, 0);
+    identity(opened).iter().for_each(|number| put(&mut own, *number));
     let told = group.all_gather(&own)?;
+    let (mut names_told, mut identities) = (vec![], vec![]);
+    for told in told.chunks(own.len()) {
+        let (names, numbers) = told.split_at(HOST_BYTES + ADDRESS_BYTES);
+        let mut numbers = Reader::new(numbers);
+        names_told.extend_from_slice(names);
+        identities.push([numbers.number()?, numbers.number()?]);
+    }
+    let told = names_told;
     let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
     let told: Vec<(String, String)> = told
         .chunks(HOST_BYTES + ADDRESS_BYTES)
@@ -248,6 +273,11 @@ pub fn hosts<G: Group>(
         .collect();
     let hosts: Vec<String> = told.iter().map(|(host, _)| host.clone()).collect();
     let (_, names) = numbered(&hosts);
+    let differs = differs(&identities);
+    if let Some((rank, why)) = differs.filter(|_| group.rank() == 0) {
+        let (path, host) = (agreement.path(), &hosts[rank]);
+        say::complain(format_args!("{} is left to MPI: rank {rank} on {host}: {why}", path.display()));
+    }
     let network = match agreement.network.as_ref().map(|file| Network::of_file(file, &names)) {
         Some(Ok(network)) => Some(network),
         Some(Err(why)) => {
@@ -269,5 +299,5 @@ pub fn hosts<G: Group>(
         .or_else(by_slurm)
         .or_else(|| Network::of_switches(&switches_of_names(&names), "host names"))
         .unwrap_or_else(|| Network::one_switch(names.len()));
-    Ok((hosts, network))
+    Ok((hosts, network, differs.is_none()))
 }

@@ -7,11 +7,15 @@ use std::collections::BTreeMap;
 
 use forebay_aggregate::{Case, CaseDescription, RankDescription, RanksDescription, Strategy};
 
+use crate::choice::{Work, aggregators_of_host};
 use crate::error::Error;
 use crate::hints::Hints;
 use crate::network::Network;
 use crate::share::Share;
 use crate::view::Extent;
+
+/// Extents of so many stripes on average gain nothing by being gathered: at most one request in as many is not whole.
+const LARGE_STRIPES: u64 = 4;
 
 /// Hosts up to which all strategies are tried before each exchange.
 const HOSTS_OF_PORTFOLIO_MAX: usize = 64;
@@ -33,12 +37,14 @@ pub struct Terms {
     pub stripe_bytes: u64,
     /// Bytes of an aggregator's buffer.
     pub buffer_bytes: u64,
+    /// Processors of a host.
+    pub processors: usize,
 }
 
 impl Terms {
-    /// The terms for ranks on these hosts, which are in that network.
+    /// The terms for ranks on these hosts of so many processors, which are in that network.
     #[must_use]
-    pub fn of(hints: &Hints, hosts: &[String], network: Network) -> Self {
+    pub fn of(hints: &Hints, hosts: &[String], network: Network, processors: usize) -> Self {
         let (host_of, numbers) = numbered(hosts);
         let candidates = hints.config_list.as_ref().map(|list| list.candidates(hosts));
         let aggregators = hints.aggregators.map(|count| (count as usize).min(hosts.len()));
@@ -51,7 +57,50 @@ impl Terms {
             strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
             stripe_bytes: hints.stripe_bytes,
             buffer_bytes: hints.round_bytes,
+            processors,
         }
+    }
+
+    /// How many hosts the ranks have.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.host_of.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// From so many bytes on, on average, extents gain nothing by being gathered.
+    #[must_use]
+    pub const fn large_bytes(&self) -> u64 {
+        LARGE_STRIPES * self.stripe_bytes
+    }
+
+    /// Whether the extents of shares are so large on average.
+    #[must_use]
+    pub fn are_large(&self, shares: &[Share]) -> bool {
+        let sum = |of: fn(&Share) -> u64| shares.iter().map(of).fold(0, u64::saturating_add);
+        let bytes = sum(|share| share.bytes);
+        bytes > 0 && bytes >= sum(|share| share.extent_count).saturating_mul(self.large_bytes())
+    }
+
+    /// Work, by the bytes of the rank that has most and of all, and the most pieces of a rank.
+    #[must_use]
+    pub fn work(&self, bytes_max: u64, bytes_total: u64, pieces_max: u64) -> Work {
+        let (hosts, aggregators) = (self.hosts(), self.aggregators_max());
+        Work { bytes_max, bytes_total, pieces_max, hosts, aggregators, stripe_bytes: self.stripe_bytes }
+    }
+
+    /// The work of shares.
+    #[must_use]
+    pub fn work_of_shares(&self, shares: &[Share]) -> Work {
+        let most = |of: fn(&Share) -> u64| shares.iter().map(of).max().unwrap_or(0);
+        let total = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
+        self.work(most(|share| share.bytes), total, most(|share| share.extent_count))
+    }
+
+    /// How many aggregators there may be where nobody says otherwise.
+    #[must_use]
+    pub fn aggregators_max(&self) -> usize {
+        let hosts = self.hosts();
+        hosts * aggregators_of_host(self.processors, self.host_of.len() / hosts)
     }
 }
 
@@ -122,8 +171,13 @@ impl Plan {
         }
         let refused = |error: &dyn std::fmt::Display| Error::Plan(error.to_string());
         let case = Case::new(describe(shares, terms)).map_err(|error| refused(&error))?;
-        let hosts = terms.host_of.iter().max().map_or(1, |last| last + 1);
-        let strategy = terms.strategy.or((hosts > HOSTS_OF_PORTFOLIO_MAX).then_some(Strategy::Balanced));
+        let hosts = terms.hosts();
+        let strategy = terms.strategy.or(match hosts {
+            // Bytes do not travel.
+            1 => Some(Strategy::First),
+            2..=HOSTS_OF_PORTFOLIO_MAX => None,
+            _ => Some(Strategy::Balanced),
+        });
         let planned = match strategy {
             Some(strategy) => forebay_aggregate::plan(&case, strategy),
             None => forebay_aggregate::plan_best(&case),
@@ -181,7 +235,6 @@ impl Plan {
 }
 
 fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
-    let hosts = terms.host_of.iter().max().map_or(1, |last| last + 1);
     let network = &terms.network;
     let rank = |(share, host): (&Share, &usize)| {
         let extents = share.spans.iter().map(|span| forebay_aggregate::Extent { offset: span.offset, len: span.len });
@@ -189,9 +242,10 @@ fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
         RankDescription { node: network.node_of[*host], bytes, extents: Some(extents.collect()) }
     };
     let most = terms.candidates.as_ref().map(Vec::len);
-    // As many as the buffers ask for, but no more than hosts: beyond that a host's writers get in each other's way.
+    // As many as the buffers ask for, but no more than processors serve: beyond that a host's writers get in each other's way.
+    let aggregators_max = terms.aggregators_max();
     let bytes: u64 = shares.iter().flat_map(|share| &share.spans).map(|span| span.len).sum();
-    let default = most.or((bytes.div_ceil(terms.buffer_bytes) > hosts as u64).then_some(hosts));
+    let default = most.or((bytes.div_ceil(terms.buffer_bytes) > aggregators_max as u64).then_some(aggregators_max));
     CaseDescription {
         topology: network.topology.clone(),
         link_bytes_per_s: network.link_bytes_per_s,
@@ -230,6 +284,7 @@ mod tests {
             strategy: None,
             stripe_bytes,
             buffer_bytes,
+            processors: 1,
         }
     }
 

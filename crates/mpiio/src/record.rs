@@ -81,6 +81,9 @@ pub struct Record {
     pub exchanges: u64,
     /// Times that each rank wrote what it held by itself, because that made as few requests.
     pub own_writes: u64,
+    /// Collective calls of which each rank wrote or read its own bytes, because that was as fast.
+    #[serde(default)]
+    pub alone_calls: u64,
     /// Collective read calls that went through aggregators.
     pub reads: u64,
     /// Collective calls that passed through to MPI, by why.

@@ -42,6 +42,15 @@ pub struct Report {
     lines: String,
 }
 
+/// The work of all ranks.
+#[derive(Debug)]
+pub struct Totals {
+    requests: Requests,
+    has_marked: bool,
+    /// Whether any rank holds bytes, or has an error to tell.
+    pub holds: bool,
+}
+
 /// Bytes of all failures that a mark lists; beyond, it says that any byte may be missing. `opening` reads no more.
 const MARK_MAX_BYTES: usize = 60 << 10;
 
@@ -144,6 +153,11 @@ impl Report {
         }
     }
 
+    /// Every rank wrote or read its own bytes of a call.
+    pub fn alone_call(&mut self) {
+        self.record.alone_calls += 1;
+    }
+
     /// A call reads by way of aggregators.
     pub fn read_call(&mut self) {
         self.record.reads += 1;
@@ -238,33 +252,36 @@ impl Report {
         new
     }
 
-    /// The file is closed: adds up what all ranks did, and writes the record. `missing` is what an earlier run has left out and
-    /// nobody has written since, if the file was marked.
+    /// Adds up what all ranks did. Collective.
     ///
     /// # Errors
     /// [`Error::Communication`], [`Error::Message`].
-    pub fn close<G: Group>(&mut self, group: &G, own: Requests, missing: Option<Missing>) -> Result<(), Error> {
+    pub fn totals<G: Group>(&self, group: &G, own: Requests, holds: bool) -> Result<Totals, Error> {
         let mut report = vec![];
-        let marks = u64::from(self.has_marked);
-        let counts = [own.writes, own.striped_writes, own.bytes_written, own.reads, own.bytes_read, marks];
+        let flags = [self.has_marked, holds].map(u64::from);
+        let counts = [own.writes, own.striped_writes, own.bytes_written, own.reads, own.bytes_read, flags[0], flags[1]];
         counts.iter().for_each(|count| put(&mut report, *count));
-        let mut totals = [0u64; 6];
+        let mut totals = [0u64; 7];
         for report in group.all_gather(&report)?.chunks(counts.len() * NUMBER_BYTES) {
             let mut reader = Reader::new(report);
             for total in &mut totals {
                 *total = total.saturating_add(reader.number()?);
             }
         }
-        let record = &mut self.record;
-        [
-            record.write_requests,
-            record.striped_write_requests,
-            record.bytes_written,
-            record.read_requests,
-            record.bytes_read,
-            _,
-        ] = totals;
-        let has_marked = totals[5] > 0;
+        let [writes, striped_writes, bytes_written, reads, bytes_read, marked, holding] = totals;
+        let requests = Requests { writes, striped_writes, bytes_written, reads, bytes_read };
+        Ok(Totals { requests, has_marked: marked > 0, holds: holding > 0 })
+    }
+
+    /// The file is closed: writes the record. `missing` is what an earlier run has left out and nobody has written since, if the
+    /// file was marked.
+    pub fn close(&mut self, totals: &Totals, missing: Option<Missing>) {
+        let (record, has_marked) = (&mut self.record, totals.has_marked);
+        record.write_requests = totals.requests.writes;
+        record.striped_write_requests = totals.requests.striped_writes;
+        record.bytes_written = totals.requests.bytes_written;
+        record.read_requests = totals.requests.reads;
+        record.bytes_read = totals.requests.bytes_read;
         let is_whole = missing.as_ref().is_none_or(|missing| missing.extents().is_empty());
         if record.state == State::Writing {
             record.state = if is_whole { State::Complete } else { State::Incomplete };
@@ -281,7 +298,6 @@ impl Report {
         {
             self.write();
         }
-        Ok(())
     }
 
     /// A record that cannot be written is missed by `--explain` alone.

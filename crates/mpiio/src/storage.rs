@@ -10,9 +10,12 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fcntl_getfl};
 
+use crate::choice::FileSystem;
 use crate::error::Error;
 use crate::missing::Missing;
 use crate::view::Extent;
@@ -59,14 +62,34 @@ impl Requests {
 #[derive(Debug)]
 pub struct Storage {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     is_mpis: bool,
     is_nfs: bool,
     access: Access,
     stripe_bytes: u64,
     is_dirty: bool,
     requests: Requests,
+    small: Small,
     missing: Missing,
+}
+
+/// Requests of so many bytes at most tell what a request costs, whatever is in it.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Small requests, and how long they took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Small {
+    count: u64,
+    took: Duration,
+}
+
+impl Small {
+    fn add(&mut self, len: usize, began: Instant) {
+        if len <= SMALL_BYTES {
+            self.count += 1;
+            self.took += began.elapsed();
+        }
+    }
 }
 
 impl Storage {
@@ -74,28 +97,36 @@ impl Storage {
     ///
     /// # Errors
     /// Where MPI has no descriptor of it that can be used, those of opening it.
-    pub fn open(path: PathBuf, access: Access, stripe_bytes: u64, missing: Missing) -> io::Result<Self> {
+    pub fn open(
+        path: PathBuf,
+        access: Access,
+        file_system: FileSystem,
+        stripe_bytes: u64,
+        missing: Missing,
+    ) -> io::Result<Self> {
         let copied = copy_of_descriptor(&path, access);
         let is_mpis = copied.is_some();
         let file = match copied {
             Some(file) => file,
             None => OpenOptions::new().read(access.reads).write(access.writes).open(&path)?,
         };
-        let (is_nfs, is_dirty, requests) = (is_nfs(&file), false, Requests::default());
-        let storage = Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty, requests, missing };
+        let (file, is_nfs) = (Arc::new(file), file_system == FileSystem::Nfs);
+        let (is_dirty, requests) = (false, Requests::default());
+        let small = Small::default();
+        let storage = Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty, requests, small, missing };
         storage.revalidate();
         Ok(storage)
     }
 
-    /// The same file for another thread, with counts of its own.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let (file, missing) = (self.file.try_clone()?, Missing::default());
+    /// The same file for another thread, with counts of its own. By the same descriptor: where closing one is a request to a server,
+    /// a second one costs that again.
+    #[must_use]
+    pub fn for_another_thread(&self) -> Self {
+        let (file, missing) = (self.file.clone(), Missing::default());
         let (path, requests) = (self.path.clone(), Requests::default());
         let Self { is_mpis, is_nfs, access, stripe_bytes, .. } = *self;
-        Ok(Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty: false, requests, missing })
+        let (small, is_dirty) = (Small::default(), false);
+        Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty, requests, small, missing }
     }
 
     /// Its inode, and whether it is MPI's own open file, which is right whatever the inode is on other hosts.
@@ -147,10 +178,24 @@ impl Storage {
         self.stripe_bytes = stripe_bytes;
     }
 
+    /// Where the row of whole stripes ends that a byte of the file is in; a row has so many bytes, and one stripe at least.
+    #[must_use]
+    pub const fn row_end(&self, offset: u64, row_bytes: u64) -> u64 {
+        let stripes = if row_bytes < self.stripe_bytes { 1 } else { row_bytes / self.stripe_bytes };
+        let row = stripes * self.stripe_bytes;
+        (offset / row * row).saturating_add(row)
+    }
+
     /// Requests to it so far.
     #[must_use]
     pub const fn requests(&self) -> Requests {
         self.requests
+    }
+
+    /// How long a small request took on average since the last time, nanoseconds; 0 if there was none.
+    pub fn take_request_ns(&mut self) -> i64 {
+        let Small { count, took } = std::mem::take(&mut self.small);
+        (took.as_nanos() / u128::from(count.max(1))).min(i64::MAX as u128) as i64
     }
 
     /// Writes all bytes at the offset, by one request unless the file system takes fewer.
@@ -161,7 +206,9 @@ impl Storage {
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
+            let began = Instant::now();
             let written = self.file.write_at(&bytes[done..], at);
+            self.small.add(bytes.len() - done, began);
             self.is_dirty = true;
             let taken = match written {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -186,7 +233,9 @@ impl Storage {
     pub fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut done = 0;
         while done < bytes.len() {
+            let began = Instant::now();
             let read = self.file.read_at(&mut bytes[done..], offset + done as u64);
+            self.small.add(bytes.len() - done, began);
             let read = match read {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 read => read.map_err(|source| Error::Read { path: self.path.clone(), source })?,
@@ -219,17 +268,10 @@ impl Storage {
         if self.is_nfs {
             // Both are advice: a kernel that does not take it reads what it has.
             let _ =
-                rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
-            let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+                rustix::fs::statx(&*self.file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+            let _ = rustix::fs::fadvise(&*self.file, 0, None, Advice::DontNeed);
         }
     }
-}
-
-/// Whether hosts keep pages of a file and do not hear when another host changes it.
-fn is_nfs(file: &File) -> bool {
-    // As the kernel's linux/magic.h.
-    const NFS_SUPER_MAGIC: u64 = 0x6969;
-    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == NFS_SUPER_MAGIC)
 }
 
 /// A copy of a descriptor of this process that is open on the file, for what is wanted. Not one that appends, since a write by
@@ -266,7 +308,7 @@ mod tests {
 
     fn storage(path: &Path) -> Storage {
         fs::write(path, [7; 100]).unwrap();
-        Storage::open(path.to_owned(), BOTH, 10, Missing::default()).unwrap()
+        Storage::open(path.to_owned(), BOTH, FileSystem::Local, 10, Missing::default()).unwrap()
     }
 
     #[test]
@@ -302,7 +344,9 @@ mod tests {
         fs::write(&path, [7; 100]).unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let open = || Storage::open(link.clone(), BOTH, 10, Missing::default()).unwrap().identity().unwrap().1;
+        let open = || {
+            Storage::open(link.clone(), BOTH, FileSystem::Local, 10, Missing::default()).unwrap().identity().unwrap().1
+        };
         let reader = File::open(&path).unwrap();
         let appender = OpenOptions::new().read(true).append(true).open(&path).unwrap();
         assert!(!open(), "one that cannot write, and one that would append");

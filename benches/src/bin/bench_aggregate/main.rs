@@ -2,7 +2,7 @@
 //!
 //! One module a measurement, one line in `MEASUREMENTS`. Simulated figures depend on their seeds alone and are the same on
 //! every machine; measured are the planner's own time and, with a real MPI, requests at a file, the reads of a
-//! restart, and the time of small writes over GlusterFS.
+//! restart, and the time of strided writes and of a lattice over GlusterFS.
 
 mod free_choice;
 mod job;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use forebay_bench::table::Table;
-use forebay_bench::{mpi_requests, mpi_time};
+use forebay_bench::{mpi_grid, mpi_requests, mpi_time};
 use forebay_testkit::machine::Machine;
 use forebay_testkit::results::{Bar, Measurement, Results};
 use forebay_testkit::stop;
@@ -44,7 +44,7 @@ struct Options {
 type Measure = fn(&BenchOptions) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name.
-const MEASUREMENTS: [(&str, Measure); 9] = [
+const MEASUREMENTS: [(&str, Measure); 11] = [
     ("scattered", placement::scattered),
     ("small-messages", placement::small_messages),
     ("aligned", placement::aligned),
@@ -54,6 +54,8 @@ const MEASUREMENTS: [(&str, Measure); 9] = [
     ("mpi-requests", |_| mpi_requests::measure(".".as_ref())),
     ("mpi-restart", |_| mpi_requests::measure_restart(".".as_ref())),
     ("mpi-time", |_| mpi_time::measure(".".as_ref())),
+    ("mpi-time-here", |_| mpi_time::measure_here(".".as_ref())),
+    ("mpi-grid", |_| mpi_grid::measure(".".as_ref())),
 ];
 
 /// Everything was measured, but not every bar is met.

@@ -578,10 +578,13 @@ fn thousands_of_files_are_one_table() {
     let written = limited("normalise", "run/rank000*.csv");
     assert_eq!(written["normalise"]["output"].as_array().map(Vec::len), Some(100));
     fs::write(directory.join("rank00700.csv"), "rank,x\n1,word\n").unwrap();
-    let said = place.fails(1, &["query", "stats", text(&place.path("run/rank*[0-9].csv"))]);
+    let pattern = place.path("run/rank*[0-9].csv");
+    let shown = place.succeeds(&["query", "stats", text(&pattern)]);
+    assert!(shown.contains("column x is left out") && shown.contains("rank00700.csv line 2"), "{shown}");
+    let said = place.fails(1, &["query", "stats", "--columns", "x", text(&pattern)]);
     assert!(said.contains("1 row is bad") && said.contains("rank00700.csv line 2: \"word\""), "{said}");
     fs::write(directory.join("rank00900.csv"), "other\n1\n").unwrap();
-    let said = place.fails(1, &["query", "stats", text(&place.path("run/rank*[0-9].csv"))]);
+    let said = place.fails(1, &["query", "stats", text(&pattern)]);
     assert!(said.contains("rank00900.csv") && said.contains("its columns are other"), "{said}");
 }
 

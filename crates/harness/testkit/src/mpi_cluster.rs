@@ -24,6 +24,8 @@ pub struct MpiCluster<'a> {
 /// How a program's collective calls are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregation {
+    /// By ROMIO as it is without hints.
+    Plain,
     /// By ROMIO's two phases, one aggregator a node.
     Romio,
     /// By the library, as it is without hints.
@@ -89,6 +91,7 @@ impl<'a> MpiCluster<'a> {
         // On the nodes the agent's children need to know the test bed, and ranks where their things are.
         let mut variables = vec![];
         match aggregation {
+            Aggregation::Plain => {}
             Aggregation::Romio => variables.push(("ROMIO_HINTS", self.bench.path("romio-enabled"))),
             Aggregation::Forebay => {
                 variables.push(("LD_PRELOAD", self.bench.library()));
@@ -99,6 +102,14 @@ impl<'a> MpiCluster<'a> {
             argv.extend(["-x".into(), format!("{name}={}", value.display()).into()]);
         }
         argv
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// That of the command.
+    pub fn remove(&self, file: &Path) -> anyhow::Result<()> {
+        run::output(&mut self.testbed.place(0).command(&["rm".as_ref(), file.as_os_str()])).map(drop)
     }
 
     /// Whether two files have the same bytes, as another node than those which wrote last sees them; removes both.

@@ -4,14 +4,15 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
 use super::mpi_group::{MpiGroup, RawCalls};
 use super::raw::slice;
 use crate::beside::Beside;
+use crate::choice::{FileSystem, Rates};
 use crate::error::Error;
 use crate::file::{Answer, File};
 use crate::flat::Flat;
@@ -27,6 +28,14 @@ pub const PASS: c_int = -1;
 
 /// How often it turned out wrong for files of this process to hold bytes (`following`).
 static DOUBLINGS: AtomicU32 = AtomicU32::new(0);
+
+/// The costs that this process has measured (`choice`).
+static MEASURED: Mutex<Option<(FileSystem, Rates)>> = Mutex::new(None);
+
+fn measured() -> MutexGuard<'static, Option<(FileSystem, Rates)>> {
+    // It is only replaced.
+    MEASURED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A file of the shim.
 pub type MpiFile = File<MpiGroup>;
@@ -80,6 +89,9 @@ pub unsafe extern "C" fn fb_open(
         deletes: raw.deletes != 0,
         has_threads: raw.has_threads != 0,
         doublings: DOUBLINGS.load(Ordering::Relaxed),
+        layout_attribute: crate::layout::ATTRIBUTE,
+        file_system: FileSystem::named(&variable("FOREBAY_MPIIO_TEST_FILE_SYSTEM")),
+        measured: *measured(),
         hints: &pairs(hints),
         host: &host.to_string_lossy(),
         switches: &switches_of_address(&address, &pattern),
@@ -428,5 +440,18 @@ pub unsafe extern "C" fn fb_beside_free(beside: *const Beside) {
 /// The file is open, and nobody uses it afterwards.
 pub unsafe extern "C" fn fb_close(file: *mut MpiFile) -> c_int {
     // SAFETY: as above; it came from `fb_open`.
-    code(unsafe { Box::from_raw(file) }.close())
+    let file = unsafe { Box::from_raw(file) };
+    *measured() = Some(file.measured());
+    code(file.close())
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// Forgets a file that nothing was done with, without any other rank.
+///
+/// # Safety
+/// As `fb_close`.
+pub unsafe extern "C" fn fb_abandon(file: *mut MpiFile) {
+    // SAFETY: as above; it came from `fb_open`.
+    drop(unsafe { Box::from_raw(file) });
 }

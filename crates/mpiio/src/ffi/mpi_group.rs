@@ -6,6 +6,9 @@ use std::ptr;
 use crate::error::Error;
 use crate::group::{Group, Message};
 
+/// Bytes of a broadcast that go with its length: hints, a path and what is missing are seldom more.
+const BROADCAST_BYTES: usize = 2048;
+
 /// A message of the shim.
 #[repr(C)]
 pub struct RawMessage {
@@ -115,12 +118,21 @@ impl Group for MpiGroup {
     }
 
     fn broadcast(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
-        let mut len = (bytes.len() as u64).to_ne_bytes();
-        // SAFETY: the length is read or written in place.
-        checked(unsafe { (self.calls.broadcast)(self.context, len.as_mut_ptr(), len.len()) })?;
-        bytes.resize(usize::try_from(u64::from_ne_bytes(len)).map_err(|_| Error::Message)?, 0);
-        // SAFETY: the bytes have the length that rank 0 said.
-        checked(unsafe { (self.calls.broadcast)(self.context, bytes.as_mut_ptr(), bytes.len()) })?;
+        // The length, and as much as nearly all messages have.
+        let mut first = (bytes.len() as u64).to_ne_bytes().to_vec();
+        first.extend(bytes.iter().take(BROADCAST_BYTES));
+        first.resize(size_of::<u64>() + BROADCAST_BYTES, 0);
+        // SAFETY: the bytes are read or written in place.
+        checked(unsafe { (self.calls.broadcast)(self.context, first.as_mut_ptr(), first.len()) })?;
+        let (len, first) = first.split_first_chunk().ok_or(Error::Message)?;
+        bytes.resize(usize::try_from(u64::from_ne_bytes(*len)).map_err(|_| Error::Message)?, 0);
+        let start = bytes.len().min(BROADCAST_BYTES);
+        let (head, rest) = bytes.split_at_mut(start);
+        head.copy_from_slice(&first[..start]);
+        if !rest.is_empty() {
+            // SAFETY: the rest has the length that rank 0 said.
+            checked(unsafe { (self.calls.broadcast)(self.context, rest.as_mut_ptr(), rest.len()) })?;
+        }
         Ok(bytes)
     }
 

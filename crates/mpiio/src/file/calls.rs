@@ -1,8 +1,8 @@
 //! Collective calls: what becomes of each, which all ranks decide alike, on values that all have exchanged (`agree`).
 
-use std::time::Duration;
-
-use super::{Answer, File, LARGE_STRIPES, Passing};
+use super::agreement::Agreed;
+use super::{Answer, File, Passing};
+use crate::choice::{FileSystem, Way};
 use crate::error::Error;
 use crate::gather::{self, Received};
 use crate::group::Group;
@@ -14,10 +14,6 @@ use crate::outcome::{self, Fault};
 use crate::plan::Plan;
 use crate::view::Extent;
 
-/// Bytes that are held so long are written by the next collective write, together: half of the second after which each rank
-/// would write its own (`shim/files.c`).
-const HELD_MAX: Duration = Duration::from_millis(500);
-
 /// Bytes that a rank holds at most, whatever its buffer, unless hints say that it may hold them until a sync.
 const HELD_MAX_BYTES: u64 = 64 << 20;
 
@@ -25,27 +21,14 @@ const HELD_MAX_BYTES: u64 = 64 << 20;
 /// call came.
 const PIECES_MAX: u64 = 1024;
 
-/// The facts of a call that all ranks know.
-struct Agreed {
-    call_cost: u64,
-    held_cost: u64,
-    call_pieces: u64,
-    held_pieces: u64,
-    is_refused: bool,
-    is_small: bool,
-    can_hold: bool,
-    follows: bool,
-    doublings: u32,
-    is_old: bool,
-    end: u64,
-}
-
 /// Until when this library has the bytes of a collective write.
 enum Holding {
     /// Until a later call, in these stretches of the file; the bytes of earlier calls are written first, or not.
     Beyond { writes_first: bool, hulls: Option<Hulls> },
-    /// Until the call ends.
+    /// Until the call ends: aggregators write them.
     Within,
+    /// Until the call ends: every rank writes its own.
+    Alone,
     /// It is MPI's.
     None,
 }
@@ -71,21 +54,26 @@ impl<G: Group> File<G> {
             return self.pass(passing);
         }
         let call = self.call(from, buffer);
-        let agreed = self.agree(call.as_ref(), true)?;
+        let mut agreed = self.agree(call.as_ref(), true)?;
+        let hinted = self.take_hints(&mut agreed)?;
+        if let Some(passing) = self.passing(self.hints.write, true) {
+            return self.pass_after(hinted, passing);
+        }
         if agreed.is_refused {
-            let flushed = self.flush_if(agreed.held_cost > 0);
+            let flushed = hinted.and(self.flush_if(agreed.held_cost > 0));
             return self.pass_after(flushed, Passing::Unsupported);
         }
         self.learn(&agreed);
-        if self.hints.write == Choice::Automatic && !agreed.is_small && agreed.held_cost == 0 {
-            return self.pass(Passing::Large);
-        }
         let (Some(buffer), Some((extents, _))) = (buffer, call) else { return Err(Error::Message) };
-        let holding = self.holding(&agreed, &extents)?;
+        let holding = self.holding(&mut agreed, &extents)?;
         let writes_first = !matches!(holding, Holding::Beyond { writes_first: false, .. });
-        let flushed = self.flush_if(writes_first && agreed.held_cost > 0);
+        let flushed = hinted.and(self.flush_if(writes_first && agreed.held_cost > 0));
         let (ends_held, hulls) = match holding {
-            Holding::None => return self.pass_after(flushed, Passing::NotHeld),
+            Holding::None => return self.pass_after(flushed, self.reason_to_pass(&agreed)),
+            Holding::Alone => {
+                let written = self.write_alone(from, buffer);
+                return flushed.and(written).map(|()| Answer::Done(buffer.len_bytes()));
+            }
             Holding::Within => (false, None),
             Holding::Beyond { hulls, .. } => (true, hulls),
         };
@@ -102,8 +90,32 @@ impl<G: Group> File<G> {
         hulls.iter().for_each(|hulls| self.hulls.add(hulls));
         self.beside.raise_end(agreed.end);
         self.hold(&extents, |bytes| buffer.pack(0, buffer.len_bytes(), bytes));
-        let written = self.flush_if(!ends_held);
+        if ends_held {
+            return flushed.map(|()| Answer::Done(buffer.len_bytes()));
+        }
+        self.told_shares = agreed.shares;
+        self.must_exchange = true;
+        let written = self.flush_if(true);
+        (self.told_shares, self.must_exchange) = (None, false);
         flushed.and(written).map(|()| Answer::Done(buffer.len_bytes()))
+    }
+
+    /// Why a call is MPI's that could be held.
+    fn reason_to_pass(&self, agreed: &Agreed) -> Passing {
+        let is_large = self.hints.write == Choice::Automatic && !agreed.is_small && agreed.held_cost == 0;
+        if is_large { Passing::Large } else { Passing::NotHeld }
+    }
+
+    /// Hints that rank 0 was given since the last call hold from this one on; the result is that of writing what was held.
+    fn take_hints(&mut self, agreed: &mut Agreed) -> Result<Result<(), Error>, Error> {
+        if !agreed.has_hints {
+            return Ok(Ok(()));
+        }
+        let flushed = self.flush_if(agreed.held_cost > 0);
+        // The shares are those of other stripes.
+        (agreed.held_cost, agreed.shares) = (0, None);
+        self.adopt_hints()?;
+        Ok(flushed)
     }
 
     /// The most that a rank holds, bytes.
@@ -126,32 +138,57 @@ impl<G: Group> File<G> {
     }
 
     /// How long the bytes of a call are held; all ranks find the same. Collective.
-    fn holding(&mut self, agreed: &Agreed, extents: &[Extent]) -> Result<Holding, Error> {
+    fn holding(&mut self, agreed: &mut Agreed, extents: &[Extent]) -> Result<Holding, Error> {
         let is_full = agreed.held_cost.saturating_add(agreed.call_cost) > self.limit_bytes();
-        let within = if self.hints.always { Holding::Within } else { Holding::None };
-        match self.hints.hold {
-            Hold::Yes => {
-                self.report.holds();
-                return Ok(Holding::Beyond { writes_first: is_full, hulls: None });
+        if self.hints.hold == Hold::Yes {
+            if self.hints.write == Choice::Automatic && !agreed.is_small && agreed.held_cost == 0 {
+                return Ok(if self.file_system == FileSystem::Nfs { Holding::None } else { Holding::Alone });
             }
-            Hold::No => return Ok(within),
-            Hold::Automatic => {}
+            self.report.holds();
+            return Ok(Holding::Beyond { writes_first: is_full, hulls: None });
         }
         let has_many = |pieces: u64| !self.hints.always && pieces > PIECES_MAX;
-        let is_held = agreed.can_hold && self.following.holds(self.hints.always) && !has_many(agreed.call_pieces);
-        if !is_held || agreed.call_cost > self.limit_bytes() {
-            return Ok(within);
+        let can_hold = self.hints.hold == Hold::Automatic
+            && agreed.can_hold
+            && self.following.holds(self.hints.always)
+            && !has_many(agreed.call_pieces)
+            && agreed.call_cost <= self.limit_bytes();
+        let are_many = has_many(agreed.held_pieces.saturating_add(agreed.call_pieces));
+        let way = self.way(agreed, can_hold);
+        self.expects_exchange = way == Some(Way::Aggregated);
+        match way {
+            None => return Ok(Holding::None),
+            Some(Way::Alone) => return Ok(Holding::Alone),
+            Some(Way::Aggregated) => return Ok(Holding::Within),
+            Some(Way::Held) => {}
         }
-        // Before any rank holds anything, since all wait for the first rank here.
         self.report.holds();
-        let hulls = Hulls::of_call(&self.group, extents)?;
+        // The first rank has marked the file before any rank holds anything: once, all wait for it.
+        let told = agreed.hulls.take().filter(|_| std::mem::replace(&mut self.has_held, true));
+        let hulls = told.map_or_else(|| Hulls::of_call(&self.group, extents), Ok)?;
         let meets = hulls.meet(&self.hulls);
         if meets {
             self.following.was_wrong();
         }
-        let are_many = has_many(agreed.held_pieces.saturating_add(agreed.call_pieces));
         let writes_first = is_full || are_many || meets || agreed.is_old || !agreed.follows;
         Ok(Holding::Beyond { writes_first, hulls: Some(hulls) })
+    }
+
+    /// The way of a write; `None` if it is MPI's. All ranks find the same.
+    fn way(&self, agreed: &Agreed, can_hold: bool) -> Option<Way> {
+        if self.hints.always {
+            return Some(if can_hold { Way::Held } else { Way::Aggregated });
+        }
+        if self.file_system == FileSystem::Nfs {
+            let is_large = self.hints.write == Choice::Automatic && !agreed.is_small;
+            return (can_hold && !is_large).then_some(Way::Held);
+        }
+        let calls = if can_hold { self.limit_bytes() / agreed.call_cost.max(1) } else { 0 };
+        match self.rates.best(&agreed.work(self), calls) {
+            // ROMIO's hint wants aggregators.
+            Way::Alone if self.hints.write == Choice::Enable => Some(Way::Aggregated),
+            way => Some(way),
+        }
     }
 
     /// Holds a write that must not wait for other ranks (a non-blocking collective one). False if MPI is to do it as an
@@ -187,18 +224,26 @@ impl<G: Group> File<G> {
             return self.pass(passing);
         }
         let call = self.call(from, buffer);
-        let agreed = self.agree(call.as_ref(), false)?;
+        let mut agreed = self.agree(call.as_ref(), false)?;
+        self.take_hints(&mut agreed)??;
         self.flush_if(agreed.held_cost > 0)?;
-        if let Some(passing) = passing {
+        if let Some(passing) = passing.or_else(|| self.passing(self.hints.read, true)) {
             return self.pass(passing);
         }
         if agreed.is_refused {
             return self.pass(Passing::Unsupported);
         }
-        if self.hints.read == Choice::Automatic && !agreed.is_small {
-            return self.pass(Passing::Large);
-        }
         let Some(buffer) = buffer else { return Err(Error::Message) };
+        if self.hints.read == Choice::Automatic {
+            let weighs = self.file_system != FileSystem::Nfs && self.hints.hold != Hold::Yes;
+            if self.file_system == FileSystem::Nfs && !agreed.is_small {
+                return self.pass(Passing::Large);
+            }
+            let is_best = || self.rates.best(&agreed.work(self), 0) == Way::Alone;
+            if !agreed.is_small || (weighs && is_best()) {
+                return self.read_alone(from, buffer).map(Answer::Done);
+            }
+        }
         self.report.read_call();
         let slices = agreed.call_cost.div_ceil(self.hints.buffer_bytes).max(1);
         match self.read_in_slices(from, buffer, slices) {
@@ -234,62 +279,6 @@ impl<G: Group> File<G> {
         let extents = view.extents(from, len.min(self.hints.buffer_bytes))?;
         let cost = HeldCalls::cost_bytes_of(&extents).max(len);
         Some((extents, cost))
-    }
-
-    fn agree(&mut self, call: Option<&(Vec<Extent>, u64)>, writes: bool) -> Result<Agreed, Error> {
-        let (extents, cost) = call.map_or((&[][..], 0), |(extents, cost)| (extents.as_slice(), *cost));
-        let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
-        let is_small = bytes < LARGE_STRIPES * self.hints.stripe_bytes * extents.len() as u64;
-        let end = extents.last().filter(|_| writes).map_or(0, Extent::end).max(self.beside.end());
-        // An error of this rank's own is told with what all hold.
-        let held = self.beside.cost_bytes().max(u64::from(self.own_fault.is_some()));
-        let age = self.held_since.map_or(Duration::ZERO, |since| since.elapsed());
-        let signed = |value: u64| value.min(i64::MAX as u64) as i64;
-        let mut values = [
-            signed(cost),
-            signed(held),
-            signed(extents.len() as u64),
-            signed(self.beside.piece_count()),
-            i64::from(call.is_none()),
-            i64::from(is_small),
-            i64::from(!self.beside.is_shared()),
-            i64::from(self.is_interrupted),
-            i64::from(self.following.doublings()),
-            i64::from(age >= HELD_MAX),
-            signed(end),
-        ];
-        self.group.all_max(&mut values)?;
-        let [
-            call_cost,
-            held_cost,
-            call_pieces,
-            held_pieces,
-            refused,
-            small,
-            unshared,
-            interrupted,
-            doublings,
-            old,
-            end,
-        ] = values;
-        if held_cost == 0 {
-            self.beside.forget_end();
-        } else {
-            self.beside.raise_end(end as u64);
-        }
-        Ok(Agreed {
-            call_cost: call_cost as u64,
-            held_cost: held_cost as u64,
-            call_pieces: call_pieces as u64,
-            held_pieces: held_pieces as u64,
-            is_refused: refused > 0,
-            is_small: small > 0,
-            can_hold: unshared == 0,
-            follows: interrupted == 0,
-            doublings: doublings as u32,
-            is_old: old > 0,
-            end: end as u64,
-        })
     }
 
     /// A call larger than a buffer: all ranks write equal parts of theirs at a time.

@@ -9,17 +9,20 @@ mod marks;
 mod network;
 #[path = "../ranks/mod.rs"]
 mod ranks;
+mod ways;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
+use forebay_mpiio::choice::FileSystem;
 use forebay_mpiio::error::Error;
 use forebay_mpiio::file::{Answer, File, Passing};
 use forebay_mpiio::flat::{Flat, Piece};
+use forebay_mpiio::group::Group;
 use forebay_mpiio::memory::Buffer;
 use forebay_mpiio::missing::Missing;
-use forebay_mpiio::opening::{Opening, is_one_file};
+use forebay_mpiio::opening::{Opening, differs, identity};
 use forebay_mpiio::storage::{Access, Storage};
 use forebay_mpiio::view::{Extent, View};
 use proptest::prelude::*;
@@ -49,6 +52,10 @@ const AS_ALWAYS: Opening<'_> = Opening {
     deletes: false,
     has_threads: true,
     doublings: 0,
+    // There calls are held or left to MPI, whatever requests cost.
+    file_system: Some(FileSystem::Nfs),
+    layout_attribute: "user.lov",
+    measured: None,
     hints: &[],
     host: "host",
     switches: &[],
@@ -468,8 +475,17 @@ fn ranks_that_do_not_have_the_same_file_leave_it_to_mpi() {
     std::fs::write(&other, b"").unwrap();
     let opened = |second: &Path| {
         on_ranks(2, |rank| {
-            let opened = Storage::open([&path, second][rank.number()].to_owned(), BOTH, 1, Missing::default());
-            is_one_file(&rank, &path, &opened, &["a".to_owned(), "b".to_owned()]).unwrap()
+            let opened = Storage::open(
+                [&path, second][rank.number()].to_owned(),
+                BOTH,
+                FileSystem::Local,
+                1,
+                Missing::default(),
+            );
+            let own: Vec<u8> = identity(&opened).into_iter().flat_map(u64::to_le_bytes).collect();
+            let told = rank.all_gather(&own).unwrap();
+            let numbers: Vec<u64> = told.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+            differs(numbers.as_chunks().0).is_none()
         })
     };
     assert_eq!(opened(&path), [true; 2]);

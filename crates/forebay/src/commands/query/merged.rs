@@ -34,6 +34,12 @@ pub struct Second {
 }
 
 impl Merged {
+    /// The same with notes.
+    pub fn with(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
     /// Takes the state of the next file, `rereads` if there will be a second pass.
     pub fn add(&mut self, source: &FileSource, schema: Option<&Schema>, answered: Answered, rereads: bool) {
         let Answered { state, reread } = answered;

@@ -178,12 +178,12 @@ fn numeric(
         Some(_) if options.collected.gramian => {
             options.done_bytes.store(0, Ordering::Relaxed);
             let (merged, makings) = merged(sources, Some(table), options, rereads, asked)?;
-            return Ok((Merged { notes, ..merged }, makings));
+            return Ok((merged.with(notes), makings));
         }
         Some(places) => *rows = std::mem::take(rows).of_columns(&places),
         None => {}
     }
-    Ok((Merged { notes, ..merged_once }, makings))
+    Ok((merged_once.with(notes), makings))
 }
 
 /// The states of all files, merged in their order, and who read; an error if there are bad rows that count.
