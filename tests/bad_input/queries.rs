@@ -19,10 +19,11 @@ fn query(sandbox: &Sandbox, operators: &str, text: &[u8], more: &[&str]) -> Fini
 
 #[test]
 fn files_that_are_no_table() {
-    let cases: [(&[u8], &[&str], &[&str]); 15] = [
+    let cases: [(&[u8], &[&str], &[&str]); 16] = [
         (b"", &[], &["table.csv", "is empty"]),
         (b"\n\n", &[], &["table.csv", "is empty"]),
-        (b"\x7fELF\0\0\0", &[], &["table.csv", "not a CSV file", "NUL byte"]),
+        (b"\x7fELF\0\0\0", &[], &["table.csv", "it is a program"]),
+        (b"a\0b,1\n", &[], &["table.csv", "not a CSV file", "NUL byte"]),
         (b"some words\nand more\n", &[], &["table.csv", "no numeric column"]),
         (b"a,b\n", &[], &["table.csv", "no numeric column"]),
         (

@@ -1,5 +1,6 @@
 //! The same bits from any nodes.
 
+use std::fmt::Write;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -119,8 +120,8 @@ fn bad_rows_have_their_true_lines() {
     let good = quoted_table(60_000);
     let text = format!("{good}1,x\n2,\"\n\",oops\n{}", &good[9..]);
     fs::write(&file, &text).unwrap();
-    let here = bed.query("stats", &file, &["--where", "host"]);
-    let there = bed.query("stats", &file, &["--where", "data"]);
+    let here = bed.query("stats", &file, &["--where", "host", "--columns", "a,b"]);
+    let there = bed.query("stats", &file, &["--where", "data", "--columns", "a,b"]);
     let line = format!("line {}: 2 fields", good.lines().count() + 1);
     assert!(here.stderr.contains(&line) && here.stderr.contains("2 rows are bad"), "{}", here.stderr);
     // One that takes long says how far it is.
@@ -129,5 +130,28 @@ fn bad_rows_have_their_true_lines() {
     assert_eq!((errors(&there.stderr), there.status.code()), (errors(&here.stderr), Some(1)));
     let skip = ["--on-error", "skip"];
     assert_eq!(bed.answer(&file, "data", &skip).0, bed.answer(&file, "host", &skip).0);
+    bed.job.down();
+}
+
+/// A comment before the table has one quote, numbers have a comma, words stand for missing values, and a column has text far behind.
+#[test]
+fn a_table_as_people_write_it_is_the_same_near_the_data() {
+    let bed = Bed::of_devices();
+    let mut text = "# a pipe of 5\" width\na;note;b;c\n".to_owned();
+    for index in 0..500_000 {
+        let b = if index % 7 == 0 { "NA".to_owned() } else { format!("{},5", index % 13) };
+        let c = if index == 400_000 { "<=5".to_owned() } else { index.to_string() };
+        writeln!(text, "{},{:03};\"x;{index}\";{b};{c}", index % 97, index % 1000).unwrap();
+    }
+    let file = bed.file(0, "log.csv");
+    fs::write(&file, &text).unwrap();
+    let (there, _) = bed.answer(&file, "data", &[]);
+    let (here, _) = bed.answer(&file, "host", &[]);
+    assert_eq!(there, here);
+    let notes = here["notes"].to_string();
+    for part in ["semicolon", "comma stands before fractions", "1 line before", "71,429 fields are", "line 400003"] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+    assert_eq!(here["left_out"].as_array().map(Vec::len), Some(2), "{here}");
     bed.job.down();
 }

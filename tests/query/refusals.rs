@@ -62,7 +62,8 @@ fn a_request_beyond_its_limits_is_refused_by_the_own_node_too() {
     let generation = &held["ok"]["holders"][0]["generation"];
     let asked = |columns: &[u16], gramian: bool| {
         let table = json!({
-            "delimiter": 44, "numeric": [true, true], "rows_from": 0, "columns": columns, "gramian": gramian,
+            "dialect": {"separator": 44, "point": 46, "comment": null, "missing": ["NA"]}, "fields": 2, "rows_from": 0,
+            "columns": columns, "gramian": gramian, "text_is_missing": false,
         });
         bed.asked(&json!({
             "command": "querypart", "rank": 0, "path": file, "generation": generation, "counts_bytes": false,
