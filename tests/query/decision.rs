@@ -80,7 +80,8 @@ fn measured_times_correct_predictions() {
     let file = bed.file(1, "log.csv");
     fs::write(&file, plain_table(2_000_000)).unwrap();
     let predicted = || said(&bed, &file, &["--where", "data", "--explain"])["predicted"]["data"].as_f64().unwrap();
-    let before = predicted();
+    // The least of some, as a busy machine makes one larger, never smaller.
+    let before = (0..3).map(|_| predicted()).fold(f64::INFINITY, f64::min);
     let device = bed.job.daemon(1).unwrap();
     let slow = slowed(device, || (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds > MUCH * before));
     let slow = slow.unwrap_or_else(|| panic!("a node that became slow is expected to be: {before} s before"));
