@@ -87,10 +87,18 @@ impl Dialect {
             return Field::Missing;
         }
         match self.number(text) {
-            Some(number) if number.is_nan() => Field::Missing,
-            Some(number) => Field::Number(number),
+            Some(number) => self.of_number(number),
             None => self.missing.find(text).map_or(Field::Text, Field::Word),
         }
+    }
+
+    /// The value of a field that is a number.
+    #[inline]
+    pub fn of_number(&self, number: f64) -> Field {
+        if number.is_nan() {
+            return Field::Missing;
+        }
+        self.missing.find_number(number).map_or(Field::Number(number), Field::Word)
     }
 
     fn number(&self, text: &[u8]) -> Option<f64> {

@@ -119,7 +119,7 @@ impl RowParser {
                 Step::Keep(column) => {
                     let rest = bytes.get(at..)?;
                     match leading(rest, point) {
-                        Some((number, len)) if rest.get(len) == Some(&delimiter) => {
+                        Some((number, len)) if rest.get(len) == Some(&delimiter) && self.is_plain(number) => {
                             batch.put(column, number, false);
                             at + len + 1
                         }
@@ -141,6 +141,7 @@ impl RowParser {
                 let rest = bytes.get(at..)?;
                 if let Some((number, len)) = leading(rest, point)
                     && let Some(end) = line_end(rest, len)
+                    && self.is_plain(number)
                 {
                     batch.put(column, number, false);
                     return Some(at + end);
@@ -149,6 +150,12 @@ impl RowParser {
                 Some(at + line_end(rest, len)?)
             }
         }
+    }
+
+    /// Whether a number stands for itself, not for a missing value.
+    #[inline(always)]
+    fn is_plain(&self, number: f64) -> bool {
+        self.dialect.missing.find_number(number).is_none()
     }
 
     /// A field that is no plain number, at the beginning of `bytes`: its length, if it needs no closer look.
@@ -168,7 +175,7 @@ impl RowParser {
             return None;
         }
         let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
-        let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| Field::Number(number));
+        let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| self.dialect.of_number(number));
         self.put(column, field, text, batch).ok()?;
         Some(len)
     }
@@ -189,7 +196,7 @@ impl RowParser {
                 let rest = bytes.get(at..)?;
                 let number = column.and_then(|column| Some((column, leading(rest, self.dialect.point)?)));
                 at += match number {
-                    Some((column, (number, len))) if is_field_end(*rest.get(len)?) => {
+                    Some((column, (number, len))) if is_field_end(*rest.get(len)?) && self.is_plain(number) => {
                         batch.put(column, number, false);
                         len
                     }
@@ -210,7 +217,7 @@ impl RowParser {
         }
         if let Some(column) = column {
             let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
-            let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| Field::Number(number));
+            let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| self.dialect.of_number(number));
             self.put(column, field, text, batch).ok()?;
         }
         Some(len)

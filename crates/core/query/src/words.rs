@@ -59,8 +59,14 @@ const USUAL: [&str; 48] = [
 ];
 
 /// Words that stand for a missing value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words(Vec<Vec<u8>>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Words {
+    words: Vec<Vec<u8>>,
+    /// Those that are numbers, such as -999, by their values and places: a number stands for them however it is written.
+    numbers: Vec<(f64, u8)>,
+}
+
+impl Eq for Words {}
 
 /// There are too many words, or one is too long or empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,7 +81,7 @@ pub enum WordsError {
 
 impl Default for Words {
     fn default() -> Self {
-        Self(USUAL.iter().map(|word| word.as_bytes().to_vec()).collect())
+        Self { words: USUAL.iter().map(|word| word.as_bytes().to_vec()).collect(), numbers: vec![] }
     }
 }
 
@@ -92,18 +98,33 @@ impl Words {
             |word: &String| (1..=WORD_BYTES_MAX).contains(&word.len()) && word.trim_ascii().len() == word.len();
         match words.iter().find(|word| !is_fit(word)) {
             Some(word) => Err(WordsError::Unfit(word.clone())),
-            None => Ok(Self(words.iter().map(|word| word.as_bytes().to_vec()).collect())),
+            None => Ok(Self::of(words)),
         }
+    }
+
+    fn of(words: &[String]) -> Self {
+        let number = |(place, word): (usize, &String)| {
+            let number = word.parse::<f64>().or_else(|_| word.replace(',', ".").parse()).ok()?;
+            (!number.is_nan()).then_some((number, place as u8))
+        };
+        let numbers = words.iter().enumerate().filter_map(number).collect();
+        Self { words: words.iter().map(|word| word.as_bytes().to_vec()).collect(), numbers }
+    }
+
+    /// Which of them a number is.
+    #[inline]
+    pub fn find_number(&self, number: f64) -> Option<u8> {
+        self.numbers.iter().find(|(word, _)| *word == number).map(|(_, place)| *place)
     }
 
     /// Which of them the text is.
     pub fn find(&self, text: &[u8]) -> Option<u8> {
-        self.0.iter().position(|word| word == text).map(|index| index as u8)
+        self.words.iter().position(|word| word == text).map(|index| index as u8)
     }
 
     /// As people write them.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|word| std::str::from_utf8(word).ok())
+        self.words.iter().filter_map(|word| std::str::from_utf8(word).ok())
     }
 }
 
@@ -117,6 +138,9 @@ mod tests {
         assert!(usual.find(b"NA").is_some() && usual.find(b"N/A").is_some() && usual.find(b"-").is_some());
         assert!(usual.find(b"Na").is_none() && usual.find(b"").is_none() && usual.find(b"x").is_none());
         assert_eq!(Words::new(&["x y".to_owned()]).unwrap().find(b"x y"), Some(0));
+        let numbers = Words::new(&["x".to_owned(), "-999".to_owned(), "1,5".to_owned()]).unwrap();
+        assert_eq!([-999.0, 1.5, 0.0].map(|number| numbers.find_number(number)), [Some(1), Some(2), None]);
+        assert_eq!(usual.find_number(0.0), None);
         for unfit in ["", " x", "x ", &"x".repeat(WORD_BYTES_MAX + 1)] {
             assert_eq!(Words::new(&[unfit.to_owned()]), Err(WordsError::Unfit(unfit.to_owned())));
         }

@@ -51,7 +51,7 @@ pub struct QueryArguments {
     #[arg(long, value_name = "LINES", default_value = "0", hide_default_value = true)]
     pub skip: u64,
     /// Text that counts as a missing number [default: NA, N/A, NULL, -, ?, unknown and others; docs/query.md]
-    #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
+    #[arg(long, value_name = "TEXT,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub missing: Option<Vec<String>>,
     /// Bad rows: fail names the first ones and fails, skip leaves them out and counts them
     #[arg(long, value_enum, default_value = "fail")]

@@ -271,6 +271,9 @@ fn text_further_on_leaves_its_column_out_and_is_named() {
     assert!(said.contains("t.csv line 3: \"<=5\" in the numeric column \"b\""), "{said}");
     let said = ask(&place, &["stats", "--missing", "<=5", "--columns", "b", text(&file)]);
     assert_eq!((&said["columns"][0]["count"], &said["columns"][0]["missing"]), (&json!(2), &json!(1)));
+    // A number may stand for a missing value, too.
+    let said = ask(&place, &["stats", "--missing", "-999,3.0,5", "--columns", "a", text(&file)]);
+    assert_eq!((&said["columns"][0]["count"], &said["columns"][0]["missing"]), (&json!(1), &json!(2)));
     let said = ask(&place, &["stats", "--on-error", "skip", text(&file)]);
     assert_eq!((&said["bad_rows"], &said["columns"][1]["sum"]), (&json!(1), &json!(8.0)));
     // A file in which no column is left.

@@ -48,6 +48,19 @@ fn words_and_texts_are_noted_and_count_as_missing() {
     assert_eq!((a.first.as_ref().unwrap().text.as_str(), b.words, b.texts), ("x", 2, 0));
     assert_eq!(b.words_seen.count_ones(), 2);
     assert_eq!(found.not_numeric(), [0]);
+    // A number may stand for one, however it is written, and at any place of a row.
+    let sentinel = Words::new(&["-999".to_owned()]).unwrap();
+    for (text, separator) in [
+        ("a,b\n-999,1\n2,-999.0\n-9.99e2,\"-999\"\n", Separator::Byte(b',')),
+        ("a b\n-999 1\n2 -999.0\n-9.99e2 -999\n", Separator::Blanks),
+    ] {
+        let found =
+            rows(text, &Reading { missing: sentinel.clone(), separator: Some(separator), ..Reading::default() });
+        let of = |column: usize| {
+            (found.columns[column].summary().count, found.columns[column].summary().sum, found.texts[column].words)
+        };
+        assert_eq!((of(0), of(1)), ((1, 2.0, 2), (1, 1.0, 2)), "{text:?}");
+    }
     let own = Reading { missing: Words::new(&["x".to_owned(), "y".to_owned()]).unwrap(), ..Reading::default() };
     let found = rows("a\n1\nx\nNA\n", &own);
     assert_eq!((found.texts[0].words, found.texts[0].texts), (1, 1), "only words that were given");
