@@ -80,7 +80,7 @@ fn formats_have_the_same_numbers() {
     assert_eq!(lines[0], "column,count,missing,sum,mean,min,max,variance,deviation", "{csv:?}");
     assert!(lines[1].starts_with("a|b,3,0,10,3.3333333333333335,1,7,6.888888888888889,2.62"), "{csv:?}");
     assert!(lines[2].starts_with("\"x, y\",2,1,0.30000000000000004,0.15"), "{csv:?}");
-    assert!(lines.len() == 3 && csv[1].contains("2 of 3 columns; z: first value is \"u\""), "{csv:?}");
+    assert!(lines.len() == 3 && csv[1].contains("2 of 3 columns; z: first text is \"u\""), "{csv:?}");
     let markdown = place.succeeds(&["query", "stats,digits,entropy", "--format", "markdown", text(&file)]);
     for part in ["| column | count |", "| --- | ---: |", "| a\\|b | 3 | 0 | 10 | 3.333333 |", "| 9 | 0 |", "entropy: "]
     {
@@ -234,7 +234,7 @@ fn columns_that_are_left_out_are_named() {
     let file = place.path("t.csv");
     fs::write(&file, "a,b,c\nlow,1,\n2,3,\n").unwrap();
     let shown = place.succeeds(&["query", "stats", text(&file)]);
-    assert!(shown.contains("\n1 of 3 columns; a: first value is \"low\"; c: no value\n"), "{shown}");
+    assert!(shown.contains("\n1 of 3 columns; a: first text is \"low\"; c: no value\n"), "{shown}");
     let left_out = json!([{"name": "a", "first_value": "low"}, {"name": "c", "first_value": null}]);
     assert_eq!(ask(&place, &["stats", text(&file)])["left_out"], left_out);
     assert_eq!(ask(&place, &["stats", text(&file), "--columns", "b"])["left_out"], Value::Null, "nothing is");

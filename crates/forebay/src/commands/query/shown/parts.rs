@@ -168,7 +168,7 @@ fn doubts(answer: &Answer) -> Vec<String> {
     }
     if let Some(left_out) = answer.left_out.as_ref().filter(|left_out| !left_out.is_empty()) {
         let reason = |(name, value): &(String, Option<String>)| match value {
-            Some(value) => format!("{}: first value is {value:?}", shown_name(name)),
+            Some(value) => format!("{}: first text is {value:?}", shown_name(name)),
             None => format!("{}: no value", shown_name(name)),
         };
         let mut parts = vec![format!("{} of {} columns", answer.names.len(), answer.names.len() + left_out.len())];
