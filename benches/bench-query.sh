@@ -25,6 +25,7 @@ pip=("$work/venv/bin/pip" install --quiet --disable-pip-version-check)
 "$work/venv/bin/python" benches/query-compare.py "$(realpath -- "$(release_dir)/forebay")" "$work" \
   ${QUERY_MB:-100 200 500 1000 2000} --json "$out/query.json"
 "$work/venv/bin/python" benches/query-kinds.py "$(realpath -- "$(release_dir)/forebay")" "$work" --json "$out/query-kinds.json"
+"$work/venv/bin/python" benches/query-describe.py "$(realpath -- "$(release_dir)/forebay")" "$work" --json "$out/query-describe.json"
 sets=${QUERY_SETS:-$out/query-sets}
 if [[ $sets == none ]]; then
   say "public tables are left out, as QUERY_SETS says"

@@ -70,7 +70,8 @@ impl Bed {
     /// The answer, and which nodes made how much of it.
     #[track_caller]
     pub fn answer(&self, file: &Path, place: &str, more: &[&str]) -> (Value, Value) {
-        let done = self.query(ALL, file, &[&["--json", "--where", place], more].concat()).good();
+        let operators = format!("{ALL},describe,histogram,top,correlation");
+        let done = self.query(&operators, file, &[&["--json", "--where", place], more].concat()).good();
         parted(&done.stdout)
     }
 }

@@ -92,7 +92,7 @@ fn measured_times_correct_predictions() {
 
 /// Has the host's daemon believe that the host parses so much more slowly than its sample says.
 fn teach(bed: &Bed, factor: f64) {
-    let wants = json!({"counts_bytes": true, "rows": true, "gramian": true});
+    let wants = json!({"counts_bytes": true, "rows": true, "gramian": true, "described": false});
     let question = json!({"command": "querysaw", "wants": wants, "factor": factor, "waited_for_bytes": false});
     assert_eq!(bed.asked(&question), "{\"ok\":null}\n");
 }

@@ -133,6 +133,33 @@ fn bad_rows_have_their_true_lines() {
     bed.job.down();
 }
 
+/// Groups and conditions mean the same at any end.
+#[test]
+fn groups_and_conditions_are_the_same_near_the_data() {
+    let bed = Bed::of_devices();
+    let mut text = "site,a,b\n".to_owned();
+    for index in 0..700_000 {
+        let b = if index % 7 == 0 { String::new() } else { (f64::from(index) / 3.0).to_string() };
+        writeln!(text, "\"{}, \n{}\",{},{b}", index % 11, index % 2, index % 1000).unwrap();
+    }
+    let file = bed.file(1, "log.csv");
+    fs::write(&file, &text).unwrap();
+    for (operators, more) in [
+        ("stats", &["--by", "site", "--where-row", "a > 3 and b is not missing"][..]),
+        ("describe,covariance", &["--where-row", "not a in (1, 2, 3) or site < '2'"]),
+    ] {
+        let said = |place: &str| {
+            let done = bed.query(operators, &file, &[&["--json", "--where", place], more].concat());
+            parted(&done.good().stdout)
+        };
+        let ((here, _), (there, by)) = (said("host"), said("data"));
+        assert_eq!(there, here, "{operators}");
+        assert!(here["rows_left_out"].as_u64() > Some(0) && here["rows"].as_u64() > Some(0), "{here}");
+        assert_eq!(by[0]["node"], 1, "{by}");
+    }
+    bed.job.down();
+}
+
 /// A comment before the table has one quote, numbers have a comma, words stand for missing values, and a column has text far behind.
 #[test]
 fn a_table_as_people_write_it_is_the_same_near_the_data() {

@@ -56,14 +56,15 @@ fn a_request_beyond_its_limits_is_refused_by_the_own_node_too() {
     let bed = Bed::of_devices();
     let file = bed.file(0, "t.csv");
     fs::write(&file, "1,2\n3,4\n").unwrap();
-    let wants = json!({"counts_bytes": false, "rows": true, "gramian": true});
+    let wants = json!({"counts_bytes": false, "rows": true, "gramian": true, "described": false});
     let held: Value =
         serde_json::from_str(&bed.asked(&json!({"command": "holders", "path": file, "wants": wants}))).unwrap();
     let generation = &held["ok"]["holders"][0]["generation"];
     let asked = |columns: &[u16], gramian: bool| {
         let table = json!({
             "dialect": {"separator": 44, "point": 46, "comment": null, "missing": ["NA"]}, "fields": 2, "rows_from": 0,
-            "columns": columns, "gramian": gramian, "text_is_missing": false,
+            "columns": columns, "gramian": gramian, "covariance": false,
+            "described_numbers": [], "described_texts": [], "filter": [], "by": null, "text_is_missing": false,
         });
         bed.asked(&json!({
             "command": "querypart", "rank": 0, "path": file, "generation": generation, "counts_bytes": false,

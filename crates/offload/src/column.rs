@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, ensure};
 use forebay_query::limits::BLOCK_BYTES;
-use forebay_query::{InOrder, OnText, State};
+use forebay_query::{Collected, InOrder, Kept, OnText, State};
 use forebay_wire::query::QUERY_HEAD_BYTES_MAX;
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ impl Reread {
             rank: holder.rank,
             path: self.makers.path.clone(),
             generation: holder.generation,
-            table: rows_of(WantedRows { schema, columns, on_text: OnText::Bad }, false),
+            table: rows_of(WantedRows { schema, kept: Kept::summed(columns, OnText::Bad) }, Collected::default()),
             first: run.first,
             // A run is one request's.
             blocks: (run.end - run.first) as u32,

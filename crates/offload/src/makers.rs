@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_query::{Burst, Collected, End, OnText, Part, PartState, Parts, Separator, State};
+use forebay_query::{Burst, Collected, End, Filter, Kept, OnText, Part, PartState, Parts, Separator, State};
 use forebay_wire::{QueryDialect, QueryTable, QueryWants};
 use serde_json::{Value, json};
 
@@ -143,11 +143,14 @@ impl Makers {
 
 /// The part of a request that is the same for every node.
 fn asked_of_all(table: Table<'_>, collected: Collected) -> (bool, Option<QueryTable>) {
-    (collected.bytes, table.map(|rows| rows_of(rows, collected.gramian)))
+    (collected.bytes, table.map(|rows| rows_of(rows, collected)))
 }
 
 /// Rows of a file, as they travel.
-pub fn rows_of(WantedRows { schema, columns, on_text }: WantedRows<'_>, gramian: bool) -> QueryTable {
+pub fn rows_of(WantedRows { schema, kept }: WantedRows<'_>, collected: Collected) -> QueryTable {
+    let Kept { columns, described, on_text, filter, by } = kept;
+    // A schema has `FIELDS_MAX` fields at most.
+    let indices = |columns: &[usize]| columns.iter().map(|column| *column as u16).collect();
     let separator = match schema.dialect.separator {
         Separator::Byte(byte) => Some(byte),
         Separator::Blanks => None,
@@ -156,11 +159,15 @@ pub fn rows_of(WantedRows { schema, columns, on_text }: WantedRows<'_>, gramian:
     let dialect = QueryDialect { separator, point: schema.dialect.point, comment: schema.dialect.comment, missing };
     QueryTable {
         dialect,
-        // A schema has `FIELDS_MAX` fields at most.
         fields: schema.numeric.len() as u16,
         rows_from: schema.rows_from,
-        columns: columns.iter().map(|column| *column as u16).collect(),
-        gramian,
+        columns: indices(columns),
+        gramian: collected.gramian,
+        covariance: collected.covariance,
+        described_numbers: indices(&described.numbers),
+        described_texts: indices(&described.texts),
+        filter: filter.map(Filter::encode).unwrap_or_default(),
+        by: by.map(|column| column as u16),
         text_is_missing: on_text == OnText::Missing,
     }
 }

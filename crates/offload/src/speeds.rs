@@ -17,10 +17,11 @@ const TELLING: Duration = Duration::from_millis(10);
 const WEIGHT: f64 = 0.5;
 
 /// The kind of a pass, which decides how long it takes.
-type Kind = (bool, bool, bool);
+type Kind = (bool, bool, bool, bool);
 
 fn kind(collected: Collected) -> Kind {
-    (collected.bytes, collected.columns, collected.gramian)
+    let is_of_pairs = collected.gramian || collected.covariance;
+    (collected.bytes, collected.columns, is_of_pairs, collected.described)
 }
 
 /// How fast a node parses.

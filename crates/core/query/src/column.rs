@@ -100,6 +100,11 @@ impl Column {
         self.missing
     }
 
+    /// Values that are finite.
+    pub fn finite(&self) -> u64 {
+        self.finite.count
+    }
+
     /// Whether it can be of so many rows; what travelled may not.
     pub fn is_of(&self, rows: u64) -> bool {
         let counts = [self.missing, self.infinite, self.negative_infinite, self.finite.count];
@@ -134,6 +139,17 @@ impl Column {
         };
         let (min, max) = if count == 0 { (f64::NAN, f64::NAN) } else { (self.min, self.max) };
         ColumnSummary { count, missing: self.missing, sum, mean, min, max, variance, deviation }
+    }
+
+    /// The variance as that of a sample: divided by the count - 1. NaN for fewer than two values.
+    pub fn sample_variance(&self) -> f64 {
+        let ColumnSummary { count, variance, .. } = self.summary();
+        if count < 2 { f64::NAN } else { variance * (count as f64 / (count - 1) as f64) }
+    }
+
+    /// Its root.
+    pub fn sample_deviation(&self) -> f64 {
+        self.sample_variance().sqrt()
     }
 
     /// The mean and the deviation of the column after `(x - mean) / deviation`, in closed form: what the rounding of both

@@ -5,9 +5,10 @@
 //! once: a short query is over before that is used up. Results have a few kilobytes, so their time on a link is
 //! left out. The times of runs correct later predictions (`learned`).
 
+use crate::describe::DescribedColumns;
 use crate::limits::BLOCK_BYTES;
 use crate::operator::Collected;
-use crate::pass::{Block, Pass};
+use crate::pass::{Block, Kept, Pass};
 use crate::probe::{Reading, schema_of};
 use crate::row::OnText;
 
@@ -172,7 +173,13 @@ pub fn calibrate(collected: Collected, now: impl Fn() -> f64) -> f64 {
 
 fn pass(sample: &[u8], collected: Collected) -> Pass {
     match schema_of(sample, true, &Reading::default()) {
-        Ok(Some(schema)) if collected.columns => Pass::new(&schema, &schema.numeric_columns(), OnText::Bad, collected),
+        Ok(Some(schema)) if collected.columns => {
+            let columns = schema.numeric_columns();
+            let numbers = if collected.described { columns.clone() } else { vec![] };
+            let described = DescribedColumns { numbers, texts: vec![] };
+            let kept = Kept { described: &described, ..Kept::summed(&columns, OnText::Bad) };
+            Pass::new(&schema, kept, collected)
+        }
         _ => Pass::of_bytes(collected),
     }
 }
@@ -287,7 +294,8 @@ mod tests {
             ticks.set(ticks.get() + slower.get());
             ticks.get()
         };
-        let all = Collected { bytes: true, columns: true, gramian: true };
+        let all =
+            Collected { bytes: true, columns: true, sums: true, gramian: true, covariance: true, described: true };
         let per_byte = calibrate(all, now);
         assert!((per_byte * sample().len() as f64 - 3.0).abs() < 1e-9, "the first run took 3 s, the others more");
         let row_bytes = sample().len() / sample().iter().filter(|byte| **byte == b'\n').count();

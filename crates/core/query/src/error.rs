@@ -1,6 +1,6 @@
 //! Why a query cannot be answered. No state changes with any of them.
 
-use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{DESCRIBED_COLUMNS_MAX, FIELDS_MAX, GRAMIAN_COLUMNS_MAX, RECORD_BYTES_MAX};
 
 /// The error of a file or of a request about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,11 @@ pub enum QueryError {
     /// A file without numeric columns.
     #[error("it has no numeric column (one whose fields are numbers, or missing)")]
     NoNumericColumn,
+    /// More columns than are described at once.
+    #[error(
+        "{0} columns are too many to describe at once: {DESCRIBED_COLUMNS_MAX} is the most; name some with --columns"
+    )]
+    TooManyDescribed(usize),
     /// A column that was asked for.
     #[error("it has no column {asked:?}; it has {has}")]
     NoSuchColumn {

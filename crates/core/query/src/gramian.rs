@@ -32,17 +32,7 @@ impl Gramian {
 
     /// Adds a batch: as many fields of each column, NaN where one is missing.
     pub fn add(&mut self, columns: &[&[f64]], may_miss: bool) {
-        let rows = columns.first().map_or(0, |column| column.len());
-        let is_whole = |row: &usize| columns.iter().all(|column| !column[*row].is_nan());
-        if may_miss && !(0..rows).all(|row| is_whole(&row)) {
-            let whole: Vec<usize> = (0..rows).filter(is_whole).collect();
-            let kept: Vec<Vec<f64>> =
-                columns.iter().map(|column| whole.iter().map(|row| column[*row]).collect()).collect();
-            let kept: Vec<&[f64]> = kept.iter().map(Vec::as_slice).collect();
-            self.add_whole(&kept, whole.len());
-        } else {
-            self.add_whole(columns, rows);
-        }
+        whole_rows(columns, may_miss, |columns, rows| self.add_whole(columns, rows));
     }
 
     fn add_whole(&mut self, columns: &[&[f64]], rows: usize) {
@@ -111,4 +101,18 @@ impl Gramian {
         }
         matrix
     }
+}
+
+/// Hands on the rows of a batch in which nothing is missing, and how many they are.
+pub fn whole_rows(columns: &[&[f64]], may_miss: bool, mut take: impl FnMut(&[&[f64]], usize)) {
+    let rows = columns.first().map_or(0, |column| column.len());
+    let is_whole = |row: &usize| columns.iter().all(|column| !column[*row].is_nan());
+    if !may_miss || (0..rows).all(|row| is_whole(&row)) {
+        take(columns, rows);
+        return;
+    }
+    let whole: Vec<usize> = (0..rows).filter(is_whole).collect();
+    let kept: Vec<Vec<f64>> = columns.iter().map(|column| whole.iter().map(|row| column[*row]).collect()).collect();
+    let kept: Vec<&[f64]> = kept.iter().map(Vec::as_slice).collect();
+    take(&kept, whole.len());
 }

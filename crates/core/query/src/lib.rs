@@ -1,8 +1,9 @@
 //! Queries: statistics over files, made of partials wherever the bytes lie.
 //!
-//! Two mergeable states answer all operators: how often each byte occurs (lines, digits, entropy), and sums of columns and
-//! of their products (count, sum, mean, extremes, variance, deviation, Gramian, normalisation). Both are a few kilobytes,
-//! whatever the file has. This crate parses and merges; it opens no file and asks nobody.
+//! Mergeable states answer all operators: how often each byte occurs (lines, digits, entropy), sums of columns and of their
+//! products (count, sum, mean, extremes, variance, Gramian, covariance), and `describe`, the distribution of each column. Each
+//! has some kilobytes, whatever the file has. Which rows count is said by a `filter`, and `groups` are summed apart. This crate
+//! parses and merges; it opens no file and asks nobody.
 //!
 //! A file is blocks of `limits::BLOCK_BYTES`. A row belongs to the block in which it begins. The state of a block depends
 //! on its rows alone, states merge along a fixed tree (`Partials`), and sums are double-doubles about the mean: so an
@@ -20,18 +21,23 @@
 
 mod batch;
 mod byte_counts;
+mod co_moments;
 mod column;
 mod cost;
 mod decimal;
+mod describe;
 mod dialect;
 mod double_double;
 mod error;
 #[doc(hidden)]
 pub mod exercise;
+mod filter;
 mod gramian;
+mod groups;
 mod in_order;
 mod lanes;
 pub mod limits;
+mod looked_at;
 mod magic;
 mod number;
 mod operator;
@@ -53,23 +59,29 @@ mod words;
 
 pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
+pub use co_moments::CoMoments;
 pub use column::{Column, ColumnSummary};
 pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
+pub use describe::{
+    Bin, Bins, Counted, DISTINCT_ERROR, Described, DescribedColumns, Distinct, NumberColumn, Shape, TextColumn, Values,
+};
 pub use dialect::{Dialect, Separator};
 pub use error::{MergeError, QueryError};
+pub use filter::{Filter, FilterError};
 pub use gramian::Gramian;
+pub use groups::{Group, Groups, Refused, groups_max};
 pub use in_order::InOrder;
 pub use operator::{Collected, Operator, UnknownOperator};
 pub use pace::Pace;
 pub use part::{PartState, Quotes};
 pub use partials::Partials;
 pub use parts::{Part, Parts, Side};
-pub use pass::{Block, Pass};
+pub use pass::{Block, Kept, Pass};
 pub use probe::{Header, Reading, schema_of};
 pub use record::{end as record_end, turns_quoting};
 pub use row::OnText;
 pub use schema::{Finding, Schema};
-pub use selection::{columns_of, same_columns, shown_name};
+pub use selection::{column_of, columns_of, described_columns_of, same_columns, shown_name};
 pub use state::{BadRow, Fault, Rows, State};
 pub use text_fields::{FirstText, TextFields};
 pub use words::{Words, WordsError};

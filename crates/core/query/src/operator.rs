@@ -17,12 +17,36 @@ pub enum Operator {
     Digits,
     /// Shannon's, bits a byte.
     Entropy,
+    /// Whatever a column holds: kind, count, different values, mean, deviation, quantiles, the most frequent value.
+    Describe,
+    /// Quantiles of columns.
+    Quantiles,
+    /// How many values lie in which range.
+    Histogram,
+    /// The most frequent values.
+    Top,
+    /// How much columns vary together.
+    Covariance,
+    /// The same, between -1 and 1.
+    Correlation,
 }
 
 impl Operator {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::CountLines, Self::Stats, Self::Gramian, Self::Normalise, Self::Digits, Self::Entropy];
+    pub const ALL: [Self; 12] = [
+        Self::CountLines,
+        Self::Stats,
+        Self::Gramian,
+        Self::Normalise,
+        Self::Digits,
+        Self::Entropy,
+        Self::Describe,
+        Self::Quantiles,
+        Self::Histogram,
+        Self::Top,
+        Self::Covariance,
+        Self::Correlation,
+    ];
 
     /// As people write it.
     pub fn name(self) -> &'static str {
@@ -33,18 +57,42 @@ impl Operator {
             Self::Normalise => "normalise",
             Self::Digits => "digits",
             Self::Entropy => "entropy",
+            Self::Describe => "describe",
+            Self::Quantiles => "quantiles",
+            Self::Histogram => "histogram",
+            Self::Top => "top",
+            Self::Covariance => "covariance",
+            Self::Correlation => "correlation",
         }
     }
 
     /// Whether it looks at rows and columns.
     pub fn reads_rows(self) -> bool {
-        matches!(self, Self::Stats | Self::Gramian | Self::Normalise)
+        self.describes() || self.is_of_pairs() || matches!(self, Self::Stats | Self::Normalise)
+    }
+
+    /// Whether it has numbers of each pair of columns.
+    pub fn is_of_pairs(self) -> bool {
+        matches!(self, Self::Gramian | Self::Covariance | Self::Correlation)
+    }
+
+    /// Whether it describes columns of text, too.
+    pub fn describes_text(self) -> bool {
+        matches!(self, Self::Describe | Self::Top)
+    }
+
+    /// Whether it describes columns.
+    pub fn describes(self) -> bool {
+        matches!(self, Self::Describe | Self::Quantiles | Self::Histogram | Self::Top)
     }
 }
 
 /// A name that no operator has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no operator {0:?}; the operators are count-lines, stats, gramian, normalise, digits and entropy")]
+#[error(
+    "there is no operator {0:?}; the operators are describe, stats, quantiles, histogram, top, covariance, correlation, gramian, \
+     normalise, count-lines, digits and entropy"
+)]
 pub struct UnknownOperator(String);
 
 impl FromStr for Operator {
@@ -60,10 +108,16 @@ impl FromStr for Operator {
 pub struct Collected {
     /// How often each byte occurs.
     pub bytes: bool,
-    /// Rows, and sums of columns.
+    /// Rows.
     pub columns: bool,
+    /// Sums of columns.
+    pub sums: bool,
     /// Products of columns.
     pub gramian: bool,
+    /// Products of them about their means.
+    pub covariance: bool,
+    /// Columns are described.
+    pub described: bool,
 }
 
 impl Collected {
@@ -73,7 +127,10 @@ impl Collected {
         Self {
             bytes: any(&|operator| matches!(operator, Operator::Digits | Operator::Entropy)),
             columns: any(&Operator::reads_rows),
+            sums: any(&|operator| operator.reads_rows() && !operator.describes()),
             gramian: any(&|operator| operator == Operator::Gramian),
+            covariance: any(&|operator| matches!(operator, Operator::Covariance | Operator::Correlation)),
+            described: any(&Operator::describes),
         }
     }
 }

@@ -6,13 +6,18 @@ use memchr::memchr_iter;
 
 use crate::batch::{Batch, BatchSink};
 use crate::byte_counts::ByteCounter;
+use crate::co_moments::CoMoments;
 use crate::column::Column;
+use crate::describe::{Described, DescribedColumns, NumberCounters, TextColumnCounter};
 use crate::dialect::Dialect;
+use crate::filter::Filter;
 use crate::gramian::Gramian;
+use crate::groups::GroupCounter;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
+use crate::looked_at::LookedAt;
 use crate::operator::Collected;
 use crate::record;
-use crate::row::{OnText, RowParser};
+use crate::row::{FieldOf, OnText, RowParser};
 use crate::schema::Schema;
 use crate::state::{BadRow, Fault, Rows, State};
 
@@ -46,36 +51,75 @@ impl Block<'_> {
     }
 }
 
+/// The columns of a table that a pass keeps.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
+    /// Those that are summed, in this order; one may be there twice.
+    pub columns: &'a [usize],
+    /// Those that are described.
+    pub described: &'a DescribedColumns,
+    /// The meaning of text in one of numbers.
+    pub on_text: OnText,
+    /// Which rows count; all without one.
+    pub filter: Option<&'a Filter>,
+    /// The column whose values make groups of rows.
+    pub by: Option<usize>,
+}
+
+impl<'a> Kept<'a> {
+    /// Columns that are summed over all rows, and none that is described.
+    pub fn summed(columns: &'a [usize], on_text: OnText) -> Self {
+        static NONE: DescribedColumns = DescribedColumns { numbers: vec![], texts: vec![] };
+        Self { columns, described: &NONE, on_text, filter: None, by: None }
+    }
+}
+
 /// Parses blocks of files that have one schema.
 pub struct Pass {
     rows_from: u64,
     collected: Collected,
-    /// Of each column that is requested, its place in the batch; one may be requested twice.
+    /// Of each column that is summed, its place in the batch; one may be there twice.
     order: Vec<usize>,
+    /// Of each column of numbers that is described.
+    described: Vec<usize>,
+    numbers: NumberCounters,
+    filter: Option<Filter>,
+    by: Option<usize>,
+    looked_at: LookedAt,
+    groups: Option<GroupCounter>,
     counter: ByteCounter,
     parser: RowParser,
     batch: Batch,
 }
 
 impl Pass {
-    /// A pass that keeps these columns of a schema, in this order; a column may be requested twice.
-    pub fn new(schema: &Schema, columns: &[usize], on_text: OnText, collected: Collected) -> Self {
-        let mut kept: Vec<usize> = columns.to_vec();
-        kept.sort_unstable();
-        kept.dedup();
-        let place = |column: usize| kept.binary_search(&column).ok();
-        // Every requested column is among those that are kept.
-        let order: Vec<usize> = columns.iter().filter_map(|column| place(*column)).collect();
-        let fields = (0..schema.numeric.len()).map(place).collect();
+    /// A pass that keeps these columns of a schema.
+    pub fn new(schema: &Schema, kept: Kept<'_>, collected: Collected) -> Self {
+        let Kept { columns, described, on_text, filter, by } = kept;
+        let mut numbers: Vec<usize> = columns.iter().chain(&described.numbers).copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let place = |column: usize| numbers.binary_search(&column).ok();
+        // Every column is among those that are kept.
+        let places = |columns: &[usize]| columns.iter().filter_map(|column| place(*column)).collect::<Vec<_>>();
+        let (order, described_places) = (places(columns), places(&described.numbers));
+        let text = |column: usize| described.texts.iter().position(|text| *text == column);
+        let field = |column| place(column).map(FieldOf::Number).or_else(|| text(column).map(FieldOf::Text));
+        let fields = (0..schema.numeric.len()).map(field).collect();
         let parser = RowParser::new(schema.dialect.clone(), on_text, fields);
-        let batch = Batch::new(order.clone());
-        Self { rows_from: schema.rows_from, collected, order, counter: ByteCounter::default(), parser, batch }
+        let batch = Batch::new(order.iter().chain(&described_places).copied().collect());
+        let numbers = NumberCounters::new(described_places.len());
+        let (rows_from, counter, described) = (schema.rows_from, ByteCounter::default(), described_places);
+        let looked_at = filter.map(Filter::columns).unwrap_or_default().into_iter().chain(by).collect();
+        let looked_at = LookedAt::of(looked_at, schema.numeric.len());
+        let (filter, groups) = (filter.cloned(), by.map(|_| GroupCounter::new(order.len())));
+        Self { rows_from, collected, order, described, numbers, filter, by, looked_at, groups, counter, parser, batch }
     }
 
     /// A pass that looks at no rows.
     pub fn of_bytes(collected: Collected) -> Self {
         let schema = Schema::of_rows(Dialect::default(), 0, 0);
-        Self::new(&schema, &[], OnText::Bad, Collected { columns: false, ..collected })
+        Self::new(&schema, Kept::summed(&[], OnText::Bad), Collected { columns: false, ..collected })
     }
 
     /// The state of a block.
@@ -83,29 +127,53 @@ impl Pass {
         let own = &block.bytes[..block.len];
         let byte_counts = self.collected.bytes.then(|| self.counter.count(own));
         let lines = byte_counts.as_ref().map_or_else(|| newlines(own), |counts| counts.count(b'\n'));
-        let rows = self.collected.columns.then(|| {
-            let mut sums = Sums {
-                columns: vec![Column::default(); self.order.len()],
-                gramian: self.collected.gramian.then(|| Gramian::new(self.order.len())),
-            };
-            let rows = self.rows(block, &mut sums);
-            Rows { columns: sums.columns, gramian: sums.gramian, ..rows }
-        });
+        let rows = self.collected.columns.then(|| self.summed(block));
         State { bytes: block.len as u64, lines, byte_counts, rows }
     }
 
-    /// Hands the kept columns of a block's good rows to `sink`, batch by batch; says how many rows there were.
+    /// The rows of a block with their sums.
+    fn summed(&mut self, block: Block<'_>) -> Rows {
+        let columns = self.order.len();
+        let gramian = self.collected.gramian.then(|| Gramian::new(columns));
+        let covariance = self.collected.covariance.then(|| CoMoments::new(columns));
+        let numbers = std::mem::replace(&mut self.numbers, NumberCounters::new(0));
+        let groups = self.groups.take();
+        let mut sums = Sums { columns: vec![Column::default(); columns], gramian, covariance, groups, numbers };
+        let mut rows = self.rows(block, &mut sums);
+        let groups = sums.groups.as_mut().map(GroupCounter::take);
+        (self.numbers, self.groups) = (sums.numbers, sums.groups);
+        let mut numbers = self.numbers.take();
+        let texts = std::mem::take(&mut rows.texts);
+        for (column, place) in numbers.iter_mut().zip(&self.described) {
+            column.texts = texts[*place].clone();
+        }
+        rows.texts = self.order.iter().map(|place| texts[*place].clone()).collect();
+        let texts = self.parser.described().iter_mut().map(TextColumnCounter::take).collect();
+        let Sums { columns, gramian, covariance, .. } = sums;
+        Rows { columns, gramian, covariance, groups, described: Described { numbers, texts }, ..rows }
+    }
+
+    /// Hands the columns of numbers of a block's good rows to `sink`, batch by batch; says how many rows there were. Their texts are by
+    /// place in the batch.
     pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
         let mut rows = Rows::default();
         let first = block.first_row(self.rows_from);
         let lines_before = newlines(&block.bytes[..first]);
         let (mut at, mut lines, mut bad_lines, mut bad_bytes) = (first, lines_before, 0, 0);
         while at < block.len {
+            let is_looked_at = (self.filter.is_some() || self.by.is_some())
+                && self.looked_at.find(block.bytes, at, self.parser.dialect());
+            if is_looked_at && let Some(len) = self.filtered(block, at) {
+                (at, lines) = (at + len, lines + newlines(&block.bytes[at..at + len]));
+                rows.filtered += 1;
+                continue;
+            }
             if let Some(next) = self.parser.fast(block.bytes, at, &mut self.batch) {
                 self.parser.end_row(lines);
                 at = next;
                 lines += 1;
                 rows.good += 1;
+                self.key(block, is_looked_at, sink);
                 self.batch.end_row(sink);
                 continue;
             }
@@ -115,6 +183,7 @@ impl Pass {
                 Ok(true) => {
                     rows.good += 1;
                     self.parser.end_row(lines);
+                    self.key(block, is_looked_at, sink);
                     self.batch.end_row(sink);
                 }
                 Err(fault) => {
@@ -129,11 +198,25 @@ impl Pass {
             lines += ends;
         }
         self.batch.end_block(sink);
-        let texts = self.parser.take_texts();
-        rows.texts = self.order.iter().map(|place| texts[*place].clone()).collect();
+        rows.texts = self.parser.take_texts();
         rows.kept_bytes = (at - first) as u64 - bad_bytes;
         rows.kept_lines = lines - lines_before - bad_lines;
         rows
+    }
+
+    /// The length of the row at `at`, which was looked at, if the filter leaves it out.
+    fn filtered(&self, block: Block<'_>, at: usize) -> Option<usize> {
+        let filter = self.filter.as_ref()?;
+        let is_kept = filter.admits(self.parser.dialect(), |column| self.looked_at.field(block.bytes, column));
+        // One without an end may be bad: it takes the usual way.
+        (!is_kept).then(|| record::end(&block.bytes[at..], false)).flatten()
+    }
+
+    /// Tells `sink` the group of a good row, which was looked at.
+    fn key(&self, block: Block<'_>, is_looked_at: bool, sink: &mut impl BatchSink) {
+        if let Some(by) = self.by {
+            sink.key(if is_looked_at { self.looked_at.field(block.bytes, by) } else { &[] });
+        }
     }
 
     /// The row at `at`, the slow way.
@@ -173,17 +256,34 @@ fn bad_row(lines_before: u64, row: &[u8], newlines: u64, fault: Fault) -> BadRow
     BadRow { lines_before, lines, bytes: row.len() as u64, fault }
 }
 
-/// The sums that stats and the Gramian keep.
+/// The sums that stats and the Gramian keep, and behind their columns those that are described.
 struct Sums {
     columns: Vec<Column>,
     gramian: Option<Gramian>,
+    covariance: Option<CoMoments>,
+    groups: Option<GroupCounter>,
+    numbers: NumberCounters,
 }
 
 impl BatchSink for Sums {
+    fn key(&mut self, field: &[u8]) {
+        if let Some(groups) = &mut self.groups {
+            groups.key(field);
+        }
+    }
+
     fn take(&mut self, columns: &[&[f64]], may_miss: bool) {
+        let (columns, described) = columns.split_at(self.columns.len());
         for (column, fields) in self.columns.iter_mut().zip(columns) {
             column.add(fields, may_miss);
         }
+        if let Some(covariance) = &mut self.covariance {
+            covariance.add(columns, may_miss);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.add(columns);
+        }
+        self.numbers.add(described, may_miss);
         if let Some(gramian) = &mut self.gramian {
             gramian.add(columns, may_miss);
         }

@@ -6,7 +6,10 @@
 
 use memchr::memchr2;
 
+use std::ops::Range;
+
 use crate::batch::Batch;
+use crate::describe::TextColumnCounter;
 use crate::dialect::{Dialect, Field, Separator};
 use crate::number::{leading, long};
 use crate::record::Record;
@@ -24,6 +27,15 @@ pub enum OnText {
     Missing,
 }
 
+/// The use of a field.
+#[derive(Clone, Copy)]
+pub enum FieldOf {
+    /// A column of the batch.
+    Number(usize),
+    /// A column of text that is described.
+    Text(usize),
+}
+
 /// The next fields of a row.
 #[derive(Clone, Copy)]
 enum Step {
@@ -31,6 +43,8 @@ enum Step {
     Skip(usize),
     /// One belongs to a column of the batch.
     Keep(usize),
+    /// One is text that is described.
+    Text(usize),
 }
 
 /// A field with text, of a row that is not whole yet.
@@ -43,28 +57,39 @@ enum Noted {
 pub struct RowParser {
     dialect: Dialect,
     on_text: OnText,
-    /// Of each field, the column of the batch that it belongs to.
-    columns: Vec<Option<usize>>,
+    columns: Vec<Option<FieldOf>>,
     steps: Vec<Step>,
     /// Of the row under way, by column.
     noted: Vec<(usize, Noted)>,
     /// Of the rows so far, by column of the batch.
     texts: Vec<TextFields>,
+    /// Of the row under way, where texts that are described stand.
+    spans: Vec<(usize, Range<usize>)>,
+    described: Vec<TextColumnCounter>,
 }
 
 impl RowParser {
-    /// Of rows with these fields; those that are kept belong to a column of the batch.
-    pub fn new(dialect: Dialect, on_text: OnText, columns: Vec<Option<usize>>) -> Self {
+    /// Of rows with these fields; the others are passed over.
+    pub fn new(dialect: Dialect, on_text: OnText, columns: Vec<Option<FieldOf>>) -> Self {
         let mut steps = vec![];
         for column in &columns {
             match (column, steps.last_mut()) {
-                (Some(column), _) => steps.push(Step::Keep(*column)),
+                (Some(FieldOf::Number(column)), _) => steps.push(Step::Keep(*column)),
+                (Some(FieldOf::Text(text)), _) => steps.push(Step::Text(*text)),
                 (None, Some(Step::Skip(fields))) => *fields += 1,
                 (None, _) => steps.push(Step::Skip(1)),
             }
         }
-        let kept = columns.iter().flatten().max().map_or(0, |last| last + 1);
-        Self { dialect, on_text, columns, steps, noted: vec![], texts: vec![TextFields::default(); kept] }
+        let (mut numbers, mut texts) = (0, 0);
+        for column in columns.iter().flatten() {
+            match column {
+                FieldOf::Number(column) => numbers = numbers.max(column + 1),
+                FieldOf::Text(column) => texts = texts.max(column + 1),
+            }
+        }
+        let described = (0..texts).map(|_| TextColumnCounter::default()).collect();
+        let texts = vec![TextFields::default(); numbers];
+        Self { dialect, on_text, columns, steps, noted: vec![], texts, spans: vec![], described }
     }
 
     /// How rows are told apart.
@@ -92,6 +117,11 @@ impl RowParser {
         std::mem::replace(&mut self.texts, none)
     }
 
+    /// The columns of text that are described, with the rows so far.
+    pub fn described(&mut self) -> &mut [TextColumnCounter] {
+        &mut self.described
+    }
+
     /// Parses the row at `at` if it is plain: where the next one begins.
     #[inline]
     pub fn fast(&mut self, bytes: &[u8], at: usize, batch: &mut Batch) -> Option<usize> {
@@ -101,6 +131,11 @@ impl RowParser {
         };
         if next.is_none() {
             self.noted.clear();
+        }
+        for (text, span) in self.spans.drain(..) {
+            if next.is_some() {
+                self.described[text].add(&bytes[span], &self.dialect);
+            }
         }
         next
     }
@@ -116,6 +151,11 @@ impl RowParser {
         for index in 0..last {
             at = match self.steps[index] {
                 Step::Skip(fields) => skip::fields(bytes, at, fields, delimiter)?,
+                Step::Text(text) => {
+                    let next = skip::fields(bytes, at, 1, delimiter)?;
+                    self.spans.push((text, at..next - 1));
+                    next
+                }
                 Step::Keep(column) => {
                     let rest = bytes.get(at..)?;
                     match leading(rest, point) {
@@ -136,6 +176,12 @@ impl RowParser {
             Step::Skip(fields) => {
                 let at = skip::fields(bytes, at, fields - 1, delimiter)?;
                 skip::last_field(bytes, at, delimiter)
+            }
+            Step::Text(text) => {
+                let next = skip::last_field(bytes, at, delimiter)?;
+                // A carriage return behind it is blank.
+                self.spans.push((text, at..next - 1));
+                Some(next)
             }
             Step::Keep(column) => {
                 let rest = bytes.get(at..)?;
@@ -191,6 +237,13 @@ impl RowParser {
             let (column, fields) = match self.steps[index] {
                 Step::Skip(fields) => (None, fields),
                 Step::Keep(column) => (Some(column), 1),
+                Step::Text(text) => {
+                    let len = self.word(bytes.get(at..)?, None, batch)?;
+                    self.spans.push((text, at..at + len));
+                    at += len;
+                    at += gap(bytes, at);
+                    continue;
+                }
             };
             for _ in 0..fields {
                 let rest = bytes.get(at..)?;
@@ -244,10 +297,15 @@ impl RowParser {
             return Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.columns.len()) });
         }
         for (index, text) in record.fields.iter().enumerate() {
-            let Some(column) = self.columns[index] else { continue };
+            let Some(FieldOf::Number(column)) = self.columns[index] else { continue };
             let field = self.dialect.field(text);
             let is_put = self.put(column, field, text, batch);
             is_put.map_err(|IsText| Fault::Text { column: index as u32, text: shown_text(text) })?;
+        }
+        for (column, text) in self.columns.iter().zip(&record.fields) {
+            if let Some(FieldOf::Text(column)) = column {
+                self.described[*column].add(text, &self.dialect);
+            }
         }
         Ok(true)
     }

@@ -1,15 +1,20 @@
 //! Which columns a query is about.
 
+use crate::describe::DescribedColumns;
 use crate::error::QueryError;
-use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use crate::operator::Collected;
+use crate::limits::{DESCRIBED_COLUMNS_MAX, FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
+use crate::operator::{Collected, Operator};
 use crate::schema::Schema;
 
-/// The columns that were asked for, by name or number from 1 on, in that order; all numeric ones if none was.
+/// The columns to sum that were asked for, by name or number from 1 on, in that order; all numeric ones if none was. None if nothing is
+/// summed.
 pub fn columns_of(schema: &Schema, asked: &[String], collected: Collected) -> Result<Vec<usize>, QueryError> {
+    if !collected.sums {
+        return Ok(vec![]);
+    }
     let columns = match asked {
         [] => schema.numeric_columns(),
-        asked => asked.iter().map(|asked| column_of(schema, asked)).collect::<Result<_, _>>()?,
+        asked => asked.iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
     };
     if columns.is_empty() {
         return Err(QueryError::NoNumericColumn);
@@ -17,10 +22,38 @@ pub fn columns_of(schema: &Schema, asked: &[String], collected: Collected) -> Re
     if columns.len() > FIELDS_MAX {
         return Err(QueryError::TooManyColumns(columns.len()));
     }
-    if collected.gramian && columns.len() > GRAMIAN_COLUMNS_MAX {
+    if (collected.gramian || collected.covariance) && columns.len() > GRAMIAN_COLUMNS_MAX {
         return Err(QueryError::GramianTooLarge(columns.len()));
     }
     Ok(columns)
+}
+
+/// The columns that these operators describe, likewise; all if none was asked for, those of text only where an operator says
+/// something about them.
+pub fn described_columns_of(
+    schema: &Schema,
+    asked: &[String],
+    operators: &[Operator],
+) -> Result<DescribedColumns, QueryError> {
+    if !operators.iter().any(|operator| operator.describes()) {
+        return Ok(DescribedColumns::default());
+    }
+    let with_text = operators.iter().any(|operator| operator.describes_text());
+    let mut columns = match asked {
+        [] => (0..schema.numeric.len()).collect(),
+        asked if with_text => asked.iter().map(|asked| column_of(schema, asked)).collect::<Result<Vec<_>, _>>()?,
+        asked => asked.iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
+    };
+    columns.sort_unstable();
+    columns.dedup();
+    let (texts, numbers): (Vec<_>, Vec<_>) =
+        columns.into_iter().partition(|column| schema.numeric[*column] == Some(false));
+    let texts = if with_text { texts } else { vec![] };
+    match numbers.len() + texts.len() {
+        0 => Err(QueryError::NoNumericColumn),
+        count if count > DESCRIBED_COLUMNS_MAX => Err(QueryError::TooManyDescribed(count)),
+        _ => Ok(DescribedColumns { numbers, texts }),
+    }
 }
 
 /// Refuses a file whose columns are not those of the first.
@@ -32,7 +65,19 @@ pub fn same_columns(first: &Schema, here: &Schema) -> Result<(), QueryError> {
     Err(QueryError::OtherColumns { here: listed(here), first: listed(first) })
 }
 
-fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
+fn numeric_column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
+    let index = column_of(schema, asked)?;
+    match schema.numeric[index] {
+        Some(false) => {
+            let text = schema.first_texts.get(&index).cloned().unwrap_or_default();
+            Err(QueryError::NotNumeric { name: schema.names[index].clone(), text })
+        }
+        _ => Ok(index),
+    }
+}
+
+/// The column of a name, or of a number from 1 on.
+pub fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
     let mut named = (0..schema.names.len()).filter(|index| schema.names[*index] == asked);
     let (by_name, second) = (named.next(), named.next());
     if let (Some(first), Some(second)) = (by_name, second) {
@@ -41,16 +86,8 @@ fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
         return Err(QueryError::SeveralColumns { asked: asked.to_owned(), numbers });
     }
     let by_number = || asked.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < schema.names.len());
-    let Some(index) = by_name.or_else(by_number) else {
-        return Err(QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) });
-    };
-    match schema.numeric[index] {
-        Some(false) => {
-            let text = schema.first_texts.get(&index).cloned().unwrap_or_default();
-            Err(QueryError::NotNumeric { name: schema.names[index].clone(), text })
-        }
-        _ => Ok(index),
-    }
+    let no_such = || QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) };
+    by_name.or_else(by_number).ok_or_else(no_such)
 }
 
 /// A name as people see it: control characters would move the cursor of a terminal, or worse, and a name may be as long as a

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::byte_counts::ByteCounts;
+use crate::co_moments::CoMoments;
 use crate::column::Column;
+use crate::describe::Described;
 use crate::gramian::Gramian;
+use crate::groups::Groups;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::schema::Schema;
 use crate::text_fields::TextFields;
@@ -29,6 +32,8 @@ pub struct Rows {
     pub good: u64,
     /// Rows that do not.
     pub bad: u64,
+    /// Rows that a filter leaves out.
+    pub filtered: u64,
     /// The first of those.
     pub named: Vec<BadRow>,
     /// The chosen columns.
@@ -37,6 +42,12 @@ pub struct Rows {
     pub texts: Vec<TextFields>,
     /// Their Gramian, if asked for.
     pub gramian: Option<Gramian>,
+    /// Their covariances, if asked for.
+    pub covariance: Option<CoMoments>,
+    /// The chosen columns by groups of rows, if asked for.
+    pub groups: Option<Groups>,
+    /// The columns that are described, if asked for.
+    pub described: Described,
     /// Bytes of good rows and empty lines: all others behind the header are those of bad rows.
     pub kept_bytes: u64,
     /// Newlines among them.
@@ -125,7 +136,10 @@ impl State {
         if let Some(rows) = &mut self.rows {
             let columns = rows.columns.len();
             let gramian = rows.gramian.as_ref().map(|_| Gramian::new(columns));
-            *rows = Rows { gramian, ..Rows::of(columns) };
+            let covariance = rows.covariance.as_ref().map(|_| CoMoments::new(columns));
+            let groups = rows.groups.as_ref().map(|_| Groups::default());
+            let described = Described::of(rows.described.numbers.len(), rows.described.texts.len());
+            *rows = Rows { gramian, covariance, groups, described, ..Rows::of(columns) };
         }
         self
     }
@@ -133,7 +147,9 @@ impl State {
     /// Whether both are partials of one query.
     pub fn is_like(&self, other: &Self) -> bool {
         let shape = |state: &Self| {
-            let rows = state.rows.as_ref().map(|rows| (rows.columns.len(), rows.gramian.is_some()));
+            let described = |rows: &Rows| (rows.described.numbers.len(), rows.described.texts.len());
+            let optional = |rows: &Rows| (rows.gramian.is_some(), rows.covariance.is_some(), rows.groups.is_some());
+            let rows = state.rows.as_ref().map(|rows| (rows.columns.len(), optional(rows), described(rows)));
             (state.byte_counts.is_some(), rows)
         };
         shape(self) == shape(other) && self.is_sound() && other.is_sound()
@@ -161,24 +177,26 @@ impl Rows {
         (0..self.columns.len()).filter(is_none).collect()
     }
 
-    /// The same rows with these columns alone, by their places; without their Gramian, which other rows may count for.
+    /// The same rows with these columns alone, by their places; without their Gramian and covariances, which other rows may count for.
     #[must_use]
     pub fn of_columns(mut self, places: &[usize]) -> Self {
         self.columns = places.iter().map(|place| self.columns[*place].clone()).collect();
         self.texts = places.iter().map(|place| self.texts[*place].clone()).collect();
-        self.gramian = None;
+        (self.gramian, self.covariance) = (None, None);
+        self.groups = self.groups.map(|groups| groups.of_columns(places));
         self
     }
 
     /// Whether they can be of so many bytes and lines: each row begins at a byte of its own.
     fn are_sound(&self, bytes: u64, lines: u64) -> bool {
-        let all = self.good.checked_add(self.bad);
+        let all = self.good.checked_add(self.bad).and_then(|all| all.checked_add(self.filtered));
         // Each good row begins at a byte of its own, and ends behind these bytes perhaps.
         let kept = self.kept_lines <= self.kept_bytes && self.kept_bytes <= bytes.saturating_mul(RECORD_BYTES_MAX);
         let is_row =
             |row: &BadRow| row.lines_before <= lines && row.bytes <= RECORD_BYTES_MAX && row.lines <= row.bytes + 1;
         let named = self.named.len() <= BAD_ROWS_NAMED_MAX && self.named.len() as u64 <= self.bad;
         let gramian = |gramian: &Gramian| gramian.has_columns(self.columns.len()) && gramian.rows() <= self.good;
+        let covariance = |of: &CoMoments| of.has_columns(self.columns.len()) && of.rows() <= self.good;
         all.is_some_and(|all| all <= bytes)
             && named
             && kept
@@ -187,11 +205,15 @@ impl Rows {
             && self.texts.len() == self.columns.len()
             && self.texts.iter().zip(&self.columns).all(|(texts, column)| texts.is_of(column.missing(), lines))
             && self.gramian.as_ref().is_none_or(gramian)
+            && self.covariance.as_ref().is_none_or(covariance)
+            && self.groups.as_ref().is_none_or(|groups| groups.are_of(self.good, self.columns.len()))
+            && self.described.is_of(self.good, lines)
     }
 
     fn merge(&mut self, after: &Self, lines: u64) {
         self.good += after.good;
         self.bad += after.bad;
+        self.filtered += after.filtered;
         self.kept_bytes = self.kept_bytes.saturating_add(after.kept_bytes);
         self.kept_lines = self.kept_lines.saturating_add(after.kept_lines);
         let room = BAD_ROWS_NAMED_MAX.saturating_sub(self.named.len());
@@ -206,5 +228,12 @@ impl Rows {
         if let (Some(gramian), Some(more)) = (&mut self.gramian, &after.gramian) {
             gramian.merge(more);
         }
+        if let (Some(covariance), Some(more)) = (&mut self.covariance, &after.covariance) {
+            covariance.merge(more);
+        }
+        if let (Some(groups), Some(more)) = (&mut self.groups, &after.groups) {
+            groups.merge(more, self.columns.len());
+        }
+        self.described.merge(&after.described, lines);
     }
 }

@@ -21,6 +21,12 @@ pub const QUERY_WORD_BYTES_MAX: usize = 32;
 /// most columns that fit a message would be 128 MiB.
 pub const QUERY_GRAMIAN_COLUMNS_MAX: usize = 1024;
 
+/// Columns that are described (`forebay_query::limits::DESCRIBED_COLUMNS_MAX`).
+pub const QUERY_DESCRIBED_MAX: usize = 512;
+
+/// Bytes of a condition on rows (`forebay_query::limits::FILTER_BYTES_MAX`).
+pub const QUERY_FILTER_BYTES_MAX: usize = 8192;
+
 /// Blocks of a part: as many as a slow node reads within a deadline.
 pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 
@@ -62,8 +68,10 @@ pub struct QueryWants {
     pub counts_bytes: bool,
     /// Rows, and sums of columns.
     pub rows: bool,
-    /// Products of columns.
+    /// Products of columns, as they are or about their means.
     pub gramian: bool,
+    /// Columns are described.
+    pub described: bool,
 }
 
 /// A part of a file, and what is wanted of it.
@@ -98,7 +106,17 @@ pub struct QueryTable {
     pub columns: Vec<u16>,
     /// Products of columns are wanted, of `QUERY_GRAMIAN_COLUMNS_MAX` at most.
     pub gramian: bool,
-    /// A field with text in one of the columns counts as missing, and is noted; else it makes the row bad.
+    /// Products of them about their means are wanted, likewise.
+    pub covariance: bool,
+    /// The columns of numbers that are described, by index; with those of text `QUERY_DESCRIBED_MAX` at most.
+    pub described_numbers: Vec<u16>,
+    /// Those of text.
+    pub described_texts: Vec<u16>,
+    /// The condition on rows, as the core of queries encodes it, `QUERY_FILTER_BYTES_MAX` at most; empty: all count.
+    pub filter: Vec<u8>,
+    /// The column whose values make groups of rows.
+    pub by: Option<u16>,
+    /// A field with text in one of the columns of numbers counts as missing, and is noted; else it makes the row bad.
     pub text_is_missing: bool,
 }
 
@@ -199,9 +217,16 @@ impl QueryTable {
         let (fields, columns) = (usize::from(self.fields), self.columns.len());
         let words = &self.dialect.missing;
         let are_words = words.len() <= QUERY_WORDS_MAX && words.iter().all(|word| word.len() <= QUERY_WORD_BYTES_MAX);
-        let columns_max = if self.gramian { QUERY_GRAMIAN_COLUMNS_MAX } else { QUERY_FIELDS_MAX };
+        let is_of_pairs = self.gramian || self.covariance;
+        let columns_max = if is_of_pairs { QUERY_GRAMIAN_COLUMNS_MAX } else { QUERY_FIELDS_MAX };
         let is_column = |column: &u16| usize::from(*column) < fields;
-        are_words && fields <= QUERY_FIELDS_MAX && columns <= columns_max && self.columns.iter().all(is_column)
+        let described = || self.described_numbers.iter().chain(&self.described_texts);
+        let are_columns =
+            self.columns.iter().all(is_column) && described().all(is_column) && self.by.iter().all(is_column);
+        let are_few = self.filter.len() <= QUERY_FILTER_BYTES_MAX
+            && columns <= columns_max
+            && described().count() <= QUERY_DESCRIBED_MAX;
+        are_words && fields <= QUERY_FIELDS_MAX && are_few && are_columns
     }
 }
 
@@ -225,6 +250,11 @@ mod tests {
             rows_from: u64::MAX,
             columns: (0..QUERY_FIELDS_MAX as u16).collect(),
             gramian: false,
+            described_numbers: vec![QUERY_FIELDS_MAX as u16 - 1; QUERY_DESCRIBED_MAX],
+            described_texts: vec![],
+            filter: vec![1; QUERY_FILTER_BYTES_MAX],
+            by: Some(QUERY_FIELDS_MAX as u16 - 1),
+            covariance: false,
             text_is_missing: true,
         };
         QueryPart {

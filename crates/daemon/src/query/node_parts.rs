@@ -14,7 +14,7 @@ use forebay_body::Body;
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{Holder, Holds, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use forebay_query::{Collected, Dialect, OnText, Part, Schema, Separator, Words};
+use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
@@ -315,10 +315,17 @@ impl QueryParts {
     fn make(&self, part: QueryPart, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
         let QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted } = part;
         let held = self.held(&file, generation, &is_given_up)?;
-        let gramian = table.as_ref().is_some_and(|table| table.gramian);
-        let collected = Collected { bytes: counts_bytes, columns: table.is_some(), gramian };
-        let table = table.map(rows).transpose()?;
-        let table = table.as_ref().map(|(schema, columns, on_text)| WantedRows { schema, columns, on_text: *on_text });
+        let is_any = |is: fn(&QueryTable) -> bool| table.as_ref().is_some_and(is);
+        let collected = Collected {
+            bytes: counts_bytes,
+            columns: table.is_some(),
+            sums: table.is_some(),
+            gramian: is_any(|table| table.gramian),
+            covariance: is_any(|table| table.covariance),
+            described: is_any(|table| !table.described_numbers.is_empty() || !table.described_texts.is_empty()),
+        };
+        let table = table.map(Rows::of).transpose()?;
+        let table = table.as_ref().map(Rows::wanted);
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let part = Part { index: 0, first, blocks, begins_quoted };
         self.speeds.begin(collected);
@@ -333,14 +340,14 @@ impl QueryParts {
         let QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft } =
             asked;
         let held = self.held(&file, generation, &is_given_up)?;
-        let (schema, columns, _) = rows(table)?;
+        let Rows { schema, columns, .. } = Rows::of(table)?;
         let (mean, deviation) = (f64::from_bits(mean_bits), f64::from_bits(deviation_bits));
         if columns.is_empty() {
             return Err(Errno::EINVAL);
         }
         let column = NormalisedColumn { schema: &schema, columns: &columns, mean, deviation };
         let run = Run { first, end: first + u64::from(blocks), begins_quoted };
-        let collected = Collected { bytes: false, columns: true, gramian: false };
+        let collected = Collected { columns: true, ..Collected::default() };
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let Some(draft) = draft else {
             return encoded_values(&held, &column, run, options).map(Bytes::from).map_err(|error| failed(&error));
@@ -387,7 +394,8 @@ impl Drop for OnDrop<'_> {
 
 /// The results that a pass collects for a request.
 pub(crate) fn collected(wants: QueryWants) -> Collected {
-    Collected { bytes: wants.counts_bytes, columns: wants.rows, gramian: wants.gramian }
+    let QueryWants { counts_bytes: bytes, rows: columns, gramian, described } = wants;
+    Collected { bytes, columns, sums: columns, gramian, covariance: false, described }
 }
 
 /// The attributes of a regular file.
@@ -397,17 +405,43 @@ fn attributes(exports: &dyn Exports, file: &ViewPath) -> Option<Attributes> {
     (record.attributes.kind() == Kind::File).then_some(record.attributes)
 }
 
-/// As much of a schema as a pass needs, the columns, and what text in them is.
-fn rows(table: QueryTable) -> Result<(Schema, Vec<usize>, OnText), Errno> {
-    let QueryTable { dialect, fields, rows_from, columns, gramian: _, text_is_missing } = table;
-    let QueryDialect { separator, point, comment, missing } = dialect;
-    let separator = separator.map_or(Separator::Blanks, Separator::Byte);
-    let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
-    let dialect = Dialect { separator, point, comment, missing };
-    if !dialect.is_sound() {
-        return Err(Errno::EINVAL);
+/// The rows of a request.
+struct Rows {
+    /// As much of one as a pass needs.
+    schema: Schema,
+    columns: Vec<usize>,
+    described: DescribedColumns,
+    on_text: OnText,
+    filter: Option<Filter>,
+    by: Option<usize>,
+}
+
+impl Rows {
+    /// Those of a table whose columns are among its fields.
+    fn of(table: QueryTable) -> Result<Self, Errno> {
+        let QueryTable { dialect, fields, rows_from, columns, described_numbers, described_texts, filter, .. } = table;
+        let (text_is_missing, by) = (table.text_is_missing, table.by.map(usize::from));
+        let QueryDialect { separator, point, comment, missing } = dialect;
+        let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+        let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
+        let dialect = Dialect { separator, point, comment, missing };
+        if !dialect.is_sound() {
+            return Err(Errno::EINVAL);
+        }
+        let schema = Schema::of_rows(dialect, usize::from(fields), rows_from);
+        let on_text = if text_is_missing { OnText::Missing } else { OnText::Bad };
+        let indices = |columns: Vec<u16>| columns.into_iter().map(usize::from).collect();
+        let described = DescribedColumns { numbers: indices(described_numbers), texts: indices(described_texts) };
+        let filter = match &filter[..] {
+            [] => None,
+            filter => Some(Filter::decode(filter, schema.numeric.len()).ok_or(Errno::EINVAL)?),
+        };
+        Ok(Self { schema, columns: indices(columns), described, on_text, filter, by })
     }
-    let schema = Schema::of_rows(dialect, usize::from(fields), rows_from);
-    let on_text = if text_is_missing { OnText::Missing } else { OnText::Bad };
-    Ok((schema, columns.into_iter().map(usize::from).collect(), on_text))
+
+    fn wanted(&self) -> WantedRows<'_> {
+        let Self { schema, columns, described, on_text, filter, by } = self;
+        let kept = Kept { columns, described, on_text: *on_text, filter: filter.as_ref(), by: *by };
+        WantedRows { schema, kept }
+    }
 }

@@ -12,12 +12,14 @@ use crate::settings::GivenForJob;
 /// `query`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "OP: count-lines, stats (count, sum, mean, min, max; variance and deviation, which divide by the count), gramian (A^T A), digits, entropy, \
-                  normalise. Several run in one pass: stats,entropy. The numeric columns are those whose \
+    after_help = "OP: describe (kind, count, missing and different values, mean, deviation, quartiles, extremes, shape, the most frequent \
+                  value of every column), stats (count, sum, mean, min, max; variance and deviation, which divide by the count), \
+                  quantiles, histogram, top, covariance, correlation, gramian (A^T A), normalise, count-lines, digits, entropy. Several run in one pass: stats,entropy. The numeric columns are those whose \
                   fields are numbers or missing; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
                   1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
-                  that the statement names.\n\nExamples:\n  forebay query stats,entropy log.csv\n  \
+                  that the statement names.\n\nExamples:\n  forebay query describe log.csv\n  forebay query stats,entropy log.csv\n  \
                   forebay query stats --format csv --plot columns.png 'run/rank*.csv'\n  \
+                  forebay query stats --by site --where-row \"flow > 3 and level is not missing\" log.csv\n  \
                   forebay query gramian --columns flow,3 --plot heat.svg a.csv b.csv\n  \
                   forebay query normalise --columns flow --output flow.csv log.csv\n  \
                   forebay query stats --on-error skip --json log.csv\n  \
@@ -53,6 +55,22 @@ pub struct QueryArguments {
     /// Text that counts as a missing number [default: NA, N/A, NULL, -, ?, unknown and others; docs/query.md]
     #[arg(long, value_name = "TEXT,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub missing: Option<Vec<String>>,
+    /// Leave out rows of which this does not hold: comparisons with numbers, or texts in quotes ('north'), `is missing`, `in (...)`, joined
+    /// by and, or, not
+    #[arg(long, value_name = "CONDITION")]
+    pub where_row: Option<String>,
+    /// Give stats apart for the rows of each value of this column, of which there are 4096 at most
+    #[arg(long, value_name = "COLUMN")]
+    pub by: Option<String>,
+    /// The shares that quantiles are of [default: 0.01,0.05,0.25,0.5,0.75,0.95,0.99]
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',')]
+    pub quantiles: Option<Vec<f64>>,
+    /// The most frequent values that top tells of each column, up to 256
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub top: u16,
+    /// The bins of a histogram, at most, 2 to 64: their width is a power of two
+    #[arg(long, value_name = "COUNT", default_value = "16", value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub bins: u16,
     /// Bad rows: fail names the first ones and fails, skip leaves them out and counts them
     #[arg(long, value_enum, default_value = "fail")]
     pub on_error: OnError,
@@ -69,7 +87,7 @@ pub struct QueryArguments {
     /// The same as --format json
     #[arg(long)]
     pub json: bool,
-    /// Draw stats (ranges, means, deviations), gramian (correlations), digits and entropy (bytes by value) to this file: PNG if
+    /// Draw stats (ranges, means, deviations), correlation, gramian (correlations), histogram, digits and entropy (bytes by value) to this file: PNG if
     /// its name ends in .png, else SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

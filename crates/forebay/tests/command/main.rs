@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
+mod descriptions;
 mod direct;
 mod explained;
 mod failed_start;

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::place::Place;
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn ask(place: &Place, arguments: &[&str]) -> Value {
+pub fn ask(place: &Place, arguments: &[&str]) -> Value {
     let said = place.succeeds(&[&["query"], arguments, &["--json"]].concat());
     serde_json::from_str(&said).unwrap()
 }
@@ -40,9 +40,9 @@ fn all_operators_are_one_answer() {
         "first_record": "header", "left_out": [{"name": "note", "first_value": "x,\ny"}], "notes": [],
         "columns": [
             {"name": "a", "count": 3, "missing": 0, "sum": 9.0, "mean": 3.0, "min": 1.0, "max": 5.0,
-             "variance": third, "deviation": third.sqrt()},
+             "variance": third, "deviation": third.sqrt(), "sample_variance": 4.0, "sample_deviation": 2.0},
             {"name": "b", "count": 2, "missing": 1, "sum": 8.0, "mean": 4.0, "min": 2.0, "max": 6.0, "variance": 4.0,
-             "deviation": 2.0},
+             "deviation": 2.0, "sample_variance": 8.0, "sample_deviation": 8.0f64.sqrt()},
         ],
         "gramian": [[26.0, 32.0], [32.0, 40.0]], "gramian_columns": ["a", "b"], "gramian_rows": 2,
         "digits": [0, 2, 1, 1, 0, 1, 1, 0, 0, 0], "entropy_bits_per_byte": entropy,

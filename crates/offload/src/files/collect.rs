@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use anyhow::Context;
-use forebay_query::{Block, Collected, OnText, Part, PartState, Partials, Pass, Quotes, Schema, State};
+use forebay_query::{Block, Collected, Kept, Part, PartState, Partials, Pass, Quotes, Schema, State};
 
 use crate::files::blocks::{BlockOptions, each_block};
 use crate::files::contents::Contents;
@@ -28,9 +28,7 @@ pub struct WantedRows<'a> {
     /// The schema of the file.
     pub schema: &'a Schema,
     /// The columns to keep.
-    pub columns: &'a [usize],
-    /// The meaning of text in one of them.
-    pub on_text: OnText,
+    pub kept: Kept<'a>,
 }
 
 /// The rows, if they are collected.
@@ -87,7 +85,7 @@ pub fn state_of_nothing(table: Table<'_>, collected: Collected) -> State {
 
 fn new_pass(table: Table<'_>, collected: Collected) -> Pass {
     match table {
-        Some(WantedRows { schema, columns, on_text }) => Pass::new(schema, columns, on_text, collected),
+        Some(WantedRows { schema, kept }) => Pass::new(schema, kept, collected),
         None => Pass::of_bytes(collected),
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use forebay_query::{BatchSink, OnText, Pass, Schema};
+use forebay_query::{BatchSink, Kept, OnText, Pass, Schema};
 
 use crate::files::blocks::{BlockOptions, each_block};
 use crate::files::collect::PassOptions;
@@ -61,7 +61,8 @@ pub fn each_values<T>(
     let Run { first, end, begins_quoted } = run;
     anyhow::ensure!(end <= block_count(source.bytes()), "the file is shorter than the blocks");
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
-    let begin = || Pass::new(column.schema, column.columns, OnText::Bad, collected);
+    let kept = Kept::summed(column.columns, OnText::Bad);
+    let begin = || Pass::new(column.schema, kept, collected);
     let work = |pass: &mut Pass, block: forebay_query::Block<'_>| {
         let mut values = Values { values: Vec::new(), mean: column.mean, deviation: column.deviation };
         pass.rows(block, &mut values);

@@ -54,6 +54,14 @@ fn small(operators: &[Operator]) -> PartState {
     Blocks::new(text, text.len(), asked).unwrap().part(0, 1)
 }
 
+/// The same of a column of numbers and one of text.
+fn described(operators: &[Operator], by: Option<usize>) -> PartState {
+    let text = b"x,word\n1,a\n3,b\nNA,a\n,c\n8,9,10\n\"11\",\n";
+    let columns: &[&str] = if by.is_some() { &["x", "x"] } else { &[] };
+    let asked = Asked { operators, on_text: OnText::Missing, by, columns, ..EVERYTHING };
+    Blocks::new(text, text.len(), asked).unwrap().part(0, 1)
+}
+
 /// The first part of a file of `LARGE_BYTES`, in which no row begins.
 fn large(like: &State) -> PartState {
     let mut partials = Partials::default();
@@ -95,6 +103,33 @@ fn lies() -> Vec<(&'static str, &'static str, Value)> {
     ]
 }
 
+/// Lies about a small description.
+fn described_lies() -> Vec<(&'static str, &'static str, Value)> {
+    let number = |place| format!("rows/described/numbers/0/{place}").leak() as &'static str;
+    let text = |place| format!("rows/described/texts/0/{place}").leak() as &'static str;
+    vec![
+        ("filtered", "rows/filtered", json!(100_000)),
+        ("described-none", "rows/described/numbers", json!([])),
+        ("described-count", number("column/finite/count"), json!(100)),
+        ("described-texts", number("texts/words"), json!(100)),
+        ("values-shift", number("values/shift"), json!(70)),
+        ("values-limit", number("values/limit"), json!(1 << 30)),
+        ("values-ranges", number("values/ranges"), json!([[u64::MAX, 3]])),
+        ("values-count", number("values/ranges/0/1"), json!(u64::MAX)),
+        ("shape", number("shape/count"), json!(100)),
+        ("bins-count", number("bins/counts/0"), json!(100)),
+        ("bins-first", number("bins/first"), json!(i64::MIN)),
+        ("bins-exponent", number("bins/exponent"), json!(5000)),
+        ("bins-max", number("bins/max"), json!(1e300)),
+        ("text-count", text("count"), json!(100)),
+        ("text-dates", text("dates"), json!(100)),
+        ("text-extremes", text("extremes"), json!(null)),
+        ("text-long", text("extremes/0"), json!(vec![65u8; 1000])),
+        ("text-taken-off", text("frequent/taken_off"), json!(1)),
+        ("text-registers", text("frequent/registers"), json!([1, 2, 3])),
+    ]
+}
+
 /// The answer with another value at a place of its only run.
 fn lying(answer: &PartState, place: &str, value: Value) -> Vec<u8> {
     let mut told = serde_json::to_value(answer).unwrap();
@@ -125,6 +160,12 @@ fn the_corpus_is_written() {
         write(&format!("answer-large-{name}"), &large(&like).encode());
     }
     let answer = small(&[Stats, Products, Entropy]);
+    write("answer-small-covariance", &small(&[Operator::Covariance]).encode());
+    write("answer-small-described", &described(&[Operator::Describe], None).encode());
+    write("answer-small-groups", &described(&[Stats], Some(1)).encode());
+    for (name, place, value) in described_lies() {
+        write(&format!("lying-{name}"), &lying(&described(&[Operator::Describe], None), place, value));
+    }
     for (name, place, value) in lies() {
         write(&format!("lying-{name}"), &lying(&answer, place, value));
     }

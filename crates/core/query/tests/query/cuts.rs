@@ -1,6 +1,6 @@
 //! Bit for bit the same, however a file is cut and in whatever order its parts merge.
 
-use forebay_query::{Header, MergeError, Partials, State};
+use forebay_query::{Header, MergeError, Operator, Partials, Rows, State};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -53,6 +53,29 @@ proptest! {
         }
         prop_assert_eq!(all.missing(count), vec![]);
         prop_assert_eq!(bits(&all.finish(count).unwrap()), bits(&expected));
+    }
+
+    #[test]
+    fn of_rows_that_a_filter_leaves_in_groups(text in text(), block_len in 1..200usize) {
+        let operators = &[Operator::Stats, Operator::Describe];
+        let asked = Asked { operators, filter: Some("x > 1000 or note = 'a' or y is missing"), by: Some(1), ..EVERYTHING };
+        let cut = whole(text.as_bytes(), block_len, asked).unwrap().rows.unwrap();
+        let one = whole(text.as_bytes(), text.len(), asked).unwrap().rows.unwrap();
+        prop_assert_eq!((cut.good, cut.bad, cut.filtered), (one.good, one.bad, one.filtered));
+        let all = whole(text.as_bytes(), block_len, EVERYTHING).unwrap().rows.unwrap();
+        prop_assert!(cut.good <= all.good && cut.filtered <= all.good + all.bad);
+        let groups = |rows: &Rows| {
+            let groups = rows.groups.as_ref().unwrap().groups().unwrap();
+            groups.into_iter().map(|(key, group)| (key, group.rows, group.columns[0].missing())).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(groups(&cut), groups(&one));
+        for (cut, one) in cut.described.numbers.iter().zip(&one.described.numbers) {
+            // They depend on the values alone.
+            prop_assert_eq!((&cut.values, &cut.bins), (&one.values, &one.bins));
+        }
+        for (cut, one) in cut.described.texts.iter().zip(&one.described.texts) {
+            prop_assert_eq!((cut.count(), cut.extremes(), cut.distinct()), (one.count(), one.extremes(), one.distinct()));
+        }
     }
 
     #[test]

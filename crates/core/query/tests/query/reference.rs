@@ -1,8 +1,8 @@
 //! How the tests run the core, and what they compare it with.
 
 use forebay_query::{
-    Block, Collected, Header, OnText, Operator, PartState, Partials, Pass, QueryError, Quotes, Reading, Schema, State,
-    columns_of, record_end, schema_of, turns_quoting,
+    Block, Collected, DescribedColumns, Filter, Header, Kept, OnText, Operator, PartState, Partials, Pass, QueryError,
+    Quotes, Reading, Schema, State, columns_of, described_columns_of, record_end, schema_of, turns_quoting,
 };
 
 /// A query of a text.
@@ -12,10 +12,18 @@ pub struct Asked<'a> {
     pub header: Header,
     pub columns: &'a [&'a str],
     pub on_text: OnText,
+    pub filter: Option<&'a str>,
+    pub by: Option<usize>,
 }
 
-pub const EVERYTHING: Asked<'static> =
-    Asked { operators: &Operator::ALL, header: Header::Auto, columns: &[], on_text: OnText::Bad };
+pub const EVERYTHING: Asked<'static> = Asked {
+    operators: &Operator::ALL,
+    header: Header::Auto,
+    columns: &[],
+    on_text: OnText::Bad,
+    filter: None,
+    by: None,
+};
 
 /// The schema of a text, as far as a comma separates its fields.
 pub fn schema(text: &[u8], header: Header) -> Result<Schema, QueryError> {
@@ -53,6 +61,9 @@ pub struct Blocks<'a> {
     block_len: usize,
     schema: Schema,
     columns: Vec<usize>,
+    described: DescribedColumns,
+    filter: Option<Filter>,
+    by: Option<usize>,
     on_text: OnText,
     collected: Collected,
 }
@@ -68,7 +79,9 @@ impl<'a> Blocks<'a> {
         let collected = Collected::of(asked.operators);
         let names: Vec<String> = asked.columns.iter().map(|name| name.to_string()).collect();
         let columns = columns_of(&schema, &names, collected)?;
-        Ok(Self { text, block_len, schema, columns, on_text: asked.on_text, collected })
+        let described = described_columns_of(&schema, &names, asked.operators)?;
+        let (filter, by) = (asked.filter.map(|text| Filter::parse(text, &schema).unwrap()), asked.by);
+        Ok(Self { text, block_len, schema, columns, described, filter, by, on_text: asked.on_text, collected })
     }
 
     /// The result of the block from `from` on, if it begins within quotes or not.
@@ -77,7 +90,13 @@ impl<'a> Blocks<'a> {
         let end = text.len().min(from + self.block_len);
         let is_quoted_behind = is_quoted != turns_quoting(&text[from..end]);
         let tail = record_end(&text[end..], is_quoted_behind).unwrap_or(text.len() - end);
-        Pass::new(&self.schema, &self.columns, self.on_text, self.collected).block(Block {
+        let kept = Kept {
+            described: &self.described,
+            filter: self.filter.as_ref(),
+            by: self.by,
+            ..Kept::summed(&self.columns, self.on_text)
+        };
+        Pass::new(&self.schema, kept, self.collected).block(Block {
             bytes: &text[from..end + tail],
             len: end - from,
             offset: from as u64,

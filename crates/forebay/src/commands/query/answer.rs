@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_offload::{Makings, Written};
-use forebay_query::{Operator, Schema, State};
+use forebay_query::{NumberColumn, Operator, Schema, State};
 
 /// The answer of a query.
 pub struct Answer {
@@ -23,14 +23,40 @@ pub struct Answer {
     pub left_out: Option<Vec<(String, Option<String>)>>,
     /// Findings about the files, fields that count as missing, and columns that are left out.
     pub notes: Vec<String>,
-    /// Of the columns that were asked for.
+    /// Of the columns that are summed.
     pub names: Vec<String>,
+    /// Whether a condition leaves out rows.
+    pub is_filtered: bool,
+    /// The column whose values make groups of rows.
+    pub by: Option<String>,
+    /// Of those that are described, in their order in the file.
+    pub described: Vec<(String, DescribedAs)>,
+    pub details: Details,
     /// Outputs, if a column was normalised, and who wrote them.
     pub normalised: Vec<(PathBuf, Written)>,
     pub makings: Makings,
     /// Whether it is to be shown who read, and why.
     pub explains: bool,
     pub took: Duration,
+}
+
+/// The place of a column among those that are described.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum DescribedAs {
+    /// Among those of numbers.
+    Number(usize),
+    /// Among those of text.
+    Text(usize),
+}
+
+/// How much is told of a column that is described.
+pub struct Details {
+    /// The shares that quantiles are of.
+    pub quantiles: Vec<f64>,
+    /// Frequent values.
+    pub top: usize,
+    /// Bins of a histogram, at most.
+    pub bins: usize,
 }
 
 /// A file's first record.
@@ -57,6 +83,15 @@ impl Answer {
             *all.entry(*node).or_default() += bytes;
         }
         all
+    }
+
+    /// The columns of numbers that are described: the place among all that are, the name, and what they hold.
+    pub fn described_numbers(&self) -> impl Iterator<Item = (usize, &str, &NumberColumn)> {
+        let numbers = self.state.rows.as_ref().map_or(&[][..], |rows| &rows.described.numbers);
+        self.described.iter().enumerate().filter_map(move |(index, (name, held))| match held {
+            DescribedAs::Number(place) => Some((index, name.as_str(), &numbers[*place])),
+            DescribedAs::Text(_) => None,
+        })
     }
 
     /// Whether it was asked for.

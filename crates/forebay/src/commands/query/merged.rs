@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_offload::files::FileSource;
 use forebay_offload::{Answered, Reread};
-use forebay_query::{Schema, State};
+use forebay_query::{Rows, Schema, State, TextFields};
 
 use crate::commands::query::bad_rows::BadRows;
 
@@ -16,7 +16,8 @@ pub struct Merged {
     pub bad_rows: BadRows,
     /// Lines and bytes that bad rows cover.
     pub bad_extent: (u64, u64),
-    /// Of each column the file that has the first text in it, and the line, from 1 on.
+    /// Of each column of numbers, those that are summed before those that are described, the file that has the first text in it, and
+    /// the line, from 1 on.
     pub first_texts: BTreeMap<usize, (usize, u64)>,
     /// Notes about the files and their columns.
     pub notes: Vec<String>,
@@ -48,7 +49,7 @@ impl Merged {
             let (lines, bytes) = state.bad_extent(schema);
             self.bad_extent = (self.bad_extent.0 + lines, self.bad_extent.1 + bytes);
         }
-        for (place, texts) in state.rows.iter().flat_map(|rows| rows.texts.iter().enumerate()) {
+        for (place, texts) in state.rows.iter().flat_map(|rows| numbers_texts(rows).enumerate()) {
             if let Some(first) = &texts.first {
                 self.first_texts.entry(place).or_insert((self.files, first.lines_before + 1));
             }
@@ -62,4 +63,9 @@ impl Merged {
             None => state,
         });
     }
+}
+
+/// The fields that are no numbers: of the columns that are summed, then of those of numbers that are described.
+pub fn numbers_texts(rows: &Rows) -> impl Iterator<Item = &TextFields> {
+    rows.texts.iter().chain(rows.described.numbers.iter().map(|column| &column.texts))
 }

@@ -24,11 +24,12 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use forebay_offload::files::{Contents, FileSource, PassOptions, each_of_many};
 use forebay_offload::{Collector, Makings};
-use forebay_query::{Collected, Operator, Reading, Schema};
+use forebay_query::limits::GROUP_BYTES_MAX;
+use forebay_query::{Collected, Groups, Operator, Reading, Refused, Schema, groups_max};
 
 use crate::cli::{OnError, QueryArguments};
 use crate::columns::count;
-use crate::commands::query::answer::{Answer, FirstRecord};
+use crate::commands::query::answer::{Answer, Details, FirstRecord};
 use crate::commands::query::merged::Merged;
 use crate::commands::query::near::{Near, note_lost};
 use crate::commands::query::normalise::{normalise, outputs};
@@ -54,6 +55,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         return become_sql(&arguments, &effective);
     }
     let (operators, format) = parse(&arguments)?;
+    let details = details(&arguments)?;
     arguments.files = expanded(&arguments.files)?;
     let arguments = &arguments;
     let collected = Collected::of(&operators);
@@ -81,18 +83,20 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     let left_out = table.as_ref().and_then(|table| table.left_out(arguments, &operators));
-    let first_records = table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect();
-    let names = table.map_or_else(Vec::new, |table| table.names());
     let answer = Answer {
         operators,
         named: named(arguments),
         files: sources.len(),
         state,
         bad_extent: merged.bad_extent,
-        first_records,
+        first_records: table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect(),
         left_out,
         notes: merged.notes,
-        names,
+        names: table.as_ref().map_or_else(Vec::new, Table::names),
+        is_filtered: arguments.where_row.is_some(),
+        by: table.as_ref().and_then(Table::by),
+        described: table.as_ref().map_or_else(Vec::new, Table::described),
+        details,
         normalised: outputs.into_iter().zip(written).collect(),
         makings,
         explains: arguments.explain,
@@ -152,10 +156,44 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<(Vec<Operator>, Format)> 
         return Err(usage("--output is for normalise, which is not among the operators".to_owned()));
     }
     if arguments.plot.is_some() && !operators.iter().any(|operator| PLOTTED.contains(operator)) {
-        return Err(usage("--plot needs one of the operators stats, gramian, digits and entropy".to_owned()));
+        return Err(usage(
+            "--plot needs one of the operators stats, correlation, gramian, histogram, digits and entropy".to_owned(),
+        ));
+    }
+    if arguments.by.is_some() && operators != [Operator::Stats] {
+        return Err(usage("--by gives stats by groups of rows: ask for stats alone, or use SQL (GROUP BY)".to_owned()));
+    }
+    let is_of_rows = |operator: &Operator| operator.reads_rows() && *operator != Operator::Normalise;
+    if arguments.where_row.is_some() && !operators.iter().all(is_of_rows) {
+        let message =
+            "--where-row leaves out rows, but count-lines, digits, entropy and normalise are about whole files";
+        return Err(usage(message.to_owned()));
     }
     let format = Format::of(arguments.format.as_deref(), arguments.json, &operators).map_err(usage)?;
     Ok((operators, format))
+}
+
+/// Why there are no groups, and the way out.
+fn refused_groups(refused: Refused, columns: usize) -> String {
+    match refused {
+        Refused::TooMany => format!(
+            "the column has more than {} different values; --where-row or --columns narrow them, SQL (GROUP BY) has no limit",
+            groups_max(columns)
+        ),
+        Refused::TooLong => {
+            format!("a value of the column has more than {GROUP_BYTES_MAX} bytes, which makes no group")
+        }
+    }
+}
+
+/// How much is told of a column that is described.
+fn details(arguments: &QueryArguments) -> anyhow::Result<Details> {
+    let shares = arguments.quantiles.clone().unwrap_or_else(|| vec![0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]);
+    if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+        let message = format!("--quantiles {wrong}: a quantile is of a share from 0 to 1, as 0.5 for the median");
+        return Err(UsageError(message).into());
+    }
+    Ok(Details { quantiles: shares, top: arguments.top.into(), bins: arguments.bins.into() })
 }
 
 /// The merged states of all files with columns of numbers alone: those that turn out to be others are left out, with a note.
@@ -175,7 +213,7 @@ fn numeric(
     let narrowed = table.narrow(rows, &notes).with_context(|| sources[0].path().display().to_string())?;
     match narrowed {
         // A Gramian is of the rows in which no column has a missing field: now there are others.
-        Some(_) if options.collected.gramian => {
+        Some(_) if options.collected.gramian || options.collected.covariance => {
             options.done_bytes.store(0, Ordering::Relaxed);
             let (merged, makings) = merged(sources, Some(table), options, rereads, asked)?;
             return Ok((merged.with(notes), makings));
@@ -226,6 +264,12 @@ fn merged(
             merged.add(source, table.map(|rows| rows.schema), answered, rereads);
             first += 1;
         }
+    }
+    let groups = merged.state.as_ref().and_then(|state| state.rows.as_ref()?.groups.as_ref());
+    if let Some(Err(refused)) = groups.map(Groups::groups) {
+        let columns = table.map_or(0, |table| table.columns.len());
+        let by = arguments.by.as_deref().unwrap_or_default();
+        return Err(anyhow!("--by {by}: {}", refused_groups(refused, columns)));
     }
     match merged.bad_rows.message() {
         Some(message) if arguments.on_error == OnError::Fail => Err(anyhow!(message)),

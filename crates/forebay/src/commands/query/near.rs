@@ -42,8 +42,9 @@ impl Near {
             (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => return Ok(None),
             (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
         };
-        let Collected { bytes: counts_bytes, columns: rows, gramian } = collected;
-        Ok(Some(Self { directory, wants: QueryWants { counts_bytes, rows, gramian } }))
+        let Collected { bytes: counts_bytes, columns: rows, sums: _, gramian, covariance, described } = collected;
+        let gramian = gramian || covariance;
+        Ok(Some(Self { directory, wants: QueryWants { counts_bytes, rows, gramian, described } }))
     }
 
     /// The nodes that hold a file as this host sees it; None if no node does.

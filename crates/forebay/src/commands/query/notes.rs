@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use forebay_offload::files::FileSource;
-use forebay_query::{OnText, Rows, shown_name};
+use forebay_query::{OnText, Rows, TextColumn, TextFields, shown_name};
 
 use crate::columns::count;
+use crate::commands::query::merged::numbers_texts;
 use crate::commands::query::table::Table;
 use crate::output::shown_path;
 
@@ -44,7 +45,7 @@ fn findings(sources: &[FileSource], table: &Table) -> Vec<String> {
 /// The words that counted as missing.
 fn missing_words(rows: &Rows, table: &Table) -> Vec<String> {
     let words: Vec<&str> = table.schemas[0].dialect.missing.iter().collect();
-    let note = |(texts, column): (&forebay_query::TextFields, &usize)| {
+    let note = |(texts, column): (&TextFields, &usize)| {
         let was_seen = |index: &usize| texts.words_seen >> index & 1 == 1;
         let seen: Vec<String> = (0..words.len()).filter(was_seen).map(|index| format!("{:?}", words[index])).collect();
         let name = shown_name(&table.schemas[0].names[*column]);
@@ -52,10 +53,19 @@ fn missing_words(rows: &Rows, table: &Table) -> Vec<String> {
         (texts.words > 0)
             .then(|| format!("column {name}: {} {} and {are} as missing", fields_are(texts.words), seen.join(" or ")))
     };
-    rows.texts.iter().zip(&table.columns).filter_map(note).collect()
+    let numbers = numbers_texts(rows).zip(table.columns.iter().chain(&table.described.numbers));
+    let words = rows.described.texts.iter().map(TextColumn::words).zip(&table.described.texts);
+    // One that is summed and described has one note.
+    let mut notes: Vec<String> = vec![];
+    for note in numbers.chain(words).filter_map(note) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
-/// The columns that have text beside numbers, and so are left out.
+/// The columns that have text beside numbers: they are left out of sums, and described without it.
 fn texts(
     sources: &[FileSource],
     first_texts: &BTreeMap<usize, (usize, u64)>,
@@ -63,11 +73,21 @@ fn texts(
     table: &Table,
 ) -> Vec<String> {
     let note = |(place, (file, line)): (&usize, &(usize, u64))| {
-        let texts = &rows.texts[*place];
-        let has_numbers = rows.columns[*place].missing() < rows.good;
-        let name = shown_name(&table.schemas[0].names[table.columns[*place]]);
+        let texts = numbers_texts(rows).nth(*place)?;
+        let described = place.checked_sub(table.columns.len());
+        let (column, sums) = match described {
+            Some(place) => (table.described.numbers[place], &rows.described.numbers[place].column),
+            None => (table.columns[*place], &rows.columns[*place]),
+        };
+        let has_numbers = sums.missing() < rows.good;
+        let name = shown_name(&table.schemas[0].names[column]);
         let (fields_are, file) = (fields_are(texts.texts), shown_path(sources[*file].path()));
         let text = texts.first.as_ref().map_or("", |first| first.text.as_str());
+        if described.is_some() {
+            return Some(format!(
+                "column {name}: {fields_are} text among numbers, first {text:?} in {file} line {line}"
+            ));
+        }
         has_numbers.then(|| {
             format!(
                 "column {name} is left out: {fields_are} text, first {text:?} in {file} line {line} (--missing TEXT,... counts \

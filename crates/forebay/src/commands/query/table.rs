@@ -4,20 +4,29 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use forebay_offload::files::WantedRows;
-use forebay_query::{Collected, Dialect, OnText, Operator, QueryError, Reading, Rows, Schema, Words};
-use forebay_query::{columns_of, same_columns};
+use forebay_query::{
+    Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Operator, QueryError, Reading, Rows, Schema, Words,
+    column_of, columns_of, described_columns_of, same_columns,
+};
 
 use crate::cli::{Delimiter, OnError, QueryArguments};
+use crate::commands::query::answer::DescribedAs;
 use crate::settings::UsageError;
 
 /// The columns of all files.
 pub struct Table {
     /// Of each file.
     pub schemas: Vec<Schema>,
-    /// Those that were asked for, or all that may be numeric, by index.
+    /// Those to sum that were asked for, or all that may be numeric, by index.
     pub columns: Vec<usize>,
+    /// Those that are described.
+    pub described: DescribedColumns,
     /// The meaning of text in them.
     pub on_text: OnText,
+    /// Which rows count; all without one.
+    pub filter: Option<Filter>,
+    /// The column whose values make groups of rows.
+    pub by: Option<usize>,
 }
 
 impl Table {
@@ -43,24 +52,34 @@ impl Table {
             schema.first_texts.clone_from(&first_texts);
         }
         let mut columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
+        let described = described_columns_of(&schemas[0], &arguments.columns, operators).with_context(|| name(0))?;
+        let usage = |message: String| anyhow::Error::from(UsageError(message));
+        let condition = arguments.where_row.as_ref().map(|text| Filter::parse(text, &schemas[0]));
+        let filter = condition.transpose().map_err(|error| usage(format!("--where-row: {error}")))?;
+        let by = arguments.by.as_ref().map(|name| column_of(&schemas[0], name)).transpose().with_context(|| name(0))?;
+        if by.is_some() && arguments.columns.is_empty() {
+            columns.retain(|column| by != Some(*column));
+        }
         let on_text = on_text(arguments, operators);
-        if arguments.columns.is_empty() && on_text == OnText::Bad {
+        if arguments.columns.is_empty() && on_text == OnText::Bad && collected.sums {
             // Text further on in a column without a value at its beginning would make rows bad.
             columns.retain(|column| numeric[*column] == Some(true));
             if columns.is_empty() {
                 return Err(QueryError::NoNumericColumn).with_context(|| name(0));
             }
         }
-        if !shows_columns(operators) {
+        if collected.sums && !shows_columns(operators) {
             // `normalise` alone is about its column: others make no row bad.
             columns.truncate(1);
         }
-        Ok(Self { schemas, columns, on_text })
+        Ok(Self { schemas, columns, described, on_text, filter, by })
     }
 
     /// The rows of one of the files, as they are wanted.
     pub fn rows(&self, file: usize) -> WantedRows<'_> {
-        WantedRows { schema: &self.schemas[file], columns: &self.columns, on_text: self.on_text }
+        let Self { columns, described, on_text, filter, by, .. } = self;
+        let kept = Kept { columns, described, on_text: *on_text, filter: filter.as_ref(), by: *by };
+        WantedRows { schema: &self.schemas[file], kept }
     }
 
     /// Leaves out the columns that turned out to have no number, or text beside numbers: the places of the others among those so
@@ -70,7 +89,7 @@ impl Table {
     /// No column is left.
     pub fn narrow(&mut self, rows: &Rows, notes: &[String]) -> anyhow::Result<Option<Vec<usize>>> {
         let left_out = rows.not_numeric();
-        if self.on_text == OnText::Bad {
+        if self.on_text == OnText::Bad || self.columns.is_empty() {
             return Ok(None);
         }
         let places: Vec<usize> = (0..self.columns.len()).filter(|place| !left_out.contains(place)).collect();
@@ -104,15 +123,37 @@ impl Table {
         arguments: &QueryArguments,
         operators: &[Operator],
     ) -> Option<Vec<(String, Option<String>)>> {
-        if !arguments.columns.is_empty() || !shows_columns(operators) {
+        let is_told = |operator: &Operator| operator.describes_text() || !operator.reads_rows();
+        if !arguments.columns.is_empty() || operators.iter().all(is_told) || operators.contains(&Operator::Normalise) {
             return None;
         }
         let Schema { names, numeric, first_texts, .. } = &self.schemas[0];
-        let left = numeric.iter().enumerate().filter(|(_, numeric)| **numeric != Some(true));
+        let is_described = |column: usize| self.columns.is_empty() && self.described.numbers.contains(&column);
+        let is_left = |column: usize, is_number| is_number != Some(true) && !is_described(column);
+        let is_shown = |column: usize| self.by == Some(column);
+        let left = numeric
+            .iter()
+            .enumerate()
+            .filter(|(column, is_number)| is_left(*column, **is_number) && !is_shown(*column));
         Some(left.map(|(column, _)| (names[column].clone(), first_texts.get(&column).cloned())).collect())
     }
 
-    /// The names of the columns that were asked for.
+    /// The columns that are described, in their order in the file.
+    pub fn described(&self) -> Vec<(String, DescribedAs)> {
+        let numbers =
+            self.described.numbers.iter().enumerate().map(|(place, column)| (*column, DescribedAs::Number(place)));
+        let texts = self.described.texts.iter().enumerate().map(|(place, column)| (*column, DescribedAs::Text(place)));
+        let mut all: Vec<_> = numbers.chain(texts).collect();
+        all.sort_by_key(|(column, _)| *column);
+        all.into_iter().map(|(column, held)| (self.schemas[0].names[column].clone(), held)).collect()
+    }
+
+    /// The name of the column whose values make groups.
+    pub fn by(&self) -> Option<String> {
+        self.by.map(|column| self.schemas[0].names[column].clone())
+    }
+
+    /// The names of the columns that are summed.
     pub fn names(&self) -> Vec<String> {
         self.columns.iter().map(|column| self.schemas[0].names[*column].clone()).collect()
     }
@@ -120,11 +161,15 @@ impl Table {
 
 /// Whether an operator has numbers of each column.
 fn shows_columns(operators: &[Operator]) -> bool {
-    operators.iter().any(|operator| matches!(operator, Operator::Stats | Operator::Gramian))
+    operators.iter().any(|operator| *operator == Operator::Stats || operator.is_of_pairs())
 }
 
 /// The meaning of text in a column of numbers: where columns were not named, those that have some are left out.
 fn on_text(arguments: &QueryArguments, operators: &[Operator]) -> OnText {
+    // A description tells of text, and leaves nothing out.
+    if operators.iter().all(|operator| operator.describes() || !operator.reads_rows()) {
+        return OnText::Missing;
+    }
     let are_chosen = !arguments.columns.is_empty() || arguments.on_error == OnError::Skip;
     match are_chosen || operators.contains(&Operator::Normalise) || !shows_columns(operators) {
         true => OnText::Bad,

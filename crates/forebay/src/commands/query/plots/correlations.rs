@@ -1,7 +1,5 @@
 //! The correlations between columns as a map: blue is a correlation of 1, red one of -1, white none, grey what is not known.
 
-use forebay_query::Gramian;
-
 use crate::commands::picture::canvas::{Canvas, Label, Place};
 use crate::commands::picture::colours::{Colour, INK, SOFT, WHITE, is_dark, signed};
 use crate::commands::query::answer::Answer;
@@ -36,8 +34,7 @@ const UNKNOWN: Colour = [0xbb; 3];
 
 impl<'a> Correlations<'a> {
     /// Those of an answer.
-    pub fn new(answer: &'a Answer, gramian: &Gramian) -> Self {
-        let all = gramian.correlations();
+    pub fn new(answer: &'a Answer, rows: u64, all: &[Vec<f64>]) -> Self {
         let each = all.len().div_ceil(CELLS_MAX).max(1);
         let cells = all.len().div_ceil(each);
         let cell = |row: usize, column: usize| {
@@ -48,7 +45,7 @@ impl<'a> Correlations<'a> {
             pairs.map(|(row, column)| all[row][column]).fold(f64::NAN, stronger)
         };
         let matrix = (0..cells).map(|row| (0..cells).map(|column| cell(row, column)).collect()).collect();
-        Self { answer, rows: gramian.rows(), matrix, each }
+        Self { answer, rows, matrix, each }
     }
 
     fn names(&self) -> f64 {

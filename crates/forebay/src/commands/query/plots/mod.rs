@@ -1,6 +1,7 @@
 //! A query's answer as a picture: a figure an operator, one below the other.
 //!
-//! `columns` has the ranges, means and deviations of `stats`, `correlations` those of `gramian`, `digits` and `entropy` their bars.
+//! `columns` has the ranges, means and deviations of `stats`, `correlations` those of `gramian` and
+//! `correlation`, `histograms` a figure a column, `digits` and `entropy` their bars.
 
 mod bars;
 mod columns;
@@ -8,6 +9,7 @@ mod correlations;
 mod digits;
 mod entropy;
 mod figure;
+mod histograms;
 
 use std::path::Path;
 
@@ -21,9 +23,18 @@ use correlations::Correlations;
 use digits::Digits;
 use entropy::Entropy;
 use figure::{Figure, HEAD, MARGIN, WIDTH};
+use histograms::histograms;
 
 /// Operators that have a figure.
-pub const PLOTTED: [Operator; 4] = [Operator::Stats, Operator::Gramian, Operator::Digits, Operator::Entropy];
+pub const PLOTTED: [Operator; 7] = [
+    Operator::Stats,
+    Operator::Gramian,
+    Operator::Covariance,
+    Operator::Correlation,
+    Operator::Histogram,
+    Operator::Digits,
+    Operator::Entropy,
+];
 
 /// Between figures.
 const GAP: f64 = 36.0;
@@ -38,8 +49,16 @@ pub fn plot(answer: &Answer, path: &Path) -> Vec<u8> {
     if let Some(rows) = rows.filter(|_| answer.has(Operator::Stats)) {
         figures.push(Box::new(Columns::new(answer, rows)));
     }
-    if let Some(gramian) = rows.and_then(|rows| rows.gramian.as_ref()) {
-        figures.push(Box::new(Correlations::new(answer, gramian)));
+    let covariance = rows.and_then(|rows| rows.covariance.as_ref());
+    if let Some(covariance) = covariance {
+        figures.push(Box::new(Correlations::new(answer, covariance.rows(), &covariance.correlations())));
+    }
+    if let Some(gramian) = rows.and_then(|rows| rows.gramian.as_ref()).filter(|_| covariance.is_none()) {
+        figures.push(Box::new(Correlations::new(answer, gramian.rows(), &gramian.correlations())));
+    }
+    if answer.has(Operator::Histogram) {
+        let numbers: Vec<_> = answer.described_numbers().collect();
+        figures.extend(histograms(answer, &numbers).into_iter().map(|figure| Box::new(figure) as Box<dyn Figure>));
     }
     if let Some(counts) = &answer.state.byte_counts {
         if answer.has(Operator::Digits) {

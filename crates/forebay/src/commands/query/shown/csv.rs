@@ -1,7 +1,7 @@
 //! The result of an operator as CSV (RFC 4180), with all digits of its numbers. Sentences about it are notes.
 
 use crate::commands::query::shown::number::exact;
-use crate::commands::query::shown::parts::{Cell, Part};
+use crate::commands::query::shown::sheet::{Cell, Part};
 use crate::commands::query::shown::text;
 
 /// The table of the only result, and what else there is to say.
@@ -27,7 +27,7 @@ fn line(fields: impl Iterator<Item = String>) -> String {
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => field(text),
-        Cell::Count(number) => number.to_string(),
+        Cell::Count(number) | Cell::About(number) | Cell::AtLeast(number) => number.to_string(),
         Cell::Number(number) => exact(*number),
     }
 }
@@ -40,7 +40,7 @@ fn field(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::query::shown::parts::Sheet;
+    use crate::commands::query::shown::sheet::Sheet;
 
     #[test]
     fn fields_are_what_they_were() {

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use forebay_offload::Makings;
-use forebay_query::{Choice, ColumnSummary, Operator, Prediction};
+use forebay_query::{Choice, ColumnSummary, Group, Groups, Operator, Prediction, Rows};
 use serde_json::{Map, Value, json};
 
 use crate::commands::query::answer::{Answer, FirstRecord};
+use crate::commands::query::shown::described;
+use crate::commands::query::shown::number::in_json as number;
 
 /// The answer as JSON. JSON has no infinities: they are strings, and what is no number is null.
 pub fn in_json(answer: &Answer) -> Value {
     let mut said = Map::new();
-    let mut say = |key: &str, value: Value| said.insert(key.to_owned(), value);
+    let mut say = |key: &str, value: Value| drop(said.insert(key.to_owned(), value));
     let state = &answer.state;
     say("files", json!(answer.files));
     say("bytes", json!(state.bytes));
@@ -23,25 +25,10 @@ pub fn in_json(answer: &Answer) -> Value {
         say("left_out", left_out.iter().map(column).collect());
     }
     if let Some(rows) = &state.rows {
-        say("notes", json!(answer.notes));
-        say("first_record", first_record(&answer.first_records));
-        say("rows", json!(rows.good));
-        say("bad_rows", json!(rows.bad));
-        say("bad_lines", json!(answer.bad_extent.0));
-        say("bad_bytes", json!(answer.bad_extent.1));
-        let columns = || answer.names.iter().zip(rows.columns.iter().map(forebay_query::Column::summary));
-        if answer.has(Operator::Stats) {
-            say("columns", columns().map(|(name, summary)| column(name, &summary)).collect());
-        }
-        if let Some(gramian) = &rows.gramian {
-            let row = |row: &Vec<f64>| row.iter().copied().map(number).collect::<Value>();
-            say("gramian", gramian.matrix().iter().map(row).collect());
-            say("gramian_columns", json!(answer.names));
-            say("gramian_rows", json!(gramian.rows()));
-        }
-        if let (Some(column), true) = (rows.columns.first(), answer.has(Operator::Normalise)) {
-            say("normalise", normalised(answer, column));
-        }
+        rows_in_json(answer, rows, &mut say);
+    }
+    if !answer.described.is_empty() {
+        say("described", described::in_json(answer));
     }
     if let Some(counts) = &state.byte_counts {
         if answer.has(Operator::Digits) {
@@ -61,6 +48,57 @@ pub fn in_json(answer: &Answer) -> Value {
     }
     say("seconds", json!(answer.took.as_secs_f64()));
     Value::Object(said)
+}
+
+/// Those of operators over rows.
+fn rows_in_json(answer: &Answer, rows: &Rows, say: &mut impl FnMut(&str, Value)) {
+    say("notes", json!(answer.notes));
+    say("first_record", first_record(&answer.first_records));
+    say("rows", json!(rows.good));
+    if answer.is_filtered {
+        say("rows_left_out", json!(rows.filtered));
+    }
+    say("bad_rows", json!(rows.bad));
+    say("bad_lines", json!(answer.bad_extent.0));
+    say("bad_bytes", json!(answer.bad_extent.1));
+    if answer.has(Operator::Stats) {
+        say("columns", answer.names.iter().zip(&rows.columns).map(|(name, of)| column(name, of)).collect());
+    }
+    if let Some(groups) = &rows.groups {
+        say("by", json!(answer.by));
+        say("groups", grouped(answer, groups));
+    }
+    let matrix = |matrix: Vec<Vec<f64>>| -> Value {
+        matrix.into_iter().map(|row| row.into_iter().map(number).collect::<Value>()).collect()
+    };
+    if let Some(covariance) = &rows.covariance {
+        if answer.has(Operator::Covariance) {
+            say("covariance", matrix(covariance.covariances()));
+        }
+        if answer.has(Operator::Correlation) {
+            say("correlation", matrix(covariance.correlations()));
+        }
+        say("covariance_columns", json!(answer.names));
+        say("covariance_rows", json!(covariance.rows()));
+    }
+    if let Some(gramian) = &rows.gramian {
+        say("gramian", matrix(gramian.matrix()));
+        say("gramian_columns", json!(answer.names));
+        say("gramian_rows", json!(gramian.rows()));
+    }
+    if let (Some(column), true) = (rows.columns.first(), answer.has(Operator::Normalise)) {
+        say("normalise", normalised(answer, column));
+    }
+}
+
+/// The statistics of each group.
+fn grouped(answer: &Answer, groups: &Groups) -> Value {
+    let group = |(value, group): (Option<String>, &Group)| {
+        let columns: Value = answer.names.iter().zip(&group.columns).map(|(name, of)| column(name, of)).collect();
+        json!({"value": value, "rows": group.rows, "columns": columns})
+    };
+    // Those that are refused are an error before.
+    groups.groups().unwrap_or_default().into_iter().map(group).collect()
 }
 
 /// The column that was written.
@@ -107,15 +145,8 @@ pub fn place(makings: &Makings) -> &'static str {
     }
 }
 
-fn number(value: f64) -> Value {
-    match value {
-        f64::INFINITY => json!("inf"),
-        f64::NEG_INFINITY => json!("-inf"),
-        value => json!(value),
-    }
-}
-
-fn column(name: &str, summary: &ColumnSummary) -> Value {
+fn column(name: &str, column: &forebay_query::Column) -> Value {
+    let summary: ColumnSummary = column.summary();
     json!({
         "name": name,
         "count": summary.count,
@@ -126,5 +157,7 @@ fn column(name: &str, summary: &ColumnSummary) -> Value {
         "max": number(summary.max),
         "variance": number(summary.variance),
         "deviation": number(summary.deviation),
+        "sample_variance": number(column.sample_variance()),
+        "sample_deviation": number(column.sample_deviation()),
     })
 }

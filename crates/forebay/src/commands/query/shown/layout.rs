@@ -6,7 +6,7 @@ use ratatui::text::Span;
 
 use crate::columns::count;
 use crate::commands::query::shown::number::short;
-use crate::commands::query::shown::parts::{Cell, Sheet};
+use crate::commands::query::shown::sheet::{Cell, Sheet};
 use forebay_query::shown_name;
 
 /// Between columns.
@@ -78,6 +78,8 @@ pub fn shown(cell: &Cell) -> String {
         Cell::Text(text) => shown_name(text),
         Cell::Count(number) => count(*number),
         Cell::Number(number) => short(*number),
+        Cell::About(number) => format!("~{}", count(*number)),
+        Cell::AtLeast(number) => format!(">={}", count(*number)),
     }
 }
 

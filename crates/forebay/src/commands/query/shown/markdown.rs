@@ -3,7 +3,7 @@
 use forebay_query::shown_name;
 
 use crate::commands::query::shown::layout::shown;
-use crate::commands::query::shown::parts::{Cell, Part, Sheet};
+use crate::commands::query::shown::sheet::{Cell, Part, Sheet};
 
 /// Its lines.
 pub fn lines(parts: &[Part]) -> Vec<String> {

@@ -1,14 +1,16 @@
 //! The answer of a query as people and programs see it.
 //!
-//! `parts` are its sentences and tables, before they have a form; `text`, `markdown` and `csv` give them one, and `json` has its own.
+//! `parts` are its sentences and tables (`sheet`), those of descriptions in `described`, before they have a form; `text`, `markdown` and `csv` give them one, and `json` has its own.
 //! Tables for people (`layout`) have numbers of a few digits (`number`), the formats for programs have all of them.
 
 mod csv;
+mod described;
 mod json;
 mod layout;
 mod markdown;
 mod number;
 mod parts;
+mod sheet;
 mod text;
 
 use std::io::IsTerminal;

@@ -1,5 +1,7 @@
 //! Numbers: short for people, whole for programs.
 
+use serde_json::{Value, json};
+
 /// Up to here every integer is a double.
 const INTEGERS_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -42,6 +44,15 @@ pub fn exact(value: f64) -> String {
         return String::new();
     }
     integer(value).unwrap_or_else(|| format!("{value:?}"))
+}
+
+/// A number, or a word where JSON has none.
+pub fn in_json(value: f64) -> Value {
+    match value {
+        f64::INFINITY => json!("inf"),
+        f64::NEG_INFINITY => json!("-inf"),
+        value => json!(value),
+    }
 }
 
 /// Without zeros behind the point, and without the point behind which nothing is left.

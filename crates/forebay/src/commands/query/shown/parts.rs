@@ -3,48 +3,14 @@
 use std::collections::BTreeMap;
 
 use forebay_offload::Makings;
-use forebay_query::{Column, ColumnSummary, Operator, Prediction, shown_name};
+use forebay_query::{Column, ColumnSummary, Group, Groups, Operator, Prediction, Rows, shown_name};
 
 use crate::columns::count;
 use crate::commands::query::answer::Answer;
+use crate::commands::query::shown::described;
 use crate::commands::query::shown::json::place;
+use crate::commands::query::shown::sheet::{Cell, Part, Sheet};
 use crate::output::shown_path;
-
-/// A part of an answer.
-pub enum Part {
-    /// A sentence.
-    Line(String),
-    /// The result of an operator.
-    Result(Sheet),
-    /// A table about how the result was made.
-    About(Sheet),
-}
-
-/// A table.
-pub struct Sheet {
-    pub head: Vec<String>,
-    pub rows: Vec<Vec<Cell>>,
-    /// The same for people, where a sentence is enough; empty if it has been said.
-    pub sentence: Option<String>,
-}
-
-/// A field of a table.
-#[derive(Clone)]
-pub enum Cell {
-    Text(String),
-    Count(u64),
-    Number(f64),
-}
-
-impl Sheet {
-    fn new(head: &[&str], rows: Vec<Vec<Cell>>) -> Self {
-        Self { head: head.iter().map(ToString::to_string).collect(), rows, sentence: None }
-    }
-
-    fn said(self, sentence: String) -> Self {
-        Self { sentence: Some(sentence), ..self }
-    }
-}
 
 /// Those of an answer.
 pub fn of(answer: &Answer) -> Vec<Part> {
@@ -70,6 +36,9 @@ fn facts(answer: &Answer) -> String {
     }
     if let Some(rows) = &state.rows {
         facts.push(format!("{} rows", count(rows.good)));
+        if rows.filtered > 0 {
+            facts.push(format!("{} left out by --where-row", counted(rows.filtered, "row")));
+        }
         if rows.bad > 0 {
             // The last line of a file may have no newline.
             let lines = answer.bad_extent.0.max(rows.bad);
@@ -89,19 +58,19 @@ fn results(answer: &Answer, parts: &mut Vec<Part>) {
         result(Sheet::new(&["files", "bytes", "lines"], vec![row]).said(String::new()));
     }
     if let Some(rows) = &state.rows {
-        if answer.has(Operator::Stats) {
+        if let (Some(by), Some(groups)) = (&answer.by, &rows.groups) {
+            result(grouped(answer, by, groups));
+        } else if answer.has(Operator::Stats) {
             let head = ["column", "count", "missing", "sum", "mean", "min", "max", "variance", "deviation"];
             let row = |(name, column): (&String, &Column)| stats_row(name, &column.summary());
             result(Sheet::new(&head, answer.names.iter().zip(&rows.columns).map(row).collect()));
+        }
+        if answer.has(Operator::Stats) {
             parts.push(Part::Line("variance and deviation divide by the count, not by the count - 1".to_owned()));
         }
-        if let Some(gramian) = &rows.gramian {
-            let head: Vec<&str> = std::iter::once("A^T A").chain(answer.names.iter().map(String::as_str)).collect();
-            let row = |(name, values): (&String, Vec<f64>)| named(name, values.into_iter().map(Cell::Number));
-            let sheet = Sheet::new(&head, answer.names.iter().zip(gramian.matrix()).map(row).collect());
-            parts.push(Part::Result(sheet));
-        }
+        parts.extend(matrices(answer, rows));
     }
+    parts.extend(described::parts(answer));
     let Some(counts) = &state.byte_counts else { return };
     if answer.has(Operator::Digits) {
         let row = |(digit, count): (usize, u64)| vec![Cell::Text(digit.to_string()), Cell::Count(count)];
@@ -113,6 +82,49 @@ fn results(answer: &Answer, parts: &mut Vec<Part>) {
         let sheet = Sheet::new(&["entropy_bits_per_byte"], vec![vec![Cell::Number(entropy)]]);
         parts.push(Part::Result(sheet.said(format!("entropy: {entropy:.6} bits a byte"))));
     }
+}
+
+/// The tables with a number for each pair of columns.
+fn matrices(answer: &Answer, rows: &Rows) -> Vec<Part> {
+    let matrix = |title: &str, matrix: Vec<Vec<f64>>| {
+        let head: Vec<&str> = std::iter::once(title).chain(answer.names.iter().map(String::as_str)).collect();
+        let row = |(name, values): (&String, Vec<f64>)| named(name, values.into_iter().map(Cell::Number));
+        Part::Result(Sheet::new(&head, answer.names.iter().zip(matrix).map(row).collect()))
+    };
+    let mut parts = vec![];
+    if let Some(covariance) = &rows.covariance {
+        if answer.has(Operator::Covariance) {
+            parts.push(matrix("covariance", covariance.covariances()));
+            parts.push(Part::Line("covariances divide by the rows - 1, as those of a sample".to_owned()));
+        }
+        if answer.has(Operator::Correlation) {
+            parts.push(matrix("correlation", covariance.correlations()));
+        }
+        if covariance.rows() < rows.good {
+            let whole = counted(covariance.rows(), "row");
+            parts.push(Part::Line(format!("of {whole}: those in which no column is missing")));
+        }
+    }
+    parts.extend(rows.gramian.as_ref().map(|gramian| matrix("A^T A", gramian.matrix())));
+    parts
+}
+
+/// The statistics of each group.
+fn grouped(answer: &Answer, by: &str, groups: &Groups) -> Sheet {
+    let head = [by, "column", "rows", "count", "missing", "sum", "mean", "min", "max", "deviation"];
+    let row = |value: &Option<String>, group: &Group, (name, column): (&String, &Column)| {
+        let ColumnSummary { count, missing, sum, mean, min, max, deviation, .. } = column.summary();
+        let value = value.as_ref().map_or(Cell::Number(f64::NAN), |value| Cell::Text(value.clone()));
+        let counts = [group.rows, count, missing].map(Cell::Count);
+        let numbers = [sum, mean, min, max, deviation].map(Cell::Number);
+        [value, Cell::Text(name.clone())].into_iter().chain(counts).chain(numbers).collect()
+    };
+    let of_group = |(value, group): (Option<String>, &Group)| {
+        let columns = answer.names.iter().zip(&group.columns);
+        columns.map(|column| row(&value, group, column)).collect::<Vec<_>>()
+    };
+    // Those that are refused are an error before.
+    Sheet::new(&head, groups.groups().unwrap_or_default().into_iter().flat_map(of_group).collect())
 }
 
 fn named(name: &str, cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
@@ -171,7 +183,8 @@ fn doubts(answer: &Answer) -> Vec<String> {
             Some(value) => format!("{}: first text is {value:?}", shown_name(name)),
             None => format!("{}: no value", shown_name(name)),
         };
-        let mut parts = vec![format!("{} of {} columns", answer.names.len(), answer.names.len() + left_out.len())];
+        let kept = answer.names.len().max(answer.described.len());
+        let mut parts = vec![format!("{kept} of {} columns", kept + left_out.len())];
         parts.extend(left_out.iter().take(NAMED_MAX).map(reason));
         if left_out.len() > NAMED_MAX {
             parts.push(format!("and {} more", left_out.len() - NAMED_MAX));

@@ -1,7 +1,7 @@
 //! An answer as text: sentences, and tables between empty lines.
 
 use crate::commands::query::shown::layout;
-use crate::commands::query::shown::parts::{Part, Sheet};
+use crate::commands::query::shown::sheet::{Part, Sheet};
 
 /// Its lines on a terminal of so many columns.
 pub fn lines(parts: &[Part], terminal: Option<usize>) -> Vec<String> {
