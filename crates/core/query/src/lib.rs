@@ -54,7 +54,7 @@ mod words;
 pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
 pub use column::{Column, ColumnSummary};
-pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
+pub use cost::{Burst, Choice, End, Prediction, Share, calibrate, learned, share};
 pub use dialect::{Dialect, Separator};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
