@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # bench-query.sh: `make bench-query`. Sets up what is missing, then measures all operations of `forebay query` on one host beside
 # pure Python, pandas with NumPy, polars, DataFusion, PySpark and C++, on logs of 100 MB to 2 GB (QUERY_MB), and says whether the
-# bars for 1 GB are met; then, as root, the decision on emulated devices (QUERY_DEVICES="--quick": one run of each cell, not
-# three; QUERY_DEVICES=none: not at all). Then `stats` on the kinds of numbers that programs write, beside DuckDB and polars, and on
-# five sets of public tables, which QUERY_SETS names (a directory with one of each set) or git fetches (QUERY_SETS=none: neither).
+# bars for 1 GB are met; then, as root, the decision on emulated devices, and several files by all nodes (QUERY_DEVICES="--quick":
+# one run of each cell, not three; QUERY_DEVICES=none: not at all). Then `stats` on the kinds of numbers that programs write, beside
+# DuckDB and polars, and on five sets of public tables, which QUERY_SETS names (a directory with one of each set) or git fetches
+# (QUERY_SETS=none: neither).
 set -euo pipefail
 NAME=bench-query
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -41,6 +42,8 @@ elif ((EUID == 0)) && [[ -c /dev/fuse && -d /sys/fs/cgroup/cpu ]]; then
   need glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip
   # shellcheck disable=SC2086
   python3 benches/query-devices.py "$(realpath -- "$(release_dir)/forebay")" "$work" ${QUERY_DEVICES:-} --json "$out/query-devices.json"
+  # shellcheck disable=SC2086
+  python3 benches/query-several.py "$(realpath -- "$(release_dir)/forebay")" "$work" ${QUERY_DEVICES:-} --json "$out/query-several.json"
 else
   say "devices are emulated with namespaces, GlusterFS and control groups of version 1, by root: left out"
 fi

@@ -48,12 +48,12 @@ def said(argv, **options):
 
 
 class Bed:
-    def __init__(self, forebay, work):
-        self.forebay, self.work = forebay, work
+    def __init__(self, forebay, work, devices=DEVICES, sizes_mb=(*SIZES_MB, LARGE_MB)):
+        self.forebay, self.work, self.devices, self.sizes_mb = forebay, work, devices, sizes_mb
         self.state = Path(f"/dev/shm/forebay-query-{os.getpid()}")
         self.data = work / "data"
         self.prefix = f"fq{os.getpid() % 100000}-"
-        self.groups = [CPU_GROUPS / f"forebay-query-{os.getpid()}-{device}" for device in range(1, DEVICES + 1)]
+        self.groups = [CPU_GROUPS / f"forebay-query-{os.getpid()}-{device}" for device in range(1, devices + 1)]
         self.environment = {
             **os.environ, "PFS_STATE": str(self.state), "PFS_PREFIX": self.prefix,
             "XDG_RUNTIME_DIR": str(work / "run"), "FOREBAY_PROFILE": "off",
@@ -70,12 +70,12 @@ class Bed:
         for name in ["run", "view", "data", "export"]:
             (self.work / name).mkdir(mode=0o700)
         try:
-            self.testbed("up", "-n", DEVICES + 1, "-r", "none", "-p", "none")
+            self.testbed("up", "-n", self.devices + 1, "-r", "none", "-p", "none")
             brick = self.state / "srv/0/brick"
             spec = importlib.util.spec_from_file_location("compare", Path(__file__).with_name("query-compare.py"))
             compare = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(compare)
-            for megabytes in [*SIZES_MB, LARGE_MB]:
+            for megabytes in self.sizes_mb:
                 compare.make(brick / f"{megabytes}.csv", megabytes)
             for device, group in enumerate(self.groups, 1):
                 said(self.on(device, ["mount", "--bind", brick, self.data]))

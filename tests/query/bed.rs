@@ -83,6 +83,13 @@ fn socket_below(directory: &Path) -> Option<PathBuf> {
     own.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| socket_below(path)))
 }
 
+/// Bytes that a process has read so far.
+pub fn read_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// The output of `--json` without the fields that differ between runs; and the amounts that each node made.
 #[track_caller]
 pub fn parted(printed: &[u8]) -> (Value, Value) {

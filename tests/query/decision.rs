@@ -12,7 +12,7 @@ use forebay_tests::program::wait_until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::bed::{ALL, Bed, parted, plain_table};
+use crate::bed::{ALL, Bed, parted, plain_table, read_bytes};
 
 fn said(bed: &Bed, file: &Path, more: &[&str]) -> Value {
     let done = bed.query(ALL, file, &[&["--json"], more].concat()).good();
@@ -95,13 +95,6 @@ fn teach(bed: &Bed, factor: f64) {
     let wants = json!({"counts_bytes": true, "rows": true, "gramian": true, "described": false});
     let question = json!({"command": "querysaw", "wants": wants, "factor": factor, "waited_for_bytes": false});
     assert_eq!(bed.asked(&question), "{\"ok\":null}\n");
-}
-
-/// Bytes that a process has read so far.
-fn read_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
-    line.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[test]

@@ -11,19 +11,12 @@ use forebay_tests::program::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::{ALL, Bed, parted, plain_table};
+use crate::bed::{ALL, Bed, parted, plain_table, read_bytes};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a query is tried to be met while it is under way.
 const TRIALS: usize = 10;
-
-/// Bytes that a process has read so far.
-fn read_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
-    line.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
 
 /// A query over a large file of device 2, which the device or this host has begun to read, and the device's process.
 fn under_way(bed: &Bed, file: &Path, place: &str) -> (Child, u32) {

@@ -8,4 +8,5 @@ mod decision;
 mod lost;
 mod near;
 mod refusals;
+mod several;
 mod sql;

@@ -68,8 +68,8 @@ const TRIALS: usize = 20;
 fn any_number_of_nodes_give_the_same_bits() {
     let tables = [quoted_table(240_000), plain_table(3_600_000), stray_table(1_200_000)];
     let mut answers = tables.each_ref().map(|_| vec![]);
-    for nodes in [1, 2, 4] {
-        let bed = Bed::of_nodes(nodes, nodes);
+    for (nodes, roots) in [(1, 1), (2, 2), (4, 1)] {
+        let bed = Bed::of_nodes(nodes, roots);
         let all: Vec<_> = (0..nodes).map(|rank| json!(rank)).collect();
         for (index, table) in tables.iter().enumerate() {
             let file = bed.job.sandbox.source().join(format!("{index}.csv"));
@@ -99,17 +99,28 @@ fn any_number_of_nodes_give_the_same_bits() {
 fn nodes_that_keep_a_file_answer_from_what_they_keep() {
     let bed = Bed::of_nodes(2, 1);
     let file = bed.job.sandbox.source().join("kept.csv");
-    fs::write(&file, plain_table(400_000)).unwrap();
+    fs::write(&file, plain_table(2_000_000)).unwrap();
     let reads = || bed.job.status()["totals"]["backing"]["bytes"].as_u64().unwrap();
     let view = bed.job.path(1, &file);
     let through = fs::read(&view).unwrap();
     let before = reads();
     assert!(before >= through.len() as u64);
-    // Named by its path in the view.
-    let (there, by) = bed.answer(&view, "data", &[]);
-    assert_eq!(by, json!([{"node": 0, "bytes": through.len()}]), "the leaf keeps nothing that only its kernel reads");
-    assert_eq!(reads(), before, "nothing was read again");
-    assert_eq!(there, bed.answer(&file, "host", &[]).0);
+    let here = bed.answer(&file, "host", &[]).0;
+    // The leaf keeps nothing that only its kernel reads: it reads what it makes, and the end of each block once more.
+    let has_helped = (0..TRIALS).any(|_| {
+        let before = reads();
+        // Named by its path in the view.
+        let (there, by) = bed.answer(&view, "data", &[]);
+        assert_eq!(there, here);
+        let by: Vec<_> =
+            by.as_array().unwrap().iter().map(|by| [&by["node"], &by["bytes"]].map(Value::as_u64)).collect();
+        let made = |node: u64| by.iter().find(|by| by[0] == Some(node)).map_or(0, |by| by[1].unwrap());
+        assert_eq!(made(0) + made(1), through.len() as u64, "{by:?}");
+        let read = reads() - before;
+        assert!(read <= 2 * made(1), "{read} bytes were read for {by:?}");
+        made(0) > 0
+    });
+    assert!(has_helped, "the node that keeps it makes nothing");
     bed.job.down();
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use forebay_body::Body;
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
-use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
@@ -145,6 +145,28 @@ pub trait Exports: Send + Sync {
         index: ChunkIndex,
         started: &mut dyn FnMut(Arc<Body>),
     ) -> Result<(), Errno>;
+
+    /// Reads bytes of this version of a file, all of which it has; no others, as far as the exports can do that.
+    ///
+    /// # Errors
+    /// As `read_chunk`.
+    fn read_at(&self, file: &ViewPath, generation: &Generation, buffer: &mut [u8], offset: u64) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < buffer.len() {
+            let (index, mut found) = (ChunkIndex::of(offset + at as u64), None);
+            self.read_chunk(file, generation, index, &mut |body| found = Some(body))?;
+            let from = (offset + at as u64 - index.start_bytes()) as usize;
+            let len = (buffer.len() - at).min(CHUNK_BYTES as usize - from);
+            for slice in found.ok_or(Errno::EIO)?.slices(from, len) {
+                buffer.get_mut(at..at + slice.len()).ok_or(Errno::EIO)?.copy_from_slice(&slice);
+                at += slice.len();
+            }
+            if at < buffer.len() && ChunkIndex::of(offset + at as u64) == index {
+                return Err(Errno::ESTALE);
+            }
+        }
+        Ok(())
+    }
 
     /// Finds every path anew from now on. Dropping the returned value may block.
     #[must_use = "dropping it may block"]

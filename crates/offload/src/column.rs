@@ -91,7 +91,8 @@ impl Reread {
     ) -> anyhow::Result<Written> {
         let asked = Asked { source, column, to, rows, options };
         let mut lost = vec![];
-        for device in self.makers.holders.iter().filter(|holder| may_write(holder, to.place, column)) {
+        let all = self.makers.holders();
+        for device in all.iter().filter(|holder| may_write(holder, to.place, column)) {
             let done_before = options.done_bytes.load(Ordering::Relaxed);
             match self.write_there(device, &asked) {
                 Ok(()) => {
@@ -106,7 +107,7 @@ impl Reread {
             }
         }
         let is_left = |holder: &&Holder| lost.is_empty() || holder.holds != Holds::Device;
-        let holders: Vec<Holder> = self.makers.holders.iter().filter(is_left).cloned().collect();
+        let holders: Vec<Holder> = all.iter().filter(is_left).cloned().collect();
         let mut made = self.write_here(&holders, &asked)?;
         lost.append(&mut made.lost);
         Ok(Written { by: None, made: Made { lost, ..made } })
@@ -190,7 +191,7 @@ impl Reread {
         };
         // One that is written to a draft is not made twice.
         let ask = if asked.draft.is_some() { forebay_control::ask_once } else { forebay_control::ask };
-        decoded(&ask(&self.makers.socket, &request("querycolumn", &asked)?, PART_TIMEOUT)?)
+        decoded(&ask(&self.makers.job.socket, &request("querycolumn", &asked)?, PART_TIMEOUT)?)
     }
 
     fn end_draft(&self, device: &Holder, number: u64, publishes: bool, timeout: Duration) -> anyhow::Result<Vec<u8>> {
@@ -201,7 +202,7 @@ impl Reread {
             "publishes": publishes,
             "timeout_ms": timeout.as_millis() as u64,
         });
-        decoded(&forebay_control::ask_once(&self.makers.socket, &request, timeout)?)
+        decoded(&forebay_control::ask_once(&self.makers.job.socket, &request, timeout)?)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Pieces of a query, dealt out to the nodes that hold a file and to this host.
 //!
-//! A free maker takes the next piece. A node that fails once is asked no more: other nodes make its pieces, in the end this
-//! host. Nodes that are chosen and fall behind get the host's help (`forebay_query::Pace`). Where both make pieces and none is
-//! left, a free maker makes those that the other end has under way; the first answer counts, and the other is given up.
+//! A free maker takes the next piece. A node that fails once is asked no more: other nodes make its pieces, and this host those
+//! that no other node can make. Nodes that are chosen and fall behind get the host's help (`forebay_query::Pace`). Where both make
+//! pieces and none is left, a free maker makes those that the other end has under way; the first answer counts, and the other is
+//! given up.
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
@@ -26,11 +27,15 @@ const AHEAD: usize = 1;
 /// How often it is looked at whether the nodes are behind.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Requests under way at once, over all nodes; the host has a thread for each.
-pub const REQUESTS_MAX: usize = 64;
+/// Nodes that make pieces of what all of them can make: each has some requests under way.
+pub const NODES_MAX: usize = 64;
 
-/// Requests under way at once to one node.
-const REQUESTS_EACH_MAX: usize = 16;
+/// Requests under way at once, over all nodes: 16 nodes with all their threads. The host has a thread and two descriptors for each,
+/// of the thousand that a process usually may have.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Requests under way at once to one node: as many as it makes, and some ahead.
+const REQUESTS_EACH_MAX: usize = forebay_types::threads::QUERY_PARTS_MAX + AHEAD;
 
 /// The share of the host beside the nodes.
 #[derive(Clone, Copy)]
@@ -62,6 +67,16 @@ pub struct Dealing<'a, P> {
     began: Instant,
 }
 
+/// A thread that has a node make pieces.
+struct Serving<'d, 'a, P: Pieces + Send>(&'d Dealing<'a, P>);
+
+impl<P: Pieces + Send> Drop for Serving<'_, '_, P> {
+    fn drop(&mut self) {
+        self.0.lock().serving -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
 /// The state that all makers share.
 struct State<P> {
     pieces: P,
@@ -74,6 +89,8 @@ struct State<P> {
     connections: BTreeMap<u64, UnixStream>,
     requests: u64,
     nodes: Nodes,
+    /// Threads that have nodes make pieces.
+    serving: usize,
 }
 
 impl<'a, P: Pieces + Send> Dealing<'a, P> {
@@ -81,7 +98,7 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
     pub fn new(pieces: P, holders: &[Holder], done_bytes: &'a AtomicU64) -> Self {
         let nodes = holders.iter().map(|holder| holder.rank).collect();
         let (made, connections) = (Made::default(), BTreeMap::new());
-        let state = State { pieces, made, bytes: 0, is_shared: false, connections, requests: 0, nodes };
+        let state = State { pieces, made, bytes: 0, is_shared: false, connections, requests: 0, nodes, serving: 0 };
         let (is_over, began) = (AtomicBool::new(false), Instant::now());
         Self { state: Mutex::new(state), changed: Condvar::new(), done_bytes, is_over, began }
     }
@@ -111,8 +128,9 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
             for turn in 0..REQUESTS_EACH_MAX.min(REQUESTS_MAX / holders.len().max(1)).max(1) {
                 // Each has one before any has two.
                 for holder in holders.iter().filter(|holder| turn < P::at_once(holder) + AHEAD) {
-                    let ask = &ask;
+                    let (ask, serving) = (&ask, self.serving());
                     let serve = move || {
+                        let _serving = serving;
                         if let Err(error) = self.make(Some(holder.rank), |piece| ask(holder, piece)) {
                             self.lose(holder, &error);
                         }
@@ -124,14 +142,22 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
                     }
                 }
             }
-            match host_part {
-                HostPart::Half => on_host(),
-                HostPart::Help(pace) if self.wait_until_behind(pace) => on_host(),
-                HostPart::Help(_) | HostPart::Rest => Ok(()),
+            if let HostPart::Help(pace) = host_part {
+                let helping = scope.spawn(on_host);
+                self.share_when_behind(pace);
+                return joined(vec![helping]);
             }
+            on_host()
         })?;
         // The pieces that no node has made.
+        self.lock().is_shared = true;
         on_host()
+    }
+
+    /// One more thread has a node make pieces, until this is dropped.
+    fn serving(&self) -> Serving<'_, 'a, P> {
+        self.lock().serving += 1;
+        Serving(self)
     }
 
     /// The pieces and the outcome.
@@ -193,31 +219,35 @@ impl<'a, P: Pieces + Send> Dealing<'a, P> {
     fn take(&self, who: Option<u32>) -> Option<P::Piece> {
         let mut state = self.lock();
         loop {
-            let State { pieces, nodes, is_shared, .. } = &mut *state;
+            let State { pieces, nodes, is_shared, serving, .. } = &mut *state;
             let has_ended = |rank| !nodes.contains(&rank) || pieces.is_done_for(rank);
             if self.is_over.load(Ordering::Relaxed) || pieces.is_done() || who.is_some_and(has_ended) {
                 return None;
             }
-            let again = |pieces: &mut P| if *is_shared { pieces.take_again(who, nodes) } else { None };
-            if let Some(piece) = pieces.take(who, nodes).or_else(|| again(pieces)) {
-                return Some(piece);
+            let piece = match (who, *is_shared) {
+                (None, false) => pieces.take_rest(nodes),
+                (_, false) => pieces.take(who, nodes),
+                (_, true) => pieces.take(who, nodes).or_else(|| pieces.take_again(who, nodes)),
+            };
+            // The pieces that are left when no node makes any more are dealt then.
+            if piece.is_some() || (who.is_none() && !*is_shared && *serving == 0) {
+                return piece;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Waits until the nodes are behind, and has the host share the work from then on; false if they are done before, or
-    /// all lost.
-    fn wait_until_behind(&self, pace: Pace) -> bool {
+    /// Waits until the nodes are behind, and has the host share the work from then on; or until they are done, or all lost.
+    fn share_when_behind(&self, pace: Pace) {
         let mut state = self.lock();
         loop {
-            if state.pieces.is_done() || state.nodes.is_empty() {
-                return false;
+            if state.pieces.is_done() || state.nodes.is_empty() || state.serving == 0 {
+                return;
             }
             if pace.needs_help(self.began.elapsed().as_secs_f64(), state.bytes, state.pieces.under_way_bytes()) {
                 state.is_shared = true;
                 self.changed.notify_all();
-                return true;
+                return;
             }
             state = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }

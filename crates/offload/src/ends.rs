@@ -1,45 +1,45 @@
-//! The end that answers a query: this host, the nodes that hold the bytes, or both. The model of the core predicts the time of each from
+//! The end that answers a query: this host, the nodes that can read the files, or both. All files are weighed and dealt out together. The model of the core predicts the time of each from
 //! measurements at both ends, and a choice that turns out wrong is corrected.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::bail;
 use forebay_query::limits::BLOCK_BYTES;
-use forebay_query::{Choice, End, Pace, Prediction, State};
+use forebay_query::{Choice, Pace, Prediction};
 
 use crate::column::{Answered, Reread};
 use crate::dealing::{HostPart, Made};
-use crate::files::{Contents, FileSource, PassOptions, Table, block_count, collect, each_of_many};
+use crate::dealt::{DealOptions, Far, deal, is_in_logs};
+use crate::files::{Contents, FileSource, PassOptions, Table, collect, each_of_many};
 use crate::makers::Makers;
-use crate::processors::cores_for;
-use crate::speeds::seconds_per_byte;
-
-/// Bytes of a file that are read at most to see how fast they come: from two places, in pieces.
-const SAMPLE_BYTES: u64 = 2 << 20;
-const PIECE_BYTES: u64 = 128 << 10;
-
-/// A large prime, so that processes one after another look at places far apart.
-const PLACES_APART: u64 = 2_654_435_761;
-
-/// Of the time that the nodes are predicted to take, what that may cost: over a slow link two megabytes take as long as a
-/// whole query does at a fast node. In less than the shortest, links that let some hundred kilobytes pass at once look as
-/// fast as the machine; more than the longest tells nothing more.
-const SAMPLE_SHARE: f64 = 1.0 / 16.0;
-const SAMPLE_S_MIN: f64 = 0.05;
-const SAMPLE_S_MAX: f64 = 0.2;
+use crate::several::Finished;
+use crate::weighed::Weighed;
 
 /// How often it is looked at whether the host is behind.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Of a file that is no larger, too much would have been read when it is known who should.
+/// Of files that are no larger together, too much would have been read when it is known who should.
 const WEIGHED_BYTES_MIN: u64 = 8 << 20;
 
-/// Until a node has begun: one way there and one back, over two daemons.
-const BEGINS_S: f64 = 0.002;
+/// A smaller file is read faster than it is asked about.
+const ASKED_BYTES_MIN: u64 = 1 << 20;
+
+/// Files below that are read several at a time on this host.
+const SMALL_BYTES: u64 = 8 << 20;
+
+/// Small files that are read before their states are passed on.
+const BATCH: usize = 256;
+
+/// Files that are asked about and dealt out together: what is known of each takes some hundred bytes.
+const FILES_MAX: usize = 4096;
+
+/// Files of which more are closed whenever they are not being read.
+const OPEN_MAX: usize = 64;
 
 /// The ends that have read.
 #[derive(Default)]
@@ -56,13 +56,6 @@ pub struct Makings {
     pub is_in_logs: bool,
 }
 
-/// The first pass over a file: its state, and for the second one, if nodes are to make that too, which blocks begin within
-/// quotes and what this host does.
-struct Passed {
-    state: State,
-    rest: Option<(Vec<bool>, HostPart)>,
-}
-
 /// The end that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -76,8 +69,14 @@ pub enum Place {
     Split,
 }
 
-/// Finds the nodes that hold a file; None if no node does.
-pub type MakersOf<'a> = &'a dyn Fn(&FileSource) -> anyhow::Result<Option<Makers>>;
+/// Finds the nodes that can read each of some files; None if no node can.
+pub type MakersOf<'a> = &'a dyn Fn(&[&FileSource]) -> anyhow::Result<Vec<Option<Makers>>>;
+
+/// The files of a query, and what is wanted of their rows, by their places.
+pub type FileAt<'a> = &'a (dyn Fn(usize) -> (&'a FileSource, Table<'a>) + Sync);
+
+/// Gets the states of files in their order.
+pub type TakeState<'a> = &'a mut dyn FnMut(usize, Answered);
 
 /// Makes the states of files.
 pub struct Collector<'a> {
@@ -89,27 +88,37 @@ pub struct Collector<'a> {
     pub explains: bool,
     /// Whether files are to be read again, for a column.
     pub rereads: bool,
-    /// Finds the nodes that hold a file; None without a job.
+    /// Finds the nodes that can read files; None without a job.
     pub makers_of: Option<MakersOf<'a>>,
-    /// Hears of nodes that were lost, file by file.
+    /// Hears of nodes that were lost.
     pub note: &'a dyn Fn(&Made),
     /// The ends that have read so far.
     pub makings: Makings,
 }
 
 impl Collector<'_> {
-    /// The state of a file, made by whoever is chosen.
+    /// The states of files, made by whoever is chosen; `take` gets them in their order.
     ///
     /// # Errors
-    /// It cannot be read, changes, or nobody holds it who was asked for.
-    pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<Answered> {
-        let makers = if self.is_small(source) { None } else { self.makers(source)? };
-        let Some(makers) = makers else {
+    /// A file cannot be read, changes, or nobody can read it who was asked for.
+    pub fn states(&mut self, count: usize, file: FileAt<'_>, take: TakeState<'_>) -> anyhow::Result<()> {
+        for first in (0..count).step_by(FILES_MAX) {
+            self.some(first..count.min(first + FILES_MAX), file, take)?;
+        }
+        Ok(())
+    }
+
+    /// Those of some of the files.
+    fn some(&mut self, files: Range<usize>, file: FileAt<'_>, take: TakeState<'_>) -> anyhow::Result<()> {
+        let far = self.far(files.clone(), file)?;
+        if far.is_empty() {
             self.choose(Choice::Host);
-            return Ok(Answered { state: collect(source, table, self.options)?, reread: None });
-        };
-        let weighs = self.explains || (self.asked == Place::Auto && source.bytes() >= WEIGHED_BYTES_MIN);
-        let weighed = weighs.then(|| Weighed::new(source, self.options, &makers)).transpose()?;
+            let mut made = HereProgress { next: files.start, kept_bytes: 0 };
+            return here(files.end, file, self.options, &mut made, take);
+        }
+        let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+        let weighs = self.explains || (self.asked == Place::Auto && bytes >= WEIGHED_BYTES_MIN);
+        let weighed = weighs.then(|| Weighed::new(&far, self.options)).transpose()?;
         let choice = match (self.asked, &weighed) {
             (Place::Data, _) => Choice::Data,
             (Place::Split, _) => Choice::Split,
@@ -117,138 +126,135 @@ impl Collector<'_> {
             (Place::Host | Place::Auto, _) => Choice::Host,
         };
         let began = Instant::now();
-        let (choice, Passed { state, rest }) = match &weighed {
-            Some(weighed) if self.asked == Place::Auto => self.corrected(source, table, &makers, (choice, weighed))?,
-            _ => (choice, self.as_asked(source, table, &makers, choice)?),
+        let corrects = weighed.as_ref().filter(|_| self.asked == Place::Auto);
+        let choice = match choice {
+            Choice::Host => self.here_first(files, &far, corrects, file, take)?,
+            _ => {
+                let host_part = match (choice, corrects) {
+                    (Choice::Split, _) => HostPart::Half,
+                    (_, Some(weighed)) => HostPart::Help(Pace::new(bytes, weighed.prediction.host)),
+                    (_, None) => HostPart::Rest,
+                };
+                self.dealt(files, &far, host_part, file, take, corrects)?;
+                choice
+            }
         };
         let took_s = began.elapsed().as_secs_f64();
         if let Some(weighed) = weighed {
             self.note(weighed.prediction, took_s);
             if choice == Choice::Host {
-                makers.saw_host(took_s / weighed.prediction.host, weighed.waits_for_bytes());
+                weighed.saw_host(&far, took_s / weighed.prediction.host);
             }
         }
         self.choose(choice);
-        let reread = rest.map(|(quoted, host_part)| Reread { makers, quoted, host_part });
-        Ok(Answered { state, reread })
+        Ok(())
     }
 
-    /// Whether this host reads a file without a question to anybody: it is small, and no other end was asked for.
-    #[must_use]
-    pub fn is_small(&self, source: &FileSource) -> bool {
-        let is_free = self.makers_of.is_none() || (self.asked == Place::Auto && !self.explains);
-        is_free && source.bytes() < WEIGHED_BYTES_MIN
-    }
-
-    /// The states of small files, several of which are read at once.
-    ///
-    /// # Errors
-    /// One cannot be read, or changes.
-    pub fn states_of_small<'s>(
-        &mut self,
-        count: usize,
-        file: impl Fn(usize) -> (&'s FileSource, Table<'s>) + Sync,
-    ) -> anyhow::Result<Vec<Answered>> {
-        self.choose(Choice::Host);
-        let options = PassOptions { threads: 1, ..self.options };
-        each_of_many(count, |number| {
-            let (source, table) = file(number);
-            let state = collect(source, table, options);
-            source.release();
-            Ok(Answered { state: state?, reread: None })
-        })
-    }
-
-    /// The state of a file, made by those who were asked for.
-    fn as_asked(
-        &mut self,
-        source: &FileSource,
-        table: Table<'_>,
-        makers: &Makers,
-        choice: Choice,
-    ) -> anyhow::Result<Passed> {
-        match choice {
-            Choice::Host => Ok(Passed { state: collect(source, table, self.options)?, rest: None }),
-            Choice::Data => self.far(source, table, makers, HostPart::Rest),
-            Choice::Split => self.far(source, table, makers, HostPart::Half),
+    /// The files that nodes may be asked about, and who can read them; none if this host is to read all.
+    fn far<'f>(&self, files: Range<usize>, file: FileAt<'f>) -> anyhow::Result<Vec<Far<'f>>> {
+        let all_bytes: u64 = files.clone().map(|index| file(index).0.bytes()).sum();
+        let asked: Vec<usize> = files.filter(|index| !self.is_small(file(*index).0, all_bytes)).collect();
+        let sources: Vec<&FileSource> = asked.iter().map(|index| file(*index).0).collect();
+        let makers = self.makers(&sources)?;
+        if makers.iter().all(Option::is_none) {
+            return Ok(vec![]);
         }
-    }
-
-    /// The state of a file, made by those who were chosen, and by both ends where that turns out wrong; and who it was.
-    fn corrected(
-        &mut self,
-        source: &FileSource,
-        table: Table<'_>,
-        makers: &Makers,
-        (choice, weighed): (Choice, &Weighed),
-    ) -> anyhow::Result<(Choice, Passed)> {
-        match choice {
-            Choice::Host => {
-                let pace = Pace::new(source.bytes(), weighed.prediction.data);
-                match here_unless_lost(source, table, self.options, pace)? {
-                    Ok(state) => Ok((choice, Passed { state, rest: None })),
-                    Err(would_take_s) => {
-                        makers.saw_host(would_take_s / weighed.prediction.host, weighed.waits_for_bytes());
-                        Ok((Choice::Split, self.far(source, table, makers, HostPart::Half)?))
-                    }
-                }
-            }
-            Choice::Data => {
-                let pace = Pace::new(source.bytes(), weighed.prediction.host);
-                Ok((choice, self.far(source, table, makers, HostPart::Help(pace))?))
-            }
-            Choice::Split => {
-                let (before, began) = (self.host_bytes(), Instant::now());
-                let passed = self.as_asked(source, table, makers, choice)?;
-                let made = (self.host_bytes() - before) as f64;
-                if made > 0.0 {
-                    let alone_s = began.elapsed().as_secs_f64() * source.bytes() as f64 / made;
-                    makers.saw_host(alone_s / weighed.prediction.host, weighed.waits_for_bytes());
-                }
-                Ok((choice, passed))
-            }
-        }
-    }
-
-    /// Bytes that this host made beside nodes.
-    fn host_bytes(&self) -> u64 {
-        self.makings.bytes.get(&None).copied().unwrap_or(0)
-    }
-
-    /// Those who may be asked about a file; None if this host is to read it.
-    fn makers(&self, source: &FileSource) -> anyhow::Result<Option<Makers>> {
-        let Some(makers_of) = self.makers_of else { return Ok(None) };
-        match (makers_of(source), self.asked) {
-            (Ok(makers), Place::Auto | Place::Host) => Ok(makers),
-            (Err(_), Place::Auto | Place::Host) => Ok(None),
-            (makers, _) => {
-                let nobody =
-                    || format!("no node of the job holds {}; --where host reads it here", source.path().display());
-                Ok(Some(makers?.with_context(nobody)?))
-            }
-        }
-    }
-
-    fn far(
-        &mut self,
-        source: &FileSource,
-        table: Table<'_>,
-        makers: &Makers,
-        host_part: HostPart,
-    ) -> anyhow::Result<Passed> {
-        let (state, quoted, made) = makers.collect(source, table, self.options, host_part, self.rereads)?;
-        (self.note)(&made);
-        self.makings.is_in_logs |= makers.homes.are_known();
-        // The second pass has no prediction of its own: a host that had to help makes its share of it from the beginning.
-        let host_part = match host_part {
-            HostPart::Help(_) if made.bytes.contains_key(&None) => HostPart::Half,
-            HostPart::Help(_) | HostPart::Rest => HostPart::Rest,
-            HostPart::Half => HostPart::Half,
+        let far = |(index, makers)| {
+            let (source, table) = file(index);
+            Far { index, source, table, makers }
         };
+        Ok(asked.into_iter().zip(makers).map(far).collect())
+    }
+
+    /// Whether this host reads a file without a question to anybody: it is small, or one of few bytes, and no other end was asked for.
+    fn is_small(&self, source: &FileSource, all_bytes: u64) -> bool {
+        let is_free = self.asked == Place::Auto && !self.explains;
+        is_free && (source.bytes() < ASKED_BYTES_MIN || all_bytes < WEIGHED_BYTES_MIN)
+    }
+
+    /// Those who may be asked about files; None where this host is to read one.
+    fn makers(&self, sources: &[&FileSource]) -> anyhow::Result<Vec<Option<Makers>>> {
+        let nobody = || sources.iter().map(|_| None).collect();
+        let Some(makers_of) = self.makers_of.filter(|_| !sources.is_empty()) else { return Ok(nobody()) };
+        match (makers_of(sources), self.asked) {
+            (Ok(makers), Place::Auto | Place::Host) => Ok(makers),
+            (Err(_), Place::Auto | Place::Host) => Ok(nobody()),
+            (makers, _) => {
+                let makers = makers?;
+                match sources.iter().zip(&makers).find(|(_, makers)| makers.is_none()) {
+                    Some((source, _)) => {
+                        bail!("no node of the job holds {}; --where host reads it here", source.path().display())
+                    }
+                    None => Ok(makers),
+                }
+            }
+        }
+    }
+
+    /// The states of some files, made by this host; where nodes turn out to be much faster, of the rest by both ends. The choice that
+    /// was made in the end.
+    fn here_first(
+        &mut self,
+        files: Range<usize>,
+        far: &[Far<'_>],
+        corrects: Option<&Weighed>,
+        file: FileAt<'_>,
+        take: TakeState<'_>,
+    ) -> anyhow::Result<Choice> {
+        let mut made = HereProgress { next: files.start, kept_bytes: 0 };
+        let Some(weighed) = corrects else {
+            here(files.end, file, self.options, &mut made, take)?;
+            return Ok(Choice::Host);
+        };
+        let bytes = files.clone().map(|index| file(index).0.bytes()).sum();
+        let pace = Pace::new(bytes, weighed.prediction.data);
+        match here_unless_lost(files.end, file, self.options, &mut made, pace, take)? {
+            None => Ok(Choice::Host),
+            Some(would_take_s) => {
+                weighed.saw_host(far, would_take_s / weighed.prediction.host);
+                let left = &far[far.partition_point(|far| far.index < made.next)..];
+                self.dealt(made.next..files.end, left, HostPart::Half, file, take, None)?;
+                Ok(Choice::Split)
+            }
+        }
+    }
+
+    /// The states of some files, of which `far` are dealt out and this host reads the others.
+    fn dealt(
+        &mut self,
+        files: Range<usize>,
+        far: &[Far<'_>],
+        host_part: HostPart,
+        file: FileAt<'_>,
+        take: TakeState<'_>,
+        corrects: Option<&Weighed>,
+    ) -> anyhow::Result<()> {
+        let (pass, is_reread, began) = (self.options, self.rereads, Instant::now());
+        let walk = |next: &mut dyn FnMut() -> anyhow::Result<Finished>| {
+            let mut progress = HereProgress { next: files.start, kept_bytes: 0 };
+            for far in far {
+                here(far.index, file, pass, &mut progress, take)?;
+                let finished = next()?;
+                take(far.index, answered(far, finished, host_part, is_reread));
+                progress.next = far.index + 1;
+            }
+            here(files.end, file, pass, &mut progress, take)
+        };
+        let made = deal(far, DealOptions { pass, host_part, is_reread }, walk)?;
+        (self.note)(&made);
+        self.makings.is_in_logs |= far.iter().any(is_in_logs);
+        if far.len() < files.len() || far.iter().any(|far| far.makers.is_none()) {
+            self.choose(Choice::Host);
+        }
+        if let (HostPart::Half, Some(weighed), Some(host)) = (host_part, corrects, made.bytes.get(&None)) {
+            let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+            let alone_s = began.elapsed().as_secs_f64() * bytes as f64 / (*host).max(1) as f64;
+            weighed.saw_host(far, alone_s / weighed.prediction.host);
+        }
         for (node, bytes) in made.bytes {
             *self.makings.bytes.entry(node).or_default() += bytes;
         }
-        Ok(Passed { state, rest: Some((quoted, host_part)) })
+        Ok(())
     }
 
     fn note(&mut self, more: Prediction, took_s: f64) {
@@ -268,41 +274,73 @@ impl Collector<'_> {
     }
 }
 
-/// The prediction for a file.
-struct Weighed {
-    host: End,
-    prediction: Prediction,
+/// A file's state, and for the second pass, if nodes are to make that too, how its blocks begin and what this host does.
+fn answered(far: &Far<'_>, finished: Finished, host_part: HostPart, is_reread: bool) -> Answered {
+    let Finished { state, quoted, host_made, .. } = finished;
+    // The second pass has no prediction of its own: a host that had to help makes its share of it from the beginning.
+    let host_part = match host_part {
+        HostPart::Help(_) if host_made => HostPart::Half,
+        HostPart::Help(_) | HostPart::Rest => HostPart::Rest,
+        HostPart::Half => HostPart::Half,
+    };
+    let makers = far.makers.clone().filter(|_| is_reread);
+    Answered { state, reread: makers.map(|makers| Reread { makers, quoted, host_part }) }
 }
 
-impl Weighed {
-    fn new(source: &FileSource, options: PassOptions<'_>, makers: &Makers) -> anyhow::Result<Self> {
-        let PassOptions { collected, threads, .. } = options;
-        let threads = threads.min(block_count(source.bytes()).max(1) as usize);
-        let nodes = makers.ends(BEGINS_S);
-        let (cores, per_byte) = (cores_for(threads), seconds_per_byte(collected) * makers.host_factor);
-        let burst = cores.burst(threads, per_byte);
-        let host = End { parses: cores.cores / per_byte, reads: f64::INFINITY, begins: 0.0, burst };
-        // The sample may take a share of what is at stake.
-        let at_stake = Prediction::new(source.bytes(), host, &nodes).data;
-        let sampling = Duration::from_secs_f64((at_stake * SAMPLE_SHARE).clamp(SAMPLE_S_MIN, SAMPLE_S_MAX));
-        let host = End { reads: bytes_read_per_s(source, sampling)? / makers.host_read_factor, ..host };
-        Ok(Self { host, prediction: Prediction::new(source.bytes(), host, &nodes) })
-    }
-
-    /// Whether the host would wait for its bytes, not for its processors.
-    fn waits_for_bytes(&self) -> bool {
-        self.host.reads < self.host.parses
-    }
+/// How far this host is, file by file.
+struct HereProgress {
+    /// The file whose state comes next.
+    next: usize,
+    /// Bytes of those whose states were passed on.
+    kept_bytes: u64,
 }
 
-/// The state of a file, made by this host alone; or how long that would take, where it is given up since the nodes would be
-/// much faster.
-fn here_unless_lost(
-    source: &FileSource,
-    table: Table<'_>,
+/// The states of the files up to `end`, made by this host; several small ones are read at once.
+fn here(
+    end: usize,
+    file: FileAt<'_>,
     options: PassOptions<'_>,
+    progress: &mut HereProgress,
+    take: TakeState<'_>,
+) -> anyhow::Result<()> {
+    while progress.next < end {
+        let first = progress.next;
+        let is_small = |index: &usize| file(*index).0.bytes() < SMALL_BYTES;
+        let small = (first..end).take(BATCH).take_while(is_small).count();
+        let states = match small {
+            0 | 1 => {
+                let (source, table) = file(first);
+                let state = collect(source, table, options);
+                if end > OPEN_MAX {
+                    source.release();
+                }
+                vec![state?]
+            }
+            small => each_of_many(small, |number| {
+                let (source, table) = file(first + number);
+                let state = collect(source, table, PassOptions { threads: 1, ..options });
+                source.release();
+                state
+            })?,
+        };
+        for state in states {
+            progress.kept_bytes += file(progress.next).0.bytes();
+            take(progress.next, Answered { state, reread: None });
+            progress.next += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The same, unless the nodes would be much faster: then how long all of it would take. States that were not passed on are given up.
+fn here_unless_lost(
+    end: usize,
+    file: FileAt<'_>,
+    options: PassOptions<'_>,
+    progress: &mut HereProgress,
     pace: Pace,
-) -> anyhow::Result<Result<State, f64>> {
+    take: TakeState<'_>,
+) -> anyhow::Result<Option<f64>> {
     let (is_lost, began) = (AtomicBool::new(false), Instant::now());
     let (before, under_way) = (options.done_bytes.load(Ordering::Relaxed), options.threads as u64 * BLOCK_BYTES);
     let made = || options.done_bytes.load(Ordering::Relaxed) - before;
@@ -317,34 +355,15 @@ fn here_unless_lost(
                 }
             }
         });
-        let state = collect(source, table, PassOptions { is_given_up: &is_lost, ..options });
+        let all = here(end, file, PassOptions { is_given_up: &is_lost, ..options }, progress, take);
         drop(over);
-        match state {
+        match all {
             Err(_) if is_lost.load(Ordering::Relaxed) => {
                 let would_take_s = pace.seconds_for_all(began.elapsed().as_secs_f64(), made(), under_way);
-                options.done_bytes.fetch_sub(made(), Ordering::Relaxed);
-                Ok(Err(would_take_s))
+                options.done_bytes.fetch_sub(made() - progress.kept_bytes.min(made()), Ordering::Relaxed);
+                Ok(Some(would_take_s))
             }
-            state => state.map(Ok),
+            all => all.map(|()| None),
         }
     })
-}
-
-/// Bytes of a file that come in a second, by a sample from two places that takes so long. The places differ from run to run:
-/// what the one before has read is in memory.
-fn bytes_read_per_s(source: &FileSource, sampling: Duration) -> anyhow::Result<f64> {
-    let piece = PIECE_BYTES.min(source.bytes());
-    if piece == 0 {
-        return Ok(f64::INFINITY);
-    }
-    let places = (source.bytes() / PIECE_BYTES).max(1);
-    let first = u64::from(std::process::id()).wrapping_mul(PLACES_APART) % places;
-    let mut sample = vec![0; piece as usize];
-    let (began, mut read) = (Instant::now(), 0);
-    while read < SAMPLE_BYTES && (read == 0 || began.elapsed() < sampling) {
-        let at = first + read / PIECE_BYTES + if read < SAMPLE_BYTES / 2 { 0 } else { places / 2 };
-        source.read(&mut sample, (at % places) * piece)?;
-        read += piece;
-    }
-    Ok(read as f64 / began.elapsed().as_secs_f64().max(1e-9))
 }

@@ -2,29 +2,32 @@
 //!
 //! `files` reads a file block by block for the core (`forebay_query`), on a node as on the host that asks. `messages` is the
 //! exchange with the daemon of the host, which carries requests to the nodes that hold a file. `dealing` deals `pieces` out to
-//! them and to the host, whatever the pieces are: parts of a file, blocks of a column, pieces of an SQL fragment. `makers` are
-//! the nodes that hold one file; `ends` chooses between them and the host, by what `speeds` and `processors` say of either;
-//! `column` is the second pass, which normalises.
+//! them and to the host, whatever the pieces are: parts of `several` files (`dealt`), blocks of a column, pieces of an SQL fragment.
+//! `makers` are the nodes that can read a file; `ends` chooses between them and the host, as `weighed`, by what `speeds` and
+//! `processors` say of either; `column` is the second pass, which normalises.
 //!
 //! The crate finds no job, prints nothing, and knows no SQL: the command and `forebay-sql` do.
 
 mod column;
 mod dealing;
+mod dealt;
 mod ends;
 pub mod files;
 mod makers;
 mod messages;
 mod pieces;
 mod processors;
+mod several;
 mod speeds;
+mod weighed;
 
 pub use column::{Answered, Destination, Reread, Written};
 pub use dealing::{Dealing, HostPart, Made};
-pub use ends::{Collector, MakersOf, Makings, Place};
+pub use ends::{Collector, FileAt, MakersOf, Makings, Place, TakeState};
 pub use makers::Makers;
 pub use messages::{
-    AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, HOLDERS_TIMEOUT, Holder, Holds, bytes_of,
-    holders_request, request, text_of,
+    AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, FilesHolders, HOLDERS_FILES_MAX, HOLDERS_TIMEOUT,
+    HeldFile, Holder, Holds, JobNode, NodeFiles, bytes_of, files_holders_request, holders_request, request, text_of,
 };
 pub use pieces::{Nodes, Pieces};
 pub use speeds::{Speed, Speeds};

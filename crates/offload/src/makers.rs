@@ -1,35 +1,32 @@
-//! The nodes of a job that hold one file, and the parts that they make of it.
+//! The nodes of a job that can read a file, and the parts that they make of it.
 //!
-//! The daemon of this host carries requests and answers; which node makes what is decided in `dealing` and in the core
+//! The daemon of this host carries requests and answers; which node makes what is decided in `dealing`, `several` and the core
 //! (`forebay_query::Parts`).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_query::{Burst, Collected, End, Filter, Kept, OnText, Part, PartState, Parts, Separator, State};
+use forebay_query::{Burst, Collected, End, Filter, Kept, OnText, PartState, Separator, Share};
+use forebay_types::Generation;
 use forebay_wire::{QueryDialect, QueryTable, QueryWants};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::dealing::{Dealing, HostPart, Made, REQUESTS_MAX};
-use crate::files::{
-    Contents, FileSource, PassOptions, Table, WantedRows, begins_quoted, collect_part, state_of_nothing,
-};
-use crate::messages::{AskedPart, FileHolders, Holder, Holds, bytes_of, request};
-use crate::pieces::{FileParts, Homes};
+use crate::dealing::{Dealing, NODES_MAX};
+use crate::files::{FileSource, Table, WantedRows};
+use crate::messages::{AskedPart, FilesHolders, HeldFile, Holder, Holds, JobNode, bytes_of, request};
+use crate::pieces::Homes;
+use crate::several::{FilePart, Group, SeveralFiles};
 
 /// How long a part may take; a node that takes longer is lost. The slowest device that is of any use makes one in a second.
 pub const PART_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The nodes that make a file's parts beside the host.
-pub struct Makers {
-    pub(crate) holders: Vec<Holder>,
-    /// The path by which nodes know the file.
-    pub(crate) path: String,
-    /// That of this host's daemon.
+/// The job, as this host's daemon has it.
+pub(crate) struct Job {
+    /// The daemon's control socket.
     pub(crate) socket: PathBuf,
-    /// Which of them is to make which block, if the file is in the burst tier.
-    pub(crate) homes: Homes,
     wants: QueryWants,
     /// By how much this host parses more slowly than its samples say, as far as was seen.
     pub(crate) host_factor: f64,
@@ -37,38 +34,7 @@ pub struct Makers {
     pub(crate) host_read_factor: f64,
 }
 
-impl Makers {
-    /// Those that a daemon has named (`holders_request`) for a file that nodes know by this path: devices, or where there are none
-    /// nodes whose logs have it, or nodes that keep it, or else those that read the backing file system. None if no node holds the
-    /// version that this host has.
-    ///
-    /// # Errors
-    /// The answer cannot be decoded.
-    pub fn among(
-        answer: Value,
-        source: &FileSource,
-        (path, socket): (String, PathBuf),
-        wants: QueryWants,
-    ) -> anyhow::Result<Option<Self>> {
-        let found: FileHolders = serde_json::from_value(answer).context("the answer cannot be decoded")?;
-        let FileHolders { holders, in_logs, homes, host_factor, host_read_factor } = found;
-        let same = holders.into_iter().chain(in_logs).filter(|holder| source.is_version(&holder.generation));
-        let mut holders = Holder::best(same.collect());
-        holders.truncate(REQUESTS_MAX);
-        let Some(Holder { holds, .. }) = holders.first() else { return Ok(None) };
-        let homes = Homes(if *holds == Holds::Burst { homes } else { vec![] });
-        Ok(Some(Self { holders, path, socket, homes, wants, host_factor, host_read_factor }))
-    }
-
-    /// They, as the model sees them, where each needs so long to begin.
-    pub(crate) fn ends(&self, begins: f64) -> Vec<End> {
-        let end = |holder: &Holder| {
-            let burst = Burst { bytes: holder.burst.0, bytes_per_s: holder.burst.1 };
-            End { parses: holder.bytes_per_s, reads: f64::INFINITY, begins, burst }
-        };
-        self.holders.iter().map(end).collect()
-    }
-
+impl Job {
     /// This host took so much longer than was predicted, in what it waited for. A daemon that does not hear it only predicts worse.
     pub(crate) fn saw_host(&self, factor: f64, waited_for_bytes: bool) {
         let factor = factor * if waited_for_bytes { self.host_read_factor } else { self.host_factor };
@@ -76,74 +42,131 @@ impl Makers {
             json!({"command": "querysaw", "wants": self.wants, "factor": factor, "waited_for_bytes": waited_for_bytes});
         let _ = forebay_control::ask(&self.socket, &request, Duration::from_secs(1));
     }
+}
 
-    /// Parts that all of them make at once.
-    fn threads(&self) -> usize {
-        self.holders.iter().map(|holder| holder.threads).sum()
+/// Nodes that can read the same files, and by which right: those of a file share one of these with others.
+pub(crate) type NodeSet = Vec<(JobNode, Holds)>;
+
+/// The nodes that make a file's parts beside the host.
+#[derive(Clone)]
+pub struct Makers {
+    pub(crate) job: Arc<Job>,
+    pub(crate) nodes: Arc<NodeSet>,
+    /// The version that each of the nodes has; one if it is the same.
+    versions: Vec<Generation>,
+    /// The path by which nodes know the file.
+    pub(crate) path: String,
+    /// Which of them is to make which block, if the file is in the burst tier.
+    pub(crate) homes: Homes,
+}
+
+impl Makers {
+    /// Those that a daemon has named (`files_holders_request`, in as many answers as were needed) for files that nodes know by these
+    /// paths; None where they know none: devices, or where there are none nodes whose logs have it, or else those that keep it and
+    /// those that can read the backing file system. None if no node holds the version that this host has.
+    #[must_use]
+    pub fn among(
+        found: Vec<FilesHolders>,
+        files: &[(&FileSource, Option<String>)],
+        socket: PathBuf,
+        wants: QueryWants,
+    ) -> Vec<Option<Self>> {
+        let factors = found.first().map(|found| (found.host_factor, found.host_read_factor));
+        let (host_factor, host_read_factor) = factors.unwrap_or((1.0, 1.0));
+        let job = Arc::new(Job { socket, wants, host_factor, host_read_factor });
+        let mut sets: BTreeMap<Vec<(u32, Holds)>, Arc<NodeSet>> = BTreeMap::new();
+        let mut held = found.into_iter().flat_map(|FilesHolders { nodes, files, .. }| {
+            let nodes: Arc<BTreeMap<u32, JobNode>> =
+                Arc::new(nodes.into_iter().map(|node| (node.rank, node)).collect());
+            files.into_iter().map(move |file| (Arc::clone(&nodes), file))
+        });
+        let of = |(source, path): &(&FileSource, Option<String>)| {
+            let path = path.clone()?;
+            let (nodes, file) = held.next()?;
+            let holders = best(&file, source, &nodes);
+            let key: Vec<(u32, Holds)> = holders.iter().map(|(rank, holds, _)| (*rank, *holds)).collect();
+            let (_, first, version) = *holders.first()?;
+            let node = |(rank, holds): &(u32, Holds)| Some((nodes.get(rank)?.clone(), *holds));
+            let nodes = sets.entry(key).or_insert_with_key(|key| Arc::new(key.iter().filter_map(node).collect()));
+            let is_one = holders.iter().all(|(_, _, other)| *other == version);
+            let versions = holders.iter().map(|(_, _, version)| *version).take(if is_one { 1 } else { usize::MAX });
+            let homes = Homes(if first == Holds::Burst { file.homes } else { vec![] });
+            Some(Self { job: Arc::clone(&job), nodes: Arc::clone(nodes), versions: versions.collect(), path, homes })
+        };
+        files.iter().map(of).collect()
     }
 
-    /// The state of a file: parts made by the nodes, by this host as `host_part` says, and by it where nobody else is left. Of
-    /// each block whether it begins within quotes, if `is_reread`.
-    pub(crate) fn collect(
-        &self,
-        source: &FileSource,
-        table: Table<'_>,
-        options: PassOptions<'_>,
-        host_part: HostPart,
-        is_reread: bool,
-    ) -> anyhow::Result<(State, Vec<bool>, Made)> {
-        let PassOptions { collected, threads, .. } = options;
-        let like = state_of_nothing(table, collected);
-        let host_threads = if matches!(host_part, HostPart::Rest) { 0 } else { threads };
-        let parts = match is_reread || self.homes.are_known() {
-            true => Parts::by_block(source.bytes(), like).behind(begins_quoted(table)),
-            false => Parts::new(source.bytes(), self.threads() + host_threads, like).behind(begins_quoted(table)),
+    /// They, as holders of their versions of the file.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        let version = |index: usize| self.versions.get(index).unwrap_or(&self.versions[0]);
+        let nodes = self.nodes.iter().enumerate();
+        nodes.map(|(index, (node, holds))| Holder::of(node, *holds, *version(index))).collect()
+    }
+
+    /// The version that a node has.
+    fn version_of(&self, rank: u32) -> Option<&Generation> {
+        let index = self.nodes.iter().position(|(node, _)| node.rank == rank)?;
+        self.versions.get(index).or_else(|| self.versions.first())
+    }
+
+    /// They, as parts are dealt out to them.
+    pub(crate) fn group(&self) -> Group {
+        self.nodes.iter().map(|(node, holds)| (node.rank, (*holds, node.bytes_per_s))).collect()
+    }
+
+    /// So many bytes of theirs, as the model sees them, where each needs so long to begin. Nodes of one host share its processors.
+    pub(crate) fn share(&self, bytes: u64, begins: f64) -> Share {
+        let sharing = |host: &str| self.nodes.iter().filter(|(node, _)| node.host == host).count() as f64;
+        let end = |(node, _): &(JobNode, Holds)| {
+            let part = 1.0 / sharing(&node.host);
+            let burst = Burst { bytes: node.burst.0 * part, bytes_per_s: node.burst.1 * part };
+            (node.rank, End { parses: node.bytes_per_s * part, reads: f64::INFINITY, begins, burst })
         };
-        let pieces = FileParts { parts, homes: self.homes.clone() };
-        let dealing = Dealing::new(pieces, &self.holders, options.done_bytes);
-        let here = |part| {
-            let options =
-                PassOptions { threads: 1, done_bytes: &Default::default(), is_given_up: dealing.is_over(), ..options };
-            collect_part(source, table, options, part)
-        };
-        let asked = asked_of_all(table, collected);
-        let ask = |holder: &Holder, part| self.ask(&dealing, holder, &asked, part);
-        dealing.run(&self.holders, host_part, threads, ask, here)?;
-        source.check()?;
-        let (FileParts { parts, .. }, made) = dealing.finish();
-        let quoted = if is_reread { parts.quoted_starts().to_vec() } else { vec![] };
-        Ok((parts.finish()?, quoted, made))
+        Share { bytes, nodes: self.nodes.iter().map(end).collect() }
+    }
+
+    /// Parts that all of them make at once.
+    pub(crate) fn threads(&self) -> usize {
+        self.nodes.iter().map(|(node, _)| node.threads).sum()
     }
 
     /// A part, made by a node.
-    fn ask(
+    pub(crate) fn ask(
         &self,
-        dealing: &Dealing<'_, FileParts>,
+        dealing: &Dealing<'_, SeveralFiles<'_>>,
         holder: &Holder,
-        asked: &(bool, Option<QueryTable>),
-        part: Part,
+        (table, collected): (Table<'_>, Collected),
+        FilePart { part, .. }: FilePart,
     ) -> anyhow::Result<PartState> {
-        let (counts_bytes, table) = asked.clone();
         let asked = AskedPart {
             rank: holder.rank,
             path: self.path.clone(),
-            generation: holder.generation,
-            counts_bytes,
-            table,
+            generation: *self.version_of(holder.rank).context("it does not hold the file")?,
+            counts_bytes: collected.bytes,
+            table: table.map(|rows| rows_of(rows, collected)),
             first: part.first,
             blocks: part.blocks,
             begins_quoted: part.begins_quoted,
             timeout_ms: PART_TIMEOUT.as_millis() as u64,
         };
-        let answer = dealing.ask_over(&self.socket, &request("querypart", &asked)?, PART_TIMEOUT)?;
+        let answer = dealing.ask_over(&self.job.socket, &request("querypart", &asked)?, PART_TIMEOUT)?;
         let state = answer.as_str().and_then(bytes_of).and_then(|bytes| PartState::decode(&bytes));
         state.context("the answer cannot be decoded")
     }
 }
 
-/// The part of a request that is the same for every node.
-fn asked_of_all(table: Table<'_>, collected: Collected) -> (bool, Option<QueryTable>) {
-    (collected.bytes, table.map(|rows| rows_of(rows, collected)))
+/// The nodes that are to make a file's parts, the best of those that have this host's version of it.
+fn best(file: &HeldFile, source: &FileSource, nodes: &BTreeMap<u32, JobNode>) -> Vec<(u32, Holds, Generation)> {
+    let mut holders = file.all();
+    // Of a burst file the node knows the version that asked the tree.
+    holders.retain(|(rank, _, version)| nodes.contains_key(rank) && source.is_version(version));
+    holders.sort_by_key(|(rank, holds, _)| (*holds, *rank));
+    let first = holders.first().map(|(_, holds, _)| *holds);
+    if matches!(first, Some(Holds::Device | Holds::Burst)) {
+        holders.retain(|(_, holds, _)| Some(*holds) == first);
+    }
+    holders.truncate(NODES_MAX);
+    holders
 }
 
 /// Rows of a file, as they travel.

@@ -46,11 +46,18 @@ pub enum Holds {
     Burst,
     /// It keeps (nearly) all of it in its cache.
     Cache,
-    /// It reads the backing file system for others.
-    Root,
+    /// It can read the backing file system, where the file lies.
+    Backing,
 }
 
 impl Holder {
+    /// A node as the holder of one version of a file.
+    #[must_use]
+    pub fn of(node: &JobNode, holds: Holds, generation: Generation) -> Self {
+        let JobNode { rank, host, threads, bytes_per_s, burst, data } = node.clone();
+        Self { rank, host, holds, generation, threads, bytes_per_s, burst, data }
+    }
+
     /// Those with the best right.
     #[must_use]
     pub fn best(mut holders: Vec<Self>) -> Vec<Self> {
@@ -69,16 +76,127 @@ pub struct FileHolders {
     pub in_logs: Vec<Holder>,
     /// The node whose log has most of each block, as runs: the first block of each run, and the node.
     pub homes: Vec<(u64, Option<u32>)>,
+}
+
+/// A node that may make pieces.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct JobNode {
+    /// Which.
+    pub rank: u32,
+    /// On which host.
+    pub host: String,
+    /// Pieces that it makes at once.
+    pub threads: usize,
+    /// Bytes that it parses in a second, with all of them.
+    pub bytes_per_s: f64,
+    /// Bytes that it parses faster at the beginning, and how many of them in a second.
+    #[serde(default)]
+    pub burst: (f64, f64),
+    /// A device's directory, in which it may write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
+}
+
+/// The files of a request that a node can read.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NodeFiles {
+    /// It.
+    pub node: JobNode,
+    /// Those that it holds, by their places in the request: by which right, and which version.
+    pub held: Vec<(usize, Holds, Generation)>,
+    /// Those that lie on the backing file system, which it can read. It has not looked at them.
+    pub readable: Vec<usize>,
+}
+
+/// The nodes that hold some files.
+#[derive(Default, Serialize, Deserialize)]
+pub struct FilesHolders {
+    /// All nodes, by rank.
+    pub nodes: Vec<JobNode>,
+    /// Of each file, in the order of the request.
+    pub files: Vec<HeldFile>,
     /// By how much this host parses more slowly than its samples say, as far as was seen.
     pub host_factor: f64,
     /// By how much its bytes come more slowly.
     pub host_read_factor: f64,
 }
 
+/// The nodes that hold one of some files.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HeldFile {
+    /// Those that have looked, by rank.
+    pub holders: Vec<(u32, Holds, Generation)>,
+    /// Others that can read the backing file system, where it lies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<u32>,
+    /// The node whose log has most of each block, as runs, if it is in the burst tier.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub homes: Vec<(u64, Option<u32>)>,
+}
+
+impl FilesHolders {
+    /// Those of `count` files, as nodes say.
+    #[must_use]
+    pub fn of(count: usize, mut nodes: Vec<NodeFiles>) -> Self {
+        nodes.sort_by_key(|files| files.node.rank);
+        nodes.dedup_by_key(|files| files.node.rank);
+        let mut files = vec![HeldFile::default(); count];
+        for NodeFiles { node, held, readable } in &nodes {
+            for (file, holds, generation) in held {
+                if let Some(file) = files.get_mut(*file) {
+                    file.holders.push((node.rank, *holds, *generation));
+                }
+            }
+            for file in readable.iter().filter(|file| held.iter().all(|(other, ..)| other != *file)) {
+                if let Some(file) = files.get_mut(*file) {
+                    file.readers.push(node.rank);
+                }
+            }
+        }
+        Self { nodes: nodes.into_iter().map(|files| files.node).collect(), files, ..Self::default() }
+    }
+
+    /// Those of the only file.
+    #[must_use]
+    pub fn into_one(mut self) -> FileHolders {
+        let file = self.files.pop().unwrap_or_default();
+        let holder = |(rank, holds, generation): (u32, Holds, Generation)| {
+            let node = self.nodes.iter().find(|node| node.rank == rank)?;
+            Some(Holder::of(node, holds, generation))
+        };
+        let mut holders: Vec<Holder> = file.all().into_iter().filter_map(holder).collect();
+        holders.sort_by_key(|holder| holder.rank);
+        let (in_logs, holders) = holders.into_iter().partition(|holder| holder.holds == Holds::Burst);
+        FileHolders { holders, in_logs, homes: file.homes }
+    }
+}
+
+impl HeldFile {
+    /// All that can read it: others can read the version that a node has found which has looked.
+    #[must_use]
+    pub fn all(&self) -> Vec<(u32, Holds, Generation)> {
+        let of = |wanted: Holds| self.holders.iter().find(|(_, holds, _)| *holds == wanted);
+        let found = of(Holds::Backing).or_else(|| of(Holds::Cache));
+        let others = found
+            .into_iter()
+            .flat_map(|(.., version)| self.readers.iter().map(|rank| (*rank, Holds::Backing, *version)));
+        self.holders.iter().copied().chain(others).collect()
+    }
+}
+
+/// Files that one request for their holders is about at most (`forebay_wire::query::QUERY_FILES_MAX`).
+pub const HOLDERS_FILES_MAX: usize = forebay_wire::query::QUERY_FILES_MAX;
+
 /// The request for the nodes that hold the file at a path; answered by `FileHolders`.
 #[must_use]
 pub fn holders_request(path: &str, wants: QueryWants) -> Value {
     json!({"command": "holders", "path": path, "wants": wants})
+}
+
+/// The request for the nodes that hold the files at some paths, `HOLDERS_FILES_MAX` at most; answered by `FilesHolders`.
+#[must_use]
+pub fn files_holders_request(paths: &[String], wants: QueryWants) -> Value {
+    json!({"command": "queryholders", "paths": paths, "wants": wants})
 }
 
 /// A request of one of the kinds below.

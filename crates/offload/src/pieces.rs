@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use forebay_query::InOrder;
 use forebay_query::limits::BLOCK_BYTES;
-use forebay_query::{InOrder, Part, PartState, Parts, Side};
 
 use crate::messages::Holder;
 
@@ -27,6 +27,11 @@ pub trait Pieces {
 
     /// The first that only the other side makes and that this maker may make; none where every piece is made once.
     fn take_again(&mut self, _maker: Option<u32>, _nodes: &Nodes) -> Option<Self::Piece> {
+        None
+    }
+
+    /// The next that has no maker and that none of these nodes may make, for this host; none where such pieces are left to the end.
+    fn take_rest(&mut self, _nodes: &Nodes) -> Option<Self::Piece> {
         None
     }
 
@@ -62,7 +67,7 @@ impl Homes {
     }
 
     /// A block that has a home is made by that node or by this host, by other nodes only when its home is lost.
-    fn allow(&self, maker: Option<u32>, block: u64, nodes: &Nodes) -> bool {
+    pub(crate) fn allow(&self, maker: Option<u32>, block: u64, nodes: &Nodes) -> bool {
         match (maker, self.of(block)) {
             (Some(rank), Some(home)) => rank == home || !nodes.contains(&home),
             _ => true,
@@ -72,47 +77,6 @@ impl Homes {
     /// Whether each piece is to have a home.
     pub fn are_known(&self) -> bool {
         !self.0.is_empty()
-    }
-}
-
-fn side(maker: Option<u32>) -> Side {
-    if maker.is_some() { Side::Nodes } else { Side::Host }
-}
-
-/// Parts of a file.
-pub struct FileParts {
-    /// They.
-    pub parts: Parts,
-    /// Their makers, if they are known.
-    pub homes: Homes,
-}
-
-impl Pieces for FileParts {
-    type Piece = Part;
-    type Made = PartState;
-
-    fn take(&mut self, maker: Option<u32>, nodes: &Nodes) -> Option<Part> {
-        self.parts.take_if(side(maker), |block| self.homes.allow(maker, block, nodes))
-    }
-
-    fn take_again(&mut self, maker: Option<u32>, nodes: &Nodes) -> Option<Part> {
-        self.parts.take_again(side(maker), |block| self.homes.allow(maker, block, nodes))
-    }
-
-    fn answered(&mut self, _: Option<u32>, part: Part, made: PartState) -> anyhow::Result<u64> {
-        Ok(self.parts.answered(part.index, made)?)
-    }
-
-    fn give_back(&mut self, maker: Option<u32>, part: Part) {
-        self.parts.give_back(part.index, side(maker));
-    }
-
-    fn under_way_bytes(&self) -> u64 {
-        self.parts.under_way_bytes()
-    }
-
-    fn is_done(&self) -> bool {
-        self.parts.is_done()
     }
 }
 

@@ -5,6 +5,8 @@
 //! once: a short query is over before that is used up. Results have a few kilobytes, so their time on a link is
 //! left out. The times of runs correct later predictions (`learned`).
 
+use std::collections::BTreeMap;
+
 use crate::describe::DescribedColumns;
 use crate::limits::BLOCK_BYTES;
 use crate::operator::Collected;
@@ -91,6 +93,21 @@ pub enum Choice {
     Split,
 }
 
+/// Bytes of files that the same nodes can read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// How many.
+    pub bytes: u64,
+    /// The nodes, by rank.
+    pub nodes: BTreeMap<u32, End>,
+}
+
+impl Share {
+    fn ends(&self) -> Vec<End> {
+        self.nodes.values().copied().collect()
+    }
+}
+
 /// The predicted time of each choice, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
@@ -118,6 +135,27 @@ impl Prediction {
         };
         let last = LAST_BYTES.max(LAST_SHARE * bytes).min(bytes) / host.rate().max(rate);
         Self { host: host.seconds(bytes), data: data.seconds(bytes), split: both.seconds(bytes) + last }
+    }
+
+    /// For files that different nodes share, at the host and at these nodes at the same time; `here` bytes are the host's in any case.
+    ///
+    /// The slowest shares decide: each node has its own, and the host helps where most is left.
+    pub fn of_shares(here: u64, host: End, shares: &[Share]) -> Self {
+        let alone = |share: &Share| Self::new(share.bytes, host, &share.ends()).data;
+        let mut shares: Vec<(f64, &Share)> = shares.iter().map(|share| (alone(share), share)).collect();
+        shares.sort_by(|left, right| right.0.total_cmp(&left.0));
+        let own = if here > 0 { host.seconds(here as f64) } else { 0.0 };
+        let mut all = Self { host: own, data: own, split: own };
+        let mut together = Share { bytes: 0, nodes: BTreeMap::new() };
+        for (alone, share) in shares {
+            together.bytes += share.bytes;
+            together.nodes.extend(&share.nodes);
+            let ends = together.ends();
+            all.data = all.data.max(alone).max(Self::new(together.bytes, host, &ends).data);
+            all.split = all.split.max(Self::new(here + together.bytes, host, &ends).split);
+        }
+        all.host = host.seconds((here + together.bytes) as f64);
+        all
     }
 
     /// The fastest; both ends only where that saves much.
@@ -240,6 +278,27 @@ mod tests {
         let Prediction { host, data, split } = Prediction::new(1_200_000_000, host(0.12 * GB), &[device(); 2]);
         assert!((host - 10.0).abs() < 1e-9 && (data - (0.01 + 1.2 / 0.18)).abs() < 1e-9);
         assert!((split - (0.01 + 1.2 / 0.3 + 1.2 / 24.0 / 0.18)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nodes_with_files_of_their_own_work_at_the_same_time() {
+        let share =
+            |bytes, ranks: std::ops::Range<u32>| Share { bytes, nodes: ranks.map(|rank| (rank, device())).collect() };
+        let predicted = |shares: &[Share]| Prediction::of_shares(0, host(0.12 * GB), shares);
+        let one = predicted(&[share(90_000_000, 0..1)]);
+        assert_eq!(one, Prediction::new(90_000_000, host(0.12 * GB), &[device()]));
+        let four = predicted(&[0, 1, 2, 3].map(|rank| share(90_000_000, rank..rank + 1)));
+        assert!((four.data - one.data).abs() < 1e-9, "{four:?}");
+        assert!((four.host - 3.0).abs() < 1e-9);
+        // The host helps the one that has the most.
+        let uneven = predicted(&[share(9_000_000, 0..1), share(900_000_000, 1..2)]);
+        assert!((uneven.data - 10.01).abs() < 1e-9 && uneven.split > 900.0 / 210.0 && uneven.split < 6.0, "{uneven:?}");
+        // Nodes of two shares are there once.
+        let both = predicted(&[share(90_000_000, 0..2), share(90_000_000, 1..2)]);
+        assert!((both.data - 1.01).abs() < 1e-9, "{both:?}");
+        // The host's own files take it as long as they do.
+        let own = Prediction::of_shares(240_000_000, host(0.12 * GB), &[share(90_000_000, 0..1)]);
+        assert!((own.data - 2.0).abs() < 1e-9 && (own.host - 2.75).abs() < 1e-9, "{own:?}");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
 pub use co_moments::CoMoments;
 pub use column::{Column, ColumnSummary};
-pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
+pub use cost::{Burst, Choice, End, Prediction, Share, calibrate, learned, share};
 pub use describe::{
     Bin, Bins, Counted, DISTINCT_ERROR, Described, DescribedColumns, Distinct, NumberColumn, Shape, TextColumn, Values,
 };

@@ -86,8 +86,12 @@ impl Makers {
 impl Parts {
     /// Of a file of so many bytes, made by so many workers; every partial is to be like `like`.
     pub fn new(file_bytes: u64, workers: usize, like: State) -> Self {
-        let blocks = file_bytes.div_ceil(BLOCK_BYTES);
-        let wanted = blocks / (PARTS_EACH * workers.max(1) as u64);
+        Self::of_several(file_bytes, file_bytes, workers, like)
+    }
+
+    /// Of one of several files of so many bytes together, which the same workers make.
+    pub fn of_several(file_bytes: u64, all_bytes: u64, workers: usize, like: State) -> Self {
+        let wanted = all_bytes.div_ceil(BLOCK_BYTES) / (PARTS_EACH * workers.max(1) as u64);
         let part_blocks = match wanted {
             0 => 1,
             wanted => (1 << wanted.ilog2()).min(PART_BLOCKS_MAX),

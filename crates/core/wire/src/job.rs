@@ -3,7 +3,7 @@
 use forebay_types::{Epoch, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
-use crate::query::QueryWants;
+use crate::query::{QUERY_FILES_MAX, QueryWants};
 use crate::report::Report;
 
 /// A node's message to another about the job.
@@ -49,10 +49,10 @@ pub enum JobMessage {
     /// The recording of the asked node's programs at their start, or that of the first node below it that has one.
     /// Answer: `Body`; body: the uses (see `recording`). `ENODATA` where no program has used any file.
     Recording,
-    /// Which nodes, of this one and those below it, hold bytes of a file that a query is about. Answer: `Text`, a JSON array.
+    /// Which nodes, of this one and those below it, can read files that a query is about. Answer: `Text`, a JSON array.
     Holders {
-        /// The file.
-        file: ViewPath,
+        /// The files, `QUERY_FILES_MAX` at most.
+        files: Vec<ViewPath>,
         /// The values that the query collects.
         wants: QueryWants,
     },
@@ -97,6 +97,7 @@ impl JobMessage {
                 (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len())
             }
             Self::Report { report } => report.is_within_limits(),
+            Self::Holders { files, .. } => (1..=QUERY_FILES_MAX).contains(&files.len()),
             _ => true,
         }
     }

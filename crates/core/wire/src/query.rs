@@ -33,7 +33,7 @@ pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 /// Bytes of a fragment's plan: with the longest paths a message is within `limits::HEAD_BYTES_MAX`.
 pub const QUERY_PLAN_BYTES_MAX: usize = 56 << 10;
 
-/// Files of a fragment.
+/// Files of a fragment, or of a request for who holds them.
 pub const QUERY_FILES_MAX: usize = 16;
 
 /// Bytes of what stands above a column that a device writes: the name of any column that a person gave.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_offload::{AskedColumn, AskedFragment, AskedPart, FileHolders, text_of};
+use forebay_offload::{AskedColumn, AskedFragment, AskedPart, FilesHolders, HOLDERS_FILES_MAX, text_of};
 use forebay_types::{ViewPath, limits};
 use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;
@@ -71,6 +71,11 @@ enum Command {
     /// Which nodes hold a file that a query is about.
     Holders {
         path: String,
+        wants: QueryWants,
+    },
+    /// Which nodes hold each of some files.
+    QueryHolders {
+        paths: Vec<String>,
         wants: QueryWants,
     },
     /// This host took so much longer for a query than it should have.
@@ -188,7 +193,8 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let path = path_in_view(&path, &job.node)?;
             Ok(json!(job.explain_path(path).await))
         }
-        Command::Holders { path, wants } => holders(&path, wants, job).await,
+        Command::Holders { path, wants } => Ok(json!(holders(&[path], wants, job).await?.into_one())),
+        Command::QueryHolders { paths, wants } => Ok(json!(holders(&paths, wants, job).await?)),
         Command::QuerySaw { wants, factor, waited_for_bytes } => {
             job.queries.parts.speeds.saw_host(collected(wants), factor, waited_for_bytes);
             Ok(Value::Null)
@@ -235,11 +241,15 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
     }
 }
 
-/// The nodes that hold a file, and what is known of this host's speed.
-async fn holders(path: &str, wants: QueryWants, job: &Job) -> Result<Value, String> {
-    let found = job.holders(file_of(path, job)?, wants).await;
+/// The nodes that hold each of some files, and what is known of this host's speed.
+async fn holders(paths: &[String], wants: QueryWants, job: &Job) -> Result<FilesHolders, String> {
+    if paths.is_empty() || paths.len() > HOLDERS_FILES_MAX {
+        return Err(format!("1 to {HOLDERS_FILES_MAX} files are asked about at once"));
+    }
+    let files = paths.iter().map(|path| file_of(path, job)).collect::<Result<_, _>>()?;
+    let found = job.holders(files, wants).await;
     let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
-    Ok(json!(FileHolders { host_factor, host_read_factor, ..found }))
+    Ok(FilesHolders { host_factor, host_read_factor, ..found })
 }
 
 /// Some blocks of a column, as text.

@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_offload::{AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, Holder, Holds, bytes_of};
+use forebay_offload::{
+    AskedColumn, AskedDraft, AskedFragment, AskedPart, FilesHolders, HeldFile, Holds, NodeFiles, bytes_of,
+};
 use forebay_query::limits::BLOCK_BYTES;
 use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::query::{QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX};
@@ -19,6 +21,9 @@ use crate::write::{Home, WriteParts};
 
 /// Runs of blocks that `homes` is told in at most; the nodes of a file that is more scattered are not told apart.
 const HOME_RUNS_MAX: usize = 1 << 16;
+
+/// Nodes that are named beside those that hold a file: a query has no more requests under way (`forebay_offload`).
+const READERS_MAX: usize = 64;
 
 /// The job's nodes as a query sees them from this one.
 pub struct JobQueries {
@@ -40,35 +45,41 @@ impl JobQueries {
         self.write.as_ref().and_then(|write| write.path_of(&path)).unwrap_or(path)
     }
 
-    /// The nodes of the job that hold a file.
-    pub async fn holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> FileHolders {
-        let holders = self.all_holders(file.clone(), wants, left).await;
-        let (in_logs, holders): (Vec<_>, Vec<_>) = holders.into_iter().partition(|holder| holder.holds == Holds::Burst);
-        let Some(write) = self.write.clone().filter(|write| write.holds_path(&file)) else {
-            return FileHolders { holders, ..FileHolders::default() };
-        };
-        let homes = self.node.on_pool(async move { write.homes(&file, BLOCK_BYTES).await }).await;
-        let Some(Ok((generation, homes))) = homes else { return FileHolders { holders, ..FileHolders::default() } };
-        let is_home = |holder: &Holder| homes.contains(&Some(holder.rank));
-        let in_logs = in_logs.into_iter().filter(is_home).map(|holder| Holder { generation, ..holder }).collect();
-        FileHolders { holders, in_logs, homes: runs(&homes), ..FileHolders::default() }
+    /// The nodes of the job that hold each of some files.
+    pub async fn holders(&self, files: Vec<ViewPath>, wants: QueryWants, left: Duration) -> FilesHolders {
+        let mut found = FilesHolders::of(files.len(), self.all_holders(files.clone(), wants, left).await);
+        for (file, held) in files.into_iter().zip(&mut found.files) {
+            self.in_logs(file, held).await;
+        }
+        found
     }
 
-    /// Those that say so, by rank.
-    async fn all_holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
+    /// Of a file of the burst tier, the nodes whose logs have most of a block, and which version that is.
+    async fn in_logs(&self, file: ViewPath, held: &mut HeldFile) {
+        let Some(write) = self.write.clone().filter(|write| write.holds_path(&file)) else { return };
+        let homes = self.node.on_pool(async move { write.homes(&file, BLOCK_BYTES).await }).await;
+        let Some(Ok((version, homes))) = homes else {
+            return held.holders.retain(|(_, holds, _)| *holds != Holds::Burst);
+        };
+        held.holders.retain(|(rank, holds, _)| *holds != Holds::Burst || homes.contains(&Some(*rank)));
+        held.holders.iter_mut().filter(|(_, holds, _)| *holds == Holds::Burst).for_each(|(.., other)| *other = version);
+        held.homes = runs(&homes);
+    }
+
+    /// Nodes that can read some of the files, in any order.
+    async fn all_holders(&self, files: Vec<ViewPath>, wants: QueryWants, left: Duration) -> Vec<NodeFiles> {
         let (root, own) = (self.node.forest.first().root(), self.node.rank());
         let mut holders = match root == own {
-            true => self.holders_below(file.clone(), wants, left).await,
+            true => self.holders_below(files.clone(), wants, left).await,
             false => {
-                let message = JobMessage::Holders { file: file.clone(), wants };
+                let message = JobMessage::Holders { files: files.clone(), wants };
                 ask_from(Arc::clone(&self.node), self.epoch(), root, message, left).await.answers
             }
         };
         // It may not have been asked, having lost who would ask it.
-        if !holders.iter().any(|holder: &Holder| holder.rank == own.0) {
-            holders.extend(self.parts.holder(file, wants).await);
+        if !holders.iter().any(|holder: &NodeFiles| holder.node.rank == own.0) {
+            holders.extend(self.parts.files(files, wants).await);
         }
-        holders.sort_by_key(|holder| holder.rank);
         holders
     }
 
@@ -77,15 +88,13 @@ impl JobQueries {
     }
 
     /// Those of this node and the nodes below it.
-    pub async fn holders_below(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
-        let message = JobMessage::Holders { file: file.clone(), wants };
-        let (own, below): (_, Gathered<Holder>) = tokio::join!(
-            self.parts.holder(file, wants),
+    pub async fn holders_below(&self, files: Vec<ViewPath>, wants: QueryWants, left: Duration) -> Vec<NodeFiles> {
+        let message = JobMessage::Holders { files: files.clone(), wants };
+        let (own, below): (_, Gathered<NodeFiles>) = tokio::join!(
+            self.parts.files(files, wants),
             ask_children(&self.node, self.epoch(), self.node.rank(), &message, left)
         );
-        let mut holders = below.answers;
-        holders.extend(own);
-        holders
+        enough(own.into_iter().chain(below.answers).collect())
     }
 
     /// A part, made by the node that is asked.
@@ -155,6 +164,17 @@ impl JobQueries {
         whole.map_err(|_| "the answer did not arrive in time")?.map_err(|errno| errno.to_string())?;
         body.contiguous().ok_or_else(|| "the answer is incomplete".to_owned())
     }
+}
+
+/// All nodes that hold a file, and of those that can only read one as many as a query asks at once.
+fn enough(mut nodes: Vec<NodeFiles>) -> Vec<NodeFiles> {
+    nodes.sort_by_key(|files| files.node.rank);
+    let mut readers = 0;
+    nodes.retain(|files| {
+        readers += usize::from(files.held.is_empty());
+        !files.held.is_empty() || readers <= READERS_MAX
+    });
+    nodes
 }
 
 /// The first of each run of equal homes, while they are not too many.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_body::Body;
-use forebay_offload::FileHolders;
+use forebay_offload::FilesHolders;
 use forebay_read::Source;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank, PIECE_BYTES, ViewPath};
@@ -81,8 +81,8 @@ impl Job {
         let left = remaining.mul_f64(HOP_SHARE);
         match message {
             JobMessage::Status => answer_all(reply, &self.status_below(left).await),
-            JobMessage::Holders { file, wants } => {
-                answer_all(reply, &self.queries.holders_below(file, wants, left).await)
+            JobMessage::Holders { files, wants } => {
+                answer_all(reply, &self.queries.holders_below(files, wants, left).await)
             }
             JobMessage::Explain { path } => answer_all(reply, &self.explain(path, left).await),
             JobMessage::Shutdown => {
@@ -135,9 +135,9 @@ impl Job {
         json!({"ended": ranks, "left": left})
     }
 
-    /// The nodes of the job that hold a file.
-    pub async fn holders(&self, file: ViewPath, wants: QueryWants) -> FileHolders {
-        self.queries.holders(file, wants, JOB_DEADLINE).await
+    /// The nodes of the job that hold each of some files.
+    pub async fn holders(&self, files: Vec<ViewPath>, wants: QueryWants) -> FilesHolders {
+        self.queries.holders(files, wants, JOB_DEADLINE).await
     }
 
     /// Where an answer for `path` would come from, from this node up to where the request ends.

@@ -116,6 +116,10 @@ impl Exports for Store {
         self.read_chunk(file, generation, index, started).map(drop)
     }
 
+    fn read_at(&self, file: &ViewPath, generation: &Generation, buffer: &mut [u8], offset: u64) -> Result<(), Errno> {
+        self.read_at(file, generation, buffer, offset)
+    }
+
     fn forget(&self) -> Box<dyn Any + Send> {
         Box::new(self.forget())
     }

@@ -1,4 +1,4 @@
-//! A file that this node holds, read chunk by chunk: a device's own, the backing file system's, what is kept, or one of the burst tier.
+//! A file that this node can read: a device's own, the backing file system's, what is kept, or one of the burst tier.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ const HELD_CHUNKS: usize = 6;
 /// How often it is looked whether anybody still waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Where chunks come from.
+/// Where bytes come from.
 pub enum Way {
     /// Read here.
     Exports(Arc<dyn Exports>),
@@ -48,30 +48,54 @@ impl HeldFile {
         Self { way, file, generation, is_given_up, held: Mutex::default() }
     }
 
-    fn chunk(&self, index: ChunkIndex) -> anyhow::Result<Arc<Body>> {
+    /// A chunk that was read before, or is read by `read` now.
+    fn chunk(
+        &self,
+        index: ChunkIndex,
+        read: impl Fn(ChunkIndex) -> anyhow::Result<Arc<Body>>,
+    ) -> anyhow::Result<Arc<Body>> {
         let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, body)) = held().iter().find(|(other, _)| *other == index) {
             return Ok(Arc::clone(body));
         }
-        let body = match &self.way {
-            Way::Exports(exports) => {
-                let mut found = None;
-                exports
-                    .read_chunk(&self.file, &self.generation, index, &mut |body| found = Some(body))
-                    .map_err(failed)?;
-                found.ok_or_else(|| failed(Errno::EIO))?
-            }
-            Way::View(read) => self.chunk_of_view(read, index)?,
-            Way::Burst(node, file) => {
-                let len = (self.generation.size_bytes - index.start_bytes()).min(CHUNK_BYTES);
-                let read = node.wait_for(file.read(index.start_bytes(), len as usize));
-                Body::whole(Bytes::from(read.map_err(failed)?))
-            }
-        };
+        let body = read(index)?;
         let mut held = held();
         held.truncate(HELD_CHUNKS - 1);
         held.push_front((index, Arc::clone(&body)));
         Ok(body)
+    }
+
+    /// Fills a buffer from chunks.
+    fn by_chunks(
+        &self,
+        mut buffer: &mut [u8],
+        mut offset: u64,
+        read: impl Fn(ChunkIndex) -> anyhow::Result<Arc<Body>>,
+    ) -> anyhow::Result<()> {
+        while !buffer.is_empty() {
+            let index = ChunkIndex::of(offset);
+            let from = (offset - index.start_bytes()) as usize;
+            let len = buffer.len().min(CHUNK_BYTES as usize - from);
+            let slices = self.chunk(index, &read)?.slices(from, len);
+            let there: usize = slices.iter().map(Bytes::len).sum();
+            if there < len {
+                return Err(failed(Errno::ESTALE));
+            }
+            for slice in &slices {
+                let (to, rest) = buffer.split_at_mut(slice.len());
+                to.copy_from_slice(slice);
+                buffer = rest;
+            }
+            offset += len as u64;
+        }
+        Ok(())
+    }
+
+    /// A chunk of a file of the burst tier.
+    fn chunk_of_logs(&self, node: &Node, file: &CommittedFile, index: ChunkIndex) -> anyhow::Result<Arc<Body>> {
+        let len = (self.generation.size_bytes - index.start_bytes()).min(CHUNK_BYTES);
+        let read = node.wait_for(file.read(index.start_bytes(), len as usize));
+        Ok(Body::whole(Bytes::from(read.map_err(failed)?)))
     }
 
     /// Waits for the answer on this thread, which may block.
@@ -101,27 +125,16 @@ impl Contents for HeldFile {
         self.generation.size_bytes
     }
 
-    fn read(&self, mut buffer: &mut [u8], mut offset: u64) -> anyhow::Result<()> {
-        while !buffer.is_empty() {
-            let index = ChunkIndex::of(offset);
-            let from = (offset - index.start_bytes()) as usize;
-            let len = buffer.len().min(CHUNK_BYTES as usize - from);
-            let slices = self.chunk(index)?.slices(from, len);
-            let there: usize = slices.iter().map(Bytes::len).sum();
-            if there < len {
-                return Err(failed(Errno::ESTALE));
-            }
-            for slice in &slices {
-                let (to, rest) = buffer.split_at_mut(slice.len());
-                to.copy_from_slice(slice);
-                buffer = rest;
-            }
-            offset += len as u64;
+    fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        match &self.way {
+            // A block begins and ends within chunks, whose other bytes need not be read.
+            Way::Exports(exports) => exports.read_at(&self.file, &self.generation, buffer, offset).map_err(failed),
+            Way::View(read) => self.by_chunks(buffer, offset, |index| self.chunk_of_view(read, index)),
+            Way::Burst(node, file) => self.by_chunks(buffer, offset, |index| self.chunk_of_logs(node, file, index)),
         }
-        Ok(())
     }
 
-    /// Every chunk was of this generation when it was read.
+    /// All bytes were of this generation when they were read.
     fn check(&self) -> anyhow::Result<()> {
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
-use forebay_offload::{Holder, Holds, Speed, Speeds};
+use forebay_offload::{Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
@@ -206,7 +206,7 @@ impl QueryParts {
     /// Where a program on this node finds a file that the node holds in this version. May block.
     fn place(&self, file: &ViewPath, version: &Generation) -> Result<PathBuf, Errno> {
         use std::os::unix::ffi::OsStrExt;
-        let (holds, found) = self.holds(file).ok_or(Errno::ENOENT)?;
+        let (holds, found) = self.version(file).ok_or(Errno::ENOENT)?;
         if found != *version {
             return Err(Errno::ESTALE);
         }
@@ -215,27 +215,40 @@ impl QueryParts {
             Holds::Cache => self.node.options.view.as_path(),
             // SQL is not told of them.
             Holds::Burst => return Err(Errno::EXDEV),
-            Holds::Device | Holds::Root => Path::new("/"),
+            Holds::Device | Holds::Backing => Path::new("/"),
         };
         Ok(above.join(OsStr::from_bytes(file.as_bytes())))
     }
 
-    /// The part of a file that this node has, if it counts as one that holds it.
-    pub async fn holder(self: &Arc<Self>, file: ViewPath, wants: QueryWants) -> Option<Holder> {
+    /// Those of some files that this node can read; None if it can read none.
+    pub async fn files(self: &Arc<Self>, files: Vec<ViewPath>, wants: QueryWants) -> Option<NodeFiles> {
         let this = Arc::clone(self);
         let found = move || {
-            let (holds, generation) = this.holds(&file)?;
-            Some((holds, generation, this.speeds.speed(collected(wants), this.threads)))
+            let (mut held, mut readable) = (vec![], vec![]);
+            for (index, file) in files.iter().enumerate() {
+                match this.holds(file) {
+                    Some((holds, version)) => held.push((index, holds, version)),
+                    None if this.can_read(file) => readable.push(index),
+                    None => {}
+                }
+            }
+            if held.is_empty() && readable.is_empty() {
+                return None;
+            }
+            Some((held, readable, this.speeds.speed(collected(wants), this.threads)))
         };
-        let (holds, generation, Speed { bytes_per_s, burst }) =
+        let (held, readable, Speed { bytes_per_s, burst }) =
             tokio::time::timeout(LOOKED_WITHIN, self.look(found)).await.ok()???;
         let (rank, threads) = (self.node.rank(), self.threads);
         let host = self.node.host(rank).to_owned();
         let burst = (burst.bytes, burst.bytes_per_s);
-        let data = self.node.options.data.clone().filter(|_| holds == Holds::Device);
-        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s, burst, data })
+        let has_own = held.iter().any(|(_, holds, _)| *holds == Holds::Device);
+        let data = self.node.options.data.clone().filter(|_| has_own);
+        Some(NodeFiles { node: JobNode { rank: rank.0, host, threads, bytes_per_s, burst, data }, held, readable })
     }
 
+    /// By which right this node holds a file, and in which version. Only roots look at the backing file system: all nodes of a large
+    /// job would be a burden to it. May block.
     fn holds(&self, file: &ViewPath) -> Option<(Holds, Generation)> {
         if let Some(data) = self.own_exports(file) {
             return Some((Holds::Device, attributes(&*data, file)?.generation()));
@@ -249,7 +262,21 @@ impl QueryParts {
         }
         let is_root = self.node.forest.is_root(self.node.rank());
         let exports = if is_root { self.read.backing.shared_store() } else { None };
-        Some((Holds::Root, attributes(&*exports?, file)?.generation()))
+        Some((Holds::Backing, attributes(&*exports?, file)?.generation()))
+    }
+
+    /// Whether this node can read a file if that lies on the backing file system, of which roots know. May block.
+    fn can_read(&self, file: &ViewPath) -> bool {
+        let is_elsewhere = self.own_exports(file).is_some() || self.in_burst(file).is_some();
+        !is_elsewhere && self.read.backing.shared_store().is_some()
+    }
+
+    /// The version of a file that this node holds, or finds where it can read it. May block.
+    fn version(&self, file: &ViewPath) -> Option<(Holds, Generation)> {
+        self.holds(file).or_else(|| {
+            let exports = self.read.backing.shared_store().filter(|_| self.can_read(file))?;
+            Some((Holds::Backing, attributes(&*exports, file)?.generation()))
+        })
     }
 
     /// The burst tier, if the file lies in it.
@@ -303,7 +330,8 @@ impl QueryParts {
                 Way::Burst(Arc::clone(&self.node), self.node.wait_for(write.committed(file, generation))?)
             }
             (None, None) if self.kept(file) == Some(generation) => Way::View(Arc::clone(&self.read)),
-            _ => match self.read.backing.shared_store().filter(|_| self.node.forest.is_root(self.node.rank())) {
+            // Over the trees all bytes would come from a few nodes, and take room where programs keep theirs.
+            _ => match self.read.backing.shared_store() {
                 Some(exports) => Way::Exports(exports),
                 None => Way::View(Arc::clone(&self.read)),
             },

@@ -53,6 +53,10 @@ impl Exports for TimedExports {
         self.timed("read", file, |exports| exports.read_chunk(file, generation, index, started))
     }
 
+    fn read_at(&self, file: &ViewPath, generation: &Generation, buffer: &mut [u8], offset: u64) -> Result<(), Errno> {
+        self.timed("read", file, |exports| exports.read_at(file, generation, buffer, offset))
+    }
+
     fn forget(&self) -> Box<dyn Any + Send> {
         self.exports.forget()
     }

@@ -71,6 +71,18 @@ impl Source {
         }
     }
 
+    /// Fills a buffer with the bytes from an offset on, all of which the file has.
+    pub(crate) fn read_at(&self, backing: &Backing, buffer: &mut [u8], offset_bytes: u64) -> Result<(), Errno> {
+        if buffer.len() > PIECE_BYTES {
+            backing.calls.will_read(self.descriptor.as_fd(), offset_bytes, buffer.len());
+        }
+        let count = backing.calls.read(self.descriptor.as_fd(), buffer, offset_bytes)?;
+        if count < buffer.len() || !self.is_current(backing)? {
+            return Err(Errno::ESTALE);
+        }
+        Ok(())
+    }
+
     fn fill(&self, backing: &Backing, index: ChunkIndex, body: &Body) -> Result<(), Errno> {
         let (len, mut at) = (body.expected_bytes(), 0);
         if len > PIECE_BYTES {

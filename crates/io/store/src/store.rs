@@ -129,6 +129,27 @@ impl Store {
         })
     }
 
+    /// Reads bytes of the version `generation` of `file`, all of which it has.
+    ///
+    /// # Errors
+    /// As `read_chunk`.
+    pub fn read_at(
+        &self,
+        file: &ViewPath,
+        generation: &Generation,
+        buffer: &mut [u8],
+        offset_bytes: u64,
+    ) -> Result<(), Errno> {
+        self.operation(|table| match self.backing.place(file, table)? {
+            Place::Above(_) => Err(Errno::EISDIR),
+            Place::Inside(export) => {
+                let source = chunk::Source::find(&self.backing, export, file, generation, table);
+                let read = source.and_then(|source| source.read_at(&self.backing, buffer, offset_bytes));
+                read.inspect_err(|_| self.backing.files.forget_one(file))
+            }
+        })
+    }
+
     /// The sizes of the file system that holds `path`; above the exports, which lie on any, those of the first export's.
     ///
     /// # Errors

@@ -45,9 +45,6 @@ use crate::settings::{Effective, UsageError};
 /// Open at once: more files than these are closed whenever they are not being read.
 const OPEN_MAX: usize = 64;
 
-/// Small files that are read before their states are merged.
-const BATCH: usize = 256;
-
 /// Answers a query.
 pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(std::mem::take(&mut arguments.given.0), arguments.file.config.take())?;
@@ -233,7 +230,7 @@ fn merged(
     (arguments, effective): (&QueryArguments, &Effective),
 ) -> anyhow::Result<(Merged, Makings)> {
     let near = Near::find(arguments.place, arguments.explain, options.collected, effective)?;
-    let makers_of = near.as_ref().map(|near| |source: &FileSource| near.makers(source));
+    let makers_of = near.as_ref().map(|near| |sources: &[&FileSource]| near.makers(sources));
     let mut collector = Collector {
         options,
         asked: arguments.place.into(),
@@ -245,26 +242,10 @@ fn merged(
     };
     let file = |index: usize| (&sources[index], table.map(|table| table.rows(index)));
     let mut merged = Merged::default();
-    let mut first = 0;
-    while first < sources.len() {
-        let small = sources[first..].iter().take(BATCH).take_while(|source| collector.is_small(source)).count();
-        let answered = match small {
-            0 | 1 => {
-                let (source, table) = file(first);
-                let answered = collector.state(source, table)?;
-                if sources.len() > OPEN_MAX {
-                    source.release();
-                }
-                vec![answered]
-            }
-            small => collector.states_of_small(small, |number| file(first + number))?,
-        };
-        for answered in answered {
-            let (source, table) = file(first);
-            merged.add(source, table.map(|rows| rows.schema), answered, rereads);
-            first += 1;
-        }
-    }
+    collector.states(sources.len(), &file, &mut |index, answered| {
+        let (source, table) = file(index);
+        merged.add(source, table.map(|rows| rows.schema), answered, rereads);
+    })?;
     let groups = merged.state.as_ref().and_then(|state| state.rows.as_ref()?.groups.as_ref());
     if let Some(Err(refused)) = groups.map(Groups::groups) {
         let columns = table.map_or(0, |table| table.columns.len());

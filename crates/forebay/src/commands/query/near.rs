@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_launch::JobDirectory;
-use forebay_offload::files::FileSource;
-use forebay_offload::{HOLDERS_TIMEOUT, Made, Makers, holders_request};
+use forebay_offload::files::{FileSource, each_of_many};
+use forebay_offload::{HOLDERS_FILES_MAX, HOLDERS_TIMEOUT, Made, Makers, files_holders_request};
 use forebay_query::Collected;
+use forebay_types::NodeRank;
 use forebay_wire::QueryWants;
 use serde_json::json;
 
@@ -47,19 +48,30 @@ impl Near {
         Ok(Some(Self { directory, wants: QueryWants { counts_bytes, rows, gramian, described } }))
     }
 
-    /// The nodes that hold a file as this host sees it; None if no node does.
+    /// The nodes that can read each of some files as this host sees them; None if no node can.
     ///
     /// # Errors
     /// No daemon answers.
-    pub fn makers(&self, source: &FileSource) -> anyhow::Result<Option<Makers>> {
-        let path = std::path::absolute(source.path()).context("a path cannot be made absolute")?;
-        // Nodes know files by their places.
-        let (_, path) = within_view(&path, &views(&self.directory));
-        let Some(path) = resolved(&path).to_str().map(str::to_owned) else { return Ok(None) };
-        let answer = ask_any(&self.directory, None, &holders_request(&path, self.wants), HOLDERS_TIMEOUT)?;
-        let socket = answering_socket(&self.directory)?;
-        Makers::among(answer, source, (path, socket), self.wants)
+    pub fn makers(&self, sources: &[&FileSource]) -> anyhow::Result<Vec<Option<Makers>>> {
+        let views = views(&self.directory);
+        let files: Vec<_> =
+            sources.iter().map(|source| Ok((*source, place(source, &views)?))).collect::<anyhow::Result<_>>()?;
+        let paths: Vec<String> = files.iter().filter_map(|(_, path)| path.clone()).collect();
+        let asked: Vec<&[String]> = paths.chunks(HOLDERS_FILES_MAX).collect();
+        let found = each_of_many(asked.len(), |number| {
+            let request = files_holders_request(asked[number], self.wants);
+            let answer = ask_any(&self.directory, None, &request, HOLDERS_TIMEOUT)?;
+            serde_json::from_value(answer).context("the answer cannot be decoded")
+        })?;
+        Ok(Makers::among(found, &files, answering_socket(&self.directory)?, self.wants))
     }
+}
+
+/// The path by which nodes know a file, which is that of its place; None if it is not valid UTF-8.
+fn place(source: &FileSource, views: &[(NodeRank, PathBuf)]) -> anyhow::Result<Option<String>> {
+    let path = std::path::absolute(source.path()).context("a path cannot be made absolute")?;
+    let (_, path) = within_view(&path, views);
+    Ok(resolved(&path).to_str().map(str::to_owned))
 }
 
 /// That of a daemon on this host that answers.

@@ -83,6 +83,30 @@ fn the_body_grows_while_the_chunk_is_read() {
 }
 
 #[test]
+fn any_bytes_of_one_version_are_read_and_no_others() {
+    let tree = Tree::new();
+    let bytes = contents(CHUNK_BYTES as usize + 3 * PIECE_BYTES);
+    let (file, store) = (tree.write("file", &bytes), tree.store());
+    let right = generation(&file);
+    let read = |generation: &Generation, from: usize, len: usize| {
+        let mut buffer = vec![0; len];
+        store.read_at(&view(&file), generation, &mut buffer, from as u64).map(|()| buffer)
+    };
+    let mut wanted = 0;
+    for (from, len) in
+        [(0, 0), (CHUNK_BYTES as usize - 1, 1), (PIECE_BYTES - 5, 2 * PIECE_BYTES), (77, bytes.len() - 77)]
+    {
+        assert_eq!(read(&right, from, len).as_deref(), Ok(&bytes[from..from + len]));
+        wanted += len as u64;
+    }
+    assert_eq!(store.counters().bytes, wanted);
+    assert_eq!(read(&right, bytes.len() - 1, 2), Err(Errno::ESTALE), "the file ends there");
+    assert_eq!(read(&Generation { size_bytes: 1, ..right }, 0, 1), Err(Errno::ESTALE));
+    fs::write(&file, &bytes[1..]).unwrap();
+    assert_eq!(read(&right, 0, 1), Err(Errno::ESTALE));
+}
+
+#[test]
 fn another_version_than_asked_for_is_never_begun() {
     let tree = Tree::new();
     let file = tree.write("file", "12345");
