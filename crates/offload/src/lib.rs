@@ -2,7 +2,7 @@
 //!
 //! `files` reads a file block by block for the core (`forebay_query`), on a node as on the host that asks. `messages` is the
 //! exchange with the daemon of the host, which carries requests to the nodes that hold a file. `dealing` deals `pieces` out to
-//! them and to the host, whatever the pieces are: parts of a file, blocks of a column, pieces of an SQL fragment. `makers` are
+//! them and to the host, whatever the pieces are: parts of a file, or blocks of a column. `makers` are
 //! the nodes that hold one file; `ends` chooses between them and the host, by what `speeds` and `processors` say of either;
 //! `column` is the second pass, which normalises.
 //!
@@ -23,8 +23,8 @@ pub use dealing::{Dealing, HostPart, Made};
 pub use ends::{Collector, MakersOf, Makings, Place};
 pub use makers::Makers;
 pub use messages::{
-    AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, HOLDERS_TIMEOUT, Holder, Holds, bytes_of,
-    holders_request, request, text_of,
+    AskedColumn, AskedDraft, AskedFile, AskedJoin, AskedPart, AskedPlaces, AskedStream, FileHolders, HOLDERS_TIMEOUT,
+    Holder, Holds, PLACES_FILES_MAX, holders_request, request, text_of,
 };
 pub use pieces::{Nodes, Pieces};
 pub use speeds::{Speed, Speeds};
