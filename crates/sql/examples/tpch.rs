@@ -12,7 +12,8 @@ fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let number = |word: &str| word.parse::<f64>().map_err(io::Error::other);
-    let decimals = |name: &str| tpch::TABLES.iter().find(|(table, _)| *table == name).map_or(&[][..], |(_, names)| names);
+    let decimals =
+        |name: &str| tpch::TABLES.iter().find(|(table, _)| *table == name).map_or(&[][..], |(_, names)| names);
     let mut output = BufWriter::new(io::stdout());
     match words[..] {
         ["csv", table, scale_factor, part, parts] => {

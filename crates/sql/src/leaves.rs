@@ -2,8 +2,8 @@
 //! files that this node holds.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -159,7 +159,8 @@ impl Leaves {
                 return Ok(TreeNodeRecursion::Jump);
             }
             let Some(leaf) = plan.downcast_ref::<DistributedLeafExec>() else { return Ok(TreeNodeRecursion::Continue) };
-            let files = leaf.variants().iter().filter_map(|plan| scan_of(plan.as_ref())).flat_map(|scan| &scan.file_groups);
+            let files =
+                leaf.variants().iter().filter_map(|plan| scan_of(plan.as_ref())).flat_map(|scan| &scan.file_groups);
             for file in files.flat_map(|group| group.files()) {
                 let own = self.0.places.get(&file.object_meta.location).cloned().unwrap_or_default();
                 holders = Some(holders.take().map_or(own.clone(), |holders| &holders & &own));
@@ -246,4 +247,48 @@ fn grouped(parts: Vec<Part>, groups: usize, can_be_cut: bool) -> Vec<FileGroup> 
         }
     }
     grouped.into_iter().map(FileGroup::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, size: u64, start: u64, end: u64) -> Part {
+        Part { file: PartitionedFile::new(name, size), start, end }
+    }
+
+    type Ranges = Vec<(String, Option<(i64, i64)>)>;
+
+    /// The ranges of each group; a whole file has none.
+    fn ranges(groups: &[FileGroup]) -> Vec<Ranges> {
+        let of = |file: &PartitionedFile| {
+            let range = file.range.as_ref().map(|range| (range.start, range.end));
+            (file.object_meta.location.to_string(), range)
+        };
+        groups.iter().map(|group| group.files().iter().map(of).collect()).collect()
+    }
+
+    #[test]
+    fn groups_have_as_many_bytes_and_together_each_byte_once() {
+        let parts = vec![part("a", 100, 0, 100), part("b", 10, 0, 10), part("c", 1000, 500, 590), part("d", 0, 0, 0)];
+        let groups = grouped(parts, 4, true);
+        let own = |name: &str, start, end| (name.to_owned(), Some((start, end)));
+        let whole = |name: &str| (name.to_owned(), None);
+        assert_eq!(
+            ranges(&groups),
+            [
+                vec![own("a", 0, 50)],
+                vec![own("a", 50, 100)],
+                vec![whole("b"), own("c", 500, 540)],
+                vec![own("c", 540, 590), whole("d")],
+            ]
+        );
+    }
+
+    #[test]
+    fn files_that_cannot_be_cut_stay_whole_and_groups_may_be_empty() {
+        let groups = grouped(vec![part("a", 100, 0, 100), part("b", 100, 0, 100)], 3, false);
+        let whole = |name: &str| (name.to_owned(), None);
+        assert_eq!(ranges(&groups), [vec![whole("a")], vec![whole("b")], vec![]]);
+    }
 }

@@ -34,10 +34,12 @@ use crate::worker::WorkerArguments;
 fn main() -> ExitCode {
     // As daemons start it; no statement is one word.
     let is_worker = std::env::args_os().nth(1).is_some_and(|first| first == "worker");
-    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads().max(2)).enable_all().build();
+    let threads =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads().max(2)).enable_all().build();
     let done = match threads {
         Ok(threads) if is_worker => {
-            let arguments = std::env::args_os().enumerate().filter(|(index, _)| *index != 1).map(|(_, argument)| argument);
+            let arguments =
+                std::env::args_os().enumerate().filter(|(index, _)| *index != 1).map(|(_, argument)| argument);
             threads.block_on(worker::run(WorkerArguments::parse_from(arguments)))
         }
         Ok(threads) => threads.block_on(statement::run(&Arguments::parse())),

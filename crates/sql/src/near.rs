@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -86,17 +86,18 @@ impl Near {
                 }
             }
             if open.len() < residency.nodes.len() {
-                if self.residency.clone().without(&self.lost)?.nodes.keys().ne(open.keys()) {
-                    continue;
-                }
+                continue;
             }
-            let readers = open.iter().map(|(rank, channel)| {
+            let reader = |(rank, channel): (&u32, &Channel)| {
                 let threads = residency.nodes.get(rank).map_or(1, |node| node.threads.max(1));
                 let weight = threads as f64 / channel.workers.max(1) as f64;
                 Reader { rank: *rank, weight, bytes: 0.into() }
-            });
-            let threads = residency.nodes.values().map(|node| node.threads).max().unwrap_or(1);
-            let leaves = Leaves::new(readers.collect(), residency.files);
+            };
+            // A node that is alone has two tasks: the planner leaves a single one to this host.
+            let tasks_each = if open.len() == 1 { 2 } else { 1 };
+            let readers = (0..tasks_each).flat_map(|_| open.iter().map(reader)).collect();
+            let threads = residency.nodes.values().map(|node| node.threads).max().unwrap_or(1) / tasks_each;
+            let leaves = Leaves::new(readers, residency.files);
             return Some(Workers { channels, open, leaves, threads });
         }
     }
@@ -104,7 +105,8 @@ impl Near {
     /// Does without the workers that say nothing, if any.
     pub async fn lose_silent(&mut self, workers: &Workers) -> bool {
         let alive = join_all(workers.open.values().map(Channel::is_alive)).await;
-        let silent: Vec<u32> = workers.open.keys().zip(alive).filter(|(_, alive)| !alive).map(|(rank, _)| *rank).collect();
+        let silent: Vec<u32> =
+            workers.open.keys().zip(alive).filter(|(_, alive)| !alive).map(|(rank, _)| *rank).collect();
         silent.iter().for_each(|rank| self.lose(*rank, "its worker is lost"));
         !silent.is_empty()
     }
@@ -128,15 +130,14 @@ impl Workers {
 
 impl fmt::Display for Workers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for reader in self.leaves.readers() {
-            let Some(Channel { traffic, .. }) = self.open.get(&reader.rank) else { continue };
-            let (sent, received) = (&traffic.sent_bytes, &traffic.received_bytes);
-            let of = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
-            let (read, sent, received) = (of(&reader.bytes), of(sent), of(received));
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        for (rank, Channel { traffic, .. }) in &self.open {
+            let readers = self.leaves.readers().iter().filter(|reader| reader.rank == *rank);
+            let read: u64 = readers.map(|reader| of(&reader.bytes)).sum();
+            let (sent, received) = (of(&traffic.sent_bytes), of(&traffic.received_bytes));
             writeln!(
                 formatter,
-                "node {}: {read} bytes of files, {sent} bytes sent to it, {received} bytes received from it",
-                reader.rank
+                "node {rank}: {read} bytes of files, {sent} bytes sent to it, {received} bytes received from it"
             )?;
         }
         Ok(())

@@ -24,8 +24,8 @@ use futures::stream::{self, BoxStream};
 /// Words of the error of a file that is not the one that the plan means; a statement that meets it is planned again.
 pub const CHANGED: &str = "has changed since the statement began";
 
-/// Bytes that are read at once.
-const READ_BYTES: u64 = 8 << 20;
+/// Bytes that are read at once, between two looks at the file.
+const READ_BYTES: u64 = 1 << 20;
 
 /// The files of this node that its plans read.
 #[derive(Debug, Default)]
@@ -199,7 +199,8 @@ mod tests {
         let modified = (metadata.mtime(), metadata.mtime_nsec() as u32);
         let asked = AskedFile { path: name.to_string(), size_bytes: metadata.len(), modified };
         let last_modified = metadata.modified().unwrap().into();
-        let meta = ObjectMeta { location: name.clone(), last_modified, size: metadata.len(), e_tag: None, version: None };
+        let meta =
+            ObjectMeta { location: name.clone(), last_modified, size: metadata.len(), e_tag: None, version: None };
         placed.add(meta, asked, path.to_owned()).unwrap();
         (placed, name)
     }

@@ -149,9 +149,9 @@ fn read_by(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<(ObjectMeta, AskedFile)>
     let Some(scan) = scan_of(plan.as_ref()) else {
         let is_source = plan.is::<DataSourceExec>();
         // Rows that the plan itself has.
-        let is_memory = plan.downcast_ref::<DataSourceExec>().is_some_and(|source| {
-            source.data_source().is::<datafusion::datasource::memory::MemorySourceConfig>()
-        });
+        let is_memory = plan
+            .downcast_ref::<DataSourceExec>()
+            .is_some_and(|source| source.data_source().is::<datafusion::datasource::memory::MemorySourceConfig>());
         return if is_source && !is_memory { plan_err!("a worker reads files only") } else { Ok(vec![]) };
     };
     if scan.object_store_url != ObjectStoreUrl::local_filesystem() {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_offload::{AskedColumn, AskedFile, AskedJoin, AskedPart, AskedPlaces, AskedStream, FileHolders, PLACES_FILES_MAX, text_of};
+use forebay_offload::{
+    AskedColumn, AskedFile, AskedJoin, AskedPart, AskedPlaces, AskedStream, FileHolders, PLACES_FILES_MAX, text_of,
+};
 use forebay_types::{ViewPath, limits};
 use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;

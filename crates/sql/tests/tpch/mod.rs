@@ -3,9 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use tpchgen::csv::{
-    CustomerCsv, LineItemCsv, NationCsv, OrderCsv, PartCsv, PartSuppCsv, RegionCsv, SupplierCsv,
-};
+use tpchgen::csv::{CustomerCsv, LineItemCsv, NationCsv, OrderCsv, PartCsv, PartSuppCsv, RegionCsv, SupplierCsv};
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator, PartSuppGenerator,
     RegionGenerator, SupplierGenerator,
@@ -30,22 +28,36 @@ pub const TABLES: [(&str, &[&str]); 8] = [
 pub fn write_csv(table: &str, scale_factor: f64, part: i32, parts: i32, to: &mut impl Write) -> io::Result<()> {
     let (scale, few) = (scale_factor, if part == 1 { usize::MAX } else { 0 });
     match table {
-        "customer" => {
-            write_rows(to, CustomerCsv::header(), CustomerGenerator::new(scale, part, parts).iter().map(CustomerCsv::new))
+        "customer" => write_rows(
+            to,
+            CustomerCsv::header(),
+            CustomerGenerator::new(scale, part, parts).iter().map(CustomerCsv::new),
+        ),
+        "lineitem" => write_rows(
+            to,
+            LineItemCsv::header(),
+            LineItemGenerator::new(scale, part, parts).iter().map(LineItemCsv::new),
+        ),
+        "nation" => {
+            write_rows(to, NationCsv::header(), NationGenerator::default().iter().take(few).map(NationCsv::new))
         }
-        "lineitem" => {
-            write_rows(to, LineItemCsv::header(), LineItemGenerator::new(scale, part, parts).iter().map(LineItemCsv::new))
+        "orders" => {
+            write_rows(to, OrderCsv::header(), OrderGenerator::new(scale, part, parts).iter().map(OrderCsv::new))
         }
-        "nation" => write_rows(to, NationCsv::header(), NationGenerator::default().iter().take(few).map(NationCsv::new)),
-        "orders" => write_rows(to, OrderCsv::header(), OrderGenerator::new(scale, part, parts).iter().map(OrderCsv::new)),
         "part" => write_rows(to, PartCsv::header(), PartGenerator::new(scale, part, parts).iter().map(PartCsv::new)),
-        "partsupp" => {
-            write_rows(to, PartSuppCsv::header(), PartSuppGenerator::new(scale, part, parts).iter().map(PartSuppCsv::new))
+        "partsupp" => write_rows(
+            to,
+            PartSuppCsv::header(),
+            PartSuppGenerator::new(scale, part, parts).iter().map(PartSuppCsv::new),
+        ),
+        "region" => {
+            write_rows(to, RegionCsv::header(), RegionGenerator::default().iter().take(few).map(RegionCsv::new))
         }
-        "region" => write_rows(to, RegionCsv::header(), RegionGenerator::default().iter().take(few).map(RegionCsv::new)),
-        "supplier" => {
-            write_rows(to, SupplierCsv::header(), SupplierGenerator::new(scale, part, parts).iter().map(SupplierCsv::new))
-        }
+        "supplier" => write_rows(
+            to,
+            SupplierCsv::header(),
+            SupplierGenerator::new(scale, part, parts).iter().map(SupplierCsv::new),
+        ),
         _ => Err(io::Error::other(format!("no table {table}"))),
     }
 }
