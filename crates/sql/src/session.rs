@@ -23,6 +23,9 @@ use crate::tables::Tables;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
+/// The part of the memory that sorts set aside, as a divisor.
+const MERGING_SHARE: usize = 4;
+
 /// Threads that a node may give a task.
 const THREADS_MAX: usize = 16;
 
@@ -39,7 +42,7 @@ pub struct Options<'a> {
 /// # Errors
 /// A named table cannot be opened.
 pub async fn for_statements(tables: Tables, options: Options<'_>) -> Result<SessionContext> {
-    let mut config = config(threads());
+    let mut config = config(SessionConfig::new(), threads(), options.memory_bytes);
     config.options_mut().sql_parser.collect_spans = true;
     // The files of devices stand side by side: a directory is all that is below it.
     config.options_mut().execution.listing_table_ignore_subdirectory = false;
@@ -94,10 +97,13 @@ impl WorkerResolver for Urls {
 }
 
 /// As much of a session as a task needs.
-pub fn for_tasks(builder: SessionStateBuilder) -> Result<SessionState> {
+///
+/// # Errors
+/// None.
+pub fn for_tasks(builder: SessionStateBuilder, memory_bytes: usize) -> Result<SessionState> {
     let mut builder = builder;
     let own = builder.config().get_or_insert_default();
-    *own = std::mem::take(own).with_batch_size(BATCH_ROWS).with_target_partitions(threads());
+    *own = config(std::mem::take(own), threads(), memory_bytes);
     let mut state = builder.build();
     for function in functions::all() {
         datafusion::execution::FunctionRegistry::register_udaf(&mut state, Arc::new(function))?;
@@ -110,8 +116,12 @@ pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn config(threads: usize) -> SessionConfig {
-    SessionConfig::new().with_target_partitions(threads).with_batch_size(BATCH_ROWS)
+fn config(config: SessionConfig, threads: usize, memory_bytes: usize) -> SessionConfig {
+    let mut config = config.with_target_partitions(threads).with_batch_size(BATCH_ROWS);
+    // Sorts of all threads together set aside no more than a part of the memory for merging what they spilled.
+    let own = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+    *own = (*own).min(memory_bytes / (threads * MERGING_SHARE));
+    config
 }
 
 /// The memory that operators take before they spill, and where they do.

@@ -30,6 +30,9 @@ use crate::tables::{Dialect, Tables};
 /// How often a statement runs again without the nodes that it lost.
 const AGAIN_MAX: u32 = 2;
 
+/// Words of the engine's error where memory does not suffice: that of a worker may be less than this host's.
+const EXHAUSTED: &str = "Resources exhausted";
+
 /// How long workers may take to tell their metrics after the last row.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -99,8 +102,9 @@ async fn near_data(
             Err(error) => error,
         };
         let said = format!("{error:#}");
-        if said.contains(SCATTERED) {
-            eprintln!("forebay-sql: note: {SCATTERED}; this host answers");
+        let cannot = [SCATTERED, EXHAUSTED].into_iter().find(|words| said.contains(words));
+        if let Some(words) = cannot.filter(|_| !output.has_left()) {
+            eprintln!("forebay-sql: note: {words}; this host answers");
             return Ok(false);
         }
         let is_lost = near.lose_silent(&workers).await;

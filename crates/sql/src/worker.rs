@@ -69,7 +69,7 @@ pub async fn run(arguments: WorkerArguments) -> anyhow::Result<()> {
         let (channels, files) = (channels.clone(), files.clone());
         async move {
             let builder = context.builder.with_distributed_channel_resolver(channels);
-            session::for_tasks(builder.with_distributed_worker_plan_rewrite_handler(files))
+            session::for_tasks(builder.with_distributed_worker_plan_rewrite_handler(files), memory_bytes)
         }
     });
     let worker = worker.with_runtime_env(runtime).with_version(env!("CARGO_PKG_VERSION"));
