@@ -55,7 +55,7 @@ pub struct Channel {
     channel: grpc::BoxCloneSyncChannel,
     /// Workers of all statements on its node.
     pub workers: u64,
-    /// What it carried.
+    /// The bytes that it carried.
     pub traffic: Arc<Traffic>,
 }
 

@@ -35,7 +35,7 @@ use crate::store::Placed;
 /// Streams that wait to be taken.
 const WAITING_MAX: usize = 64;
 
-/// What its daemon gives it.
+/// The options that its daemon gives it.
 #[derive(Parser, Debug)]
 #[command(name = "forebay-sql worker")]
 pub struct WorkerArguments {
@@ -141,7 +141,7 @@ impl WorkerPlanRewriteHandler for Files {
     }
 }
 
-/// The files that an operator reads by itself. Nothing but files is read, and nothing is written.
+/// The files that an operator reads by itself. A worker reads only files, and writes none.
 fn read_by(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<(ObjectMeta, AskedFile)>> {
     if plan.is::<DataSinkExec>() {
         return plan_err!("a worker writes nothing");

@@ -245,14 +245,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let timeout = Duration::from_millis(timeout_ms);
             job.queries.end_draft(rank, number, publishes, timeout).await.map(|bytes| json!(text_of(&bytes)))
         }
-        Command::QueryPlaces(AskedPlaces { files }) => {
-            if files.len() > PLACES_FILES_MAX {
-                return Err(format!("places are told of {PLACES_FILES_MAX} files at most"));
-            }
-            let path = |file: &AskedFile| path_in_view(&file.path, &job.node);
-            let files = files.into_iter().map(|file| Ok((path(&file)?, file))).collect::<Result<_, String>>()?;
-            job.queries.parts.places(files).await.map(|places| json!(places))
-        }
+        Command::QueryPlaces(AskedPlaces { files }) => places(files, job).await,
         Command::Refresh { paths } => {
             if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {
                 return Err(format!("a refresh takes 1 to {} paths", limits::REFRESH_PATHS_MAX));
@@ -288,6 +281,16 @@ async fn holders(path: &str, wants: QueryWants, job: &Job) -> Result<Value, Stri
     let found = job.holders(file_of(path, job)?, wants).await;
     let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
     Ok(json!(FileHolders { host_factor, host_read_factor, ..found }))
+}
+
+/// Where this node has files.
+async fn places(files: Vec<AskedFile>, job: &Job) -> Result<Value, String> {
+    if files.len() > PLACES_FILES_MAX {
+        return Err(format!("places are told of {PLACES_FILES_MAX} files at most"));
+    }
+    let path = |file: &AskedFile| path_in_view(&file.path, &job.node);
+    let files = files.into_iter().map(|file| Ok((path(&file)?, file))).collect::<Result<_, String>>()?;
+    job.queries.parts.places(files).await.map(|places| json!(places))
 }
 
 /// Some blocks of a column, as text.

@@ -38,7 +38,7 @@ const JOIN_DEADLINE: Duration = Duration::from_secs(10);
 /// The part of a failed worker's error output that is kept, bytes.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
-/// What a worker is given on its command line.
+/// The options of a worker's command line.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// The control socket.
@@ -120,7 +120,7 @@ impl Workers {
     pub fn join(&self, statement: u64, stream: u64, connection: UnixStream) {
         let worker = self.list().get(&statement).cloned();
         if let Some(joins) = worker.and_then(|worker| locked(&worker.expected).remove(&stream)) {
-            // Whoever waited may have given up.
+            // The receiver may have given up.
             drop(joins.send(connection));
         }
     }
@@ -148,7 +148,7 @@ impl Workers {
         tokio::spawn(async move {
             watch(child, &worker).await;
             workers.list().remove(&number);
-            // Whoever still expects it to join need not wait.
+            // Those that expect it to join need not wait.
             locked(&worker.expected).clear();
             drop(memory);
         });
