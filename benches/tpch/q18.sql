@@ -30,3 +30,4 @@ group by
 order by
     o_totalprice desc,
     o_orderdate
+limit 100

@@ -41,3 +41,4 @@ order by
     n_name,
     s_name,
     p_partkey
+limit 100

@@ -37,3 +37,4 @@ group by
 order by
     numwait desc,
     s_name
+limit 100
