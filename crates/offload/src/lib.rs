@@ -2,7 +2,7 @@
 //!
 //! `files` reads a file block by block for the core (`forebay_query`), on a node as on the host that asks. `messages` is the
 //! exchange with the daemon of the host, which carries requests to the nodes that hold a file. `dealing` deals `pieces` out to
-//! them and to the host, whatever the pieces are: parts of `several` files (`dealt`), blocks of a column, pieces of an SQL fragment.
+//! them and to the host, whatever the pieces are: parts of `several` files (`dealt`), or blocks of a column.
 //! `makers` are the nodes that can read a file; `ends` chooses between them and the host, as `weighed`, by what `speeds` and
 //! `processors` say of either; `column` is the second pass, which normalises.
 //!
@@ -26,8 +26,9 @@ pub use dealing::{Dealing, HostPart, Made};
 pub use ends::{Collector, FileAt, MakersOf, Makings, Place, TakeState};
 pub use makers::Makers;
 pub use messages::{
-    AskedColumn, AskedDraft, AskedFragment, AskedPart, FileHolders, FilesHolders, HOLDERS_FILES_MAX, HOLDERS_TIMEOUT,
-    HeldFile, Holder, Holds, JobNode, NodeFiles, bytes_of, files_holders_request, holders_request, request, text_of,
+    AskedColumn, AskedDraft, AskedFile, AskedJoin, AskedPart, AskedPlaces, AskedStream, FileHolders, FilesHolders,
+    HOLDERS_FILES_MAX, HOLDERS_TIMEOUT, HeldFile, Holder, Holds, JobNode, NodeFiles, PLACES_FILES_MAX,
+    files_holders_request, holders_request, request, text_of,
 };
 pub use pieces::{Nodes, Pieces};
 pub use speeds::{Speed, Speeds};

@@ -270,17 +270,45 @@ pub struct AskedDraft {
     pub head: String,
 }
 
-/// A fragment of SQL as `forebay-sql` asks for it.
+/// A stream to a node's worker of a statement, as `forebay-sql` asks for it. After the answer the connection carries its bytes.
 #[derive(Serialize, Deserialize, Debug)]
-pub struct AskedFragment {
+pub struct AskedStream {
     /// Of which node.
     pub rank: u32,
-    /// The files, by their absolute paths, in the versions that the node has.
-    pub files: Vec<(String, Generation)>,
-    /// The plan, in hexadecimal.
-    pub plan: String,
-    /// How long it may take.
-    pub timeout_ms: u64,
+    /// Tells the statement from others.
+    pub statement: u64,
+    /// Whether the worker is started, and ends with this stream.
+    pub starts: bool,
+}
+
+/// A worker's end of a stream that its daemon told it of. After the answer the connection carries its bytes.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct AskedJoin {
+    /// The statement that it is the worker of.
+    pub statement: u64,
+    /// The stream.
+    pub stream: u64,
+}
+
+/// Files that a worker reads, in the versions that are meant. Answered by the path of each on this node.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct AskedPlaces {
+    /// The files.
+    pub files: Vec<AskedFile>,
+}
+
+/// Files of `AskedPlaces`, so that a request fits a line.
+pub const PLACES_FILES_MAX: usize = 32;
+
+/// A version of a file, as every node sees it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct AskedFile {
+    /// Its absolute path.
+    pub path: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// When it was modified, seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
 }
 
 /// Bytes of a node's answer as text, in hexadecimal.
@@ -293,7 +321,7 @@ pub fn text_of(bytes: &[u8]) -> String {
 }
 
 /// The bytes that a text stands for.
-pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digit = |at: u8| char::from(at).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8);
     text.as_bytes().chunks(2).map(byte).collect()

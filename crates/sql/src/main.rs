@@ -3,19 +3,22 @@
 //! `session` sets the engine up, `tables` makes tables of paths, `functions` are the operators of `forebay query` as aggregates,
 //! `output` writes results, `caret` shows where a statement is wrong.
 //!
-//! Near the data: `cut` finds what of a plan can be carried out in pieces, `pieces` asks the `daemon` who holds which files, `gathered`
-//! has the nodes make them. There `worker` carries out a piece, over a `store` of its files.
+//! Near the data: `residency` finds who holds the files of a plan, and `near` starts a worker on each such node by way of the `daemon`.
+//! `datafusion-distributed` divides the plan into stages. `leaves` says which task reads which files and where it runs, `channels` are how
+//! the processes of a statement speak with each other. A `worker` carries out tasks over a `store` of its node's files. `spill` is where
+//! all of them put what does not fit into memory.
 
 mod caret;
+mod channels;
 mod cli;
-mod cut;
 mod daemon;
 mod functions;
-mod gathered;
+mod leaves;
 mod near;
 mod output;
-mod pieces;
+mod residency;
 mod session;
+mod spill;
 mod statement;
 mod store;
 mod tables;
@@ -26,13 +29,19 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Arguments;
+use crate::worker::WorkerArguments;
 
 fn main() -> ExitCode {
     // As daemons start it; no statement is one word.
     let is_worker = std::env::args_os().nth(1).is_some_and(|first| first == "worker");
-    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads()).enable_all().build();
+    let threads =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads().max(2)).enable_all().build();
     let done = match threads {
-        Ok(threads) if is_worker => threads.block_on(worker::run()),
+        Ok(threads) if is_worker => {
+            let arguments =
+                std::env::args_os().enumerate().filter(|(index, _)| *index != 1).map(|(_, argument)| argument);
+            threads.block_on(worker::run(WorkerArguments::parse_from(arguments)))
+        }
         Ok(threads) => threads.block_on(statement::run(&Arguments::parse())),
         Err(error) => Err(error.into()),
     };

@@ -18,32 +18,77 @@ use datafusion::parquet::file::properties::WriterProperties;
 
 use crate::cli::Format;
 
+/// Bytes of a result that stay here until it is whole, where its statement may have to run again. Beyond them it is written as it comes.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
 /// Where a result goes.
 pub struct Output {
-    to: Box<dyn Write + Send>,
+    to: Held,
     /// The temporary name, and the one it gets when it is whole.
     file: Option<(PathBuf, PathBuf)>,
 }
 
+/// Bytes on their way to a file or standard output.
+pub struct Held {
+    to: Box<dyn Write + Send>,
+    bytes: Vec<u8>,
+    most_bytes: usize,
+    has_left: bool,
+}
+
+impl Held {
+    fn let_go(&mut self) -> io::Result<()> {
+        self.has_left |= !self.bytes.is_empty();
+        self.most_bytes = 0;
+        self.to.write_all(&std::mem::take(&mut self.bytes))
+    }
+}
+
+impl Write for Held {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() <= self.most_bytes {
+            self.bytes.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        self.let_go()?;
+        self.has_left = true;
+        self.to.write(bytes)
+    }
+
+    /// Writers flush at ends of batches, which are no ends of a result.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.most_bytes > 0 { Ok(()) } else { self.to.flush() }
+    }
+}
+
 impl Output {
-    /// A file, or standard output.
+    /// A file, or standard output. One that is held leaves only when it is whole or large; a file is not there before.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else { return Ok(Self { to: Box::new(BufWriter::new(io::stdout())), file: None }) };
+    pub fn open(path: Option<&Path>, is_held: bool) -> anyhow::Result<Self> {
+        let held = |to, most_bytes| Held { to, bytes: vec![], most_bytes, has_left: false };
+        let Some(path) = path else {
+            let most_bytes = if is_held { HELD_BYTES_MAX } else { 0 };
+            return Ok(Self { to: held(Box::new(BufWriter::new(io::stdout())), most_bytes), file: None });
+        };
         let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
         let unfinished = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let file = File::create(&unfinished).with_context(|| format!("{} cannot be written", path.display()))?;
-        Ok(Self { to: Box::new(BufWriter::new(file)), file: Some((unfinished, path.to_owned())) })
+        Ok(Self { to: held(Box::new(BufWriter::new(file)), 0), file: Some((unfinished, path.to_owned())) })
+    }
+
+    /// Whether a reader may have seen a part of it.
+    pub fn has_left(&self) -> bool {
+        self.file.is_none() && self.to.has_left
     }
 
     /// Completes the output.
     ///
     /// # Errors
     /// It cannot be kept.
-    pub fn finish(mut self) -> anyhow::Result<()> {
-        self.to.flush().context("the result cannot be written")?;
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        self.to.let_go().and_then(|()| self.to.flush()).context("the result cannot be written")?;
         if let Some((unfinished, path)) = self.file.take() {
             let kept = File::open(&unfinished).and_then(|file| file.sync_all());
             let named = kept.and_then(|()| fs::rename(&unfinished, &path));
@@ -66,10 +111,10 @@ impl Drop for Output {
 pub enum Writer<'a> {
     /// All rows at once: widths depend on all of them.
     Table(&'a mut Output, SchemaRef, Vec<RecordBatch>),
-    Csv(Box<csv::Writer<&'a mut Box<dyn Write + Send>>>),
-    Json(json::ArrayWriter<&'a mut Box<dyn Write + Send>>),
-    Parquet(Box<ArrowWriter<&'a mut Box<dyn Write + Send>>>),
-    Arrow(StreamWriter<&'a mut Box<dyn Write + Send>>),
+    Csv(Box<csv::Writer<&'a mut Held>>),
+    Json(json::ArrayWriter<&'a mut Held>),
+    Parquet(Box<ArrowWriter<&'a mut Held>>),
+    Arrow(StreamWriter<&'a mut Held>),
 }
 
 /// Rows of a table for people; whoever wants more wants a file.

@@ -1,21 +1,33 @@
-//! The engine as it is set up here, at the host and at the nodes alike.
+//! The engine as it is set up here, at the host and in workers alike.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{DataFusionError, Result, TableReference};
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_distributed::{DistributedExt, SessionStateBuilderExt, WorkerResolver};
+use url::Url;
 
+use crate::channels::{Channels, url_of};
 use crate::functions;
+use crate::leaves::Leaves;
+use crate::spill::Spill;
 use crate::tables::Tables;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
+
+/// The part of the memory that sorts set aside, as a divisor.
+const MERGING_SHARE: usize = 4;
+
+/// Threads that a node may give a task.
+const THREADS_MAX: usize = 16;
 
 /// The options of a session.
 pub struct Options<'a> {
@@ -30,20 +42,14 @@ pub struct Options<'a> {
 /// # Errors
 /// A named table cannot be opened.
 pub async fn for_statements(tables: Tables, options: Options<'_>) -> Result<SessionContext> {
-    let mut config = config();
-    // A worker's plan has no name for what another operator fills in while it runs.
-    config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
+    let mut config = config(SessionConfig::new(), threads(), options.memory_bytes);
     config.options_mut().sql_parser.collect_spans = true;
     // The files of devices stand side by side: a directory is all that is below it.
     config.options_mut().execution.listing_table_ignore_subdirectory = false;
-    // Partial groups and what is made of them stay apart, so that the plan can be cut between them.
-    let mut rules = PhysicalOptimizer::default().rules;
-    rules.retain(|rule| rule.name() != "CombinePartialFinalAggregate");
     let mut state = SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(runtime(options.memory_bytes)?)
+        .with_runtime_env(runtime(options.memory_bytes, None)?)
         .with_default_features()
-        .with_physical_optimizer_rules(rules)
         .build();
     let tables = Arc::new(tables);
     let files = DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&tables) as _);
@@ -58,22 +64,73 @@ pub async fn for_statements(tables: Tables, options: Options<'_>) -> Result<Sess
     Ok(context)
 }
 
-/// As much of a session as a plan needs that is there already.
-pub fn for_plans(memory_bytes: usize) -> Result<SessionContext> {
-    let context = SessionContext::new_with_config_rt(config(), runtime(memory_bytes)?);
-    functions::all().into_iter().for_each(|function| context.register_udaf(function));
-    Ok(context)
+/// The same session for a statement that nodes have a part in.
+///
+/// # Errors
+/// None.
+pub fn for_nodes(state: SessionState, leaves: &Leaves, channels: Channels, threads: usize) -> Result<SessionState> {
+    let mut config = state.config().clone();
+    // With one, the planner aggregates and joins in one step, which cannot be divided.
+    config.options_mut().execution.target_partitions = threads.clamp(2, THREADS_MAX);
+    // A task has no name for what another operator fills in while it runs.
+    config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
+    let urls = leaves.readers().iter().map(|reader| url_of(reader.rank)).collect::<Result<_>>()?;
+    let builder = SessionStateBuilder::new_from_existing(state).with_config(config).with_distributed_planner();
+    let builder = builder
+        .with_distributed_worker_resolver(Urls(urls))
+        .with_distributed_channel_resolver(channels)
+        .with_distributed_desired_task_count_handler(leaves.clone())
+        .with_distributed_scale_up_leaf_node_handler(leaves.clone())
+        .with_distributed_route_tasks_handler(leaves.clone())
+        // Task `i` of every part of a plan is of the same node.
+        .with_distributed_children_isolator_unions(false)?;
+    Ok(builder.build())
 }
 
-/// Threads that work at once. Two at least: with one, the planner aggregates in one step, which cannot be cut.
+/// The workers of a statement.
+struct Urls(Vec<Url>);
+
+impl WorkerResolver for Urls {
+    fn get_urls(&self) -> Result<Vec<Url>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// As much of a session as a task needs.
+///
+/// # Errors
+/// None.
+pub fn for_tasks(builder: SessionStateBuilder, memory_bytes: usize) -> Result<SessionState> {
+    let mut builder = builder;
+    let own = builder.config().get_or_insert_default();
+    *own = config(std::mem::take(own), threads(), memory_bytes);
+    let mut state = builder.build();
+    for function in functions::all() {
+        datafusion::execution::FunctionRegistry::register_udaf(&mut state, Arc::new(function))?;
+    }
+    Ok(state)
+}
+
+/// Threads that work at once.
 pub fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).max(2)
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn config() -> SessionConfig {
-    SessionConfig::new().with_target_partitions(threads()).with_batch_size(BATCH_ROWS)
+fn config(config: SessionConfig, threads: usize, memory_bytes: usize) -> SessionConfig {
+    let mut config = config.with_target_partitions(threads).with_batch_size(BATCH_ROWS);
+    // Sorts of all threads together set aside no more than a part of the memory for merging what they spilled.
+    let own = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+    *own = (*own).min(memory_bytes / (threads * MERGING_SHARE));
+    config
 }
 
-fn runtime(memory_bytes: usize) -> Result<Arc<RuntimeEnv>, DataFusionError> {
-    RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes))).build_arc()
+/// The memory that operators take before they spill, and where they do.
+///
+/// # Errors
+/// There is no place to spill to.
+pub fn runtime(memory_bytes: usize, spill: Option<PathBuf>) -> Result<Arc<RuntimeEnv>> {
+    let spill = Spill::new(spill).map_err(DataFusionError::IoError)?;
+    let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Custom(Arc::new(spill)));
+    let pool = Arc::new(FairSpillPool::new(memory_bytes));
+    RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()
 }

@@ -1,46 +1,167 @@
 //! A statement from its text to its result.
+//!
+//! With nodes it may be lost halfway: it runs again without the nodes that are lost, twice at most, then at this host. That is possible as
+//! long as none of its rows has left this process.
 
-use anyhow::anyhow;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
 use datafusion::common::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionContext};
+use datafusion_distributed::{DistributedMetricsFormat, display_plan_ascii, explain_analyze};
 use futures::TryStreamExt;
 
 use crate::caret;
 use crate::cli::Arguments;
-use crate::near;
+use crate::leaves::SCATTERED;
+use crate::near::{self, Near, Progress, Workers, read_bytes};
 use crate::output::{Output, Writer};
 use crate::session::{self, Options};
+use crate::store::CHANGED;
 use crate::tables::{Dialect, Tables};
 
-/// Answers a statement.
+/// How often a statement runs again without the nodes that it lost.
+const AGAIN_MAX: u32 = 2;
+
+/// Words of the engine's error where memory does not suffice: that of a worker may be less than this host's.
+const EXHAUSTED: &str = "Resources exhausted";
+
+/// How long workers may take to tell their metrics after the last row.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Answers a statement; once more from its beginning if files change meanwhile.
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    for _ in 0..AGAIN_MAX {
+        match answered(arguments).await {
+            Err(error) if error.downcast_ref::<Changed>().is_some() => eprintln!("forebay-sql: note: {error:#}"),
+            done => return done,
+        }
+    }
+    answered(arguments).await
+}
+
+/// Files are not those that the statement began with; none of its rows has left this process.
+#[derive(Debug)]
+struct Changed(String);
+
+impl fmt::Display for Changed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Changed {}
+
+async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { statement, delimiter, no_header, no_newlines, .. } = arguments;
     let wrong = |error: DataFusionError| anyhow!(caret::shown(&error, statement));
     let dialect = Dialect { delimiter: *delimiter, has_header: !no_header, has_newlines: !no_newlines };
     let memory_bytes = usize::try_from(arguments.memory_mib << 20)?;
     let options = Options { memory_bytes, named: &arguments.tables };
     let context = session::for_statements(Tables::new(dialect), options).await.map_err(wrong)?;
-    let plan = logical(&context, statement).await.map_err(wrong)?;
-    let plan = context.state().create_physical_plan(&plan).await.map_err(wrong)?;
-    let (plan, near) = near::planned(plan, arguments).await?;
+    let logical = logical(&context, statement).await.map_err(wrong)?;
+    let state = context.state();
+    let plan = state.create_physical_plan(&logical).await.map_err(wrong)?;
+    let _progress = Progress::begin();
+    if let Some(near) = near::chosen(&plan, arguments).await?
+        && near_data(near, &state, &logical, arguments).await?
+    {
+        return Ok(());
+    }
     if arguments.explain {
         eprintln!("{}", displayable(plan.as_ref()).indent(false));
     }
-    let _progress = near.progress();
-    let mut rows = execute_stream(plan, context.task_ctx()).map_err(wrong)?;
-    let mut output = Output::open(arguments.output.as_deref())?;
-    let mut writer = Writer::new(arguments.format, &mut output, &rows.schema())?;
+    let mut output = Output::open(arguments.output.as_deref(), false)?;
+    write_rows(&plan, &state, arguments, &mut output).await?;
+    output.finish()?;
+    if arguments.explain {
+        eprintln!("read here: {} bytes", read_bytes());
+    }
+    Ok(())
+}
+
+/// Has nodes answer it, if they can.
+async fn near_data(
+    mut near: Near,
+    state: &SessionState,
+    logical: &LogicalPlan,
+    arguments: &Arguments,
+) -> anyhow::Result<bool> {
+    for _ in 0..=AGAIN_MAX {
+        let Some(workers) = near.workers(RandomState::new().build_hasher().finish()).await else { break };
+        let mut output = Output::open(arguments.output.as_deref(), true)?;
+        let error = match attempt(&workers, state, logical, arguments, &mut output).await {
+            Ok(()) => return Ok(true),
+            Err(error) => error,
+        };
+        let said = format!("{error:#}");
+        let cannot = [SCATTERED, EXHAUSTED].into_iter().find(|words| said.contains(words));
+        if let Some(words) = cannot.filter(|_| !output.has_left()) {
+            eprintln!("forebay-sql: note: {words}; this host answers");
+            return Ok(false);
+        }
+        let is_lost = near.lose_silent(&workers).await;
+        if !is_lost && !said.contains(CHANGED) {
+            return Err(error);
+        }
+        if output.has_left() {
+            return Err(error).context("a part of the result has been written, so the statement cannot run again");
+        }
+        if !is_lost {
+            return Err(Changed(said).into());
+        }
+    }
+    eprintln!("forebay-sql: note: this host answers");
+    Ok(false)
+}
+
+async fn attempt(
+    workers: &Workers,
+    state: &SessionState,
+    logical: &LogicalPlan,
+    arguments: &Arguments,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let wrong = |error: DataFusionError| anyhow!(caret::shown(&error, &arguments.statement));
+    let state = workers.session(state.clone()).map_err(wrong)?;
+    let plan = state.create_physical_plan(logical).await.map_err(wrong)?;
+    if arguments.explain {
+        eprintln!("{}", display_plan_ascii(plan.as_ref(), false));
+    }
+    write_rows(&plan, &state, arguments, output).await?;
+    output.finish()?;
+    if arguments.explain {
+        let explained = explain_analyze(Arc::clone(&plan), DistributedMetricsFormat::Aggregated);
+        // They are no part of the result.
+        if let Ok(Ok(explained)) = tokio::time::timeout(METRICS_TIMEOUT, explained).await {
+            eprintln!("{explained}");
+        }
+        eprint!("{workers}");
+        eprintln!("read here: {} bytes", read_bytes());
+    }
+    Ok(())
+}
+
+async fn write_rows(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    arguments: &Arguments,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let wrong = |error: DataFusionError| anyhow!(caret::shown(&error, &arguments.statement));
+    let mut rows = execute_stream(Arc::clone(plan), state.task_ctx()).map_err(wrong)?;
+    let mut writer = Writer::new(arguments.format, output, &rows.schema())?;
     while let Some(batch) = rows.try_next().await.map_err(wrong)? {
         writer.write(batch)?;
     }
-    writer.finish()?;
-    output.finish()?;
-    if arguments.explain {
-        eprintln!("{near}");
-    }
-    Ok(())
+    writer.finish()
 }
 
 /// The statement's plan; it may only read.

@@ -4,11 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod tpch;
+
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A job, and the files that its nodes hold.
 struct Job {
@@ -51,21 +54,53 @@ impl Job {
         command
     }
 
-    fn query(&self, statement: &str, table: &str, place: &str) -> Output {
-        let table = format!("t={}", self.path(table).display());
+    fn command_for(&self, statement: &str, tables: &[(&str, &str)], place: &str) -> Command {
         let mut command = self.command();
-        command.args(["query", statement, "--table", &table, "--format", "csv", "--no-newlines"]);
-        command.args(["--where", place, "--explain"]).env("FOREBAY_SQL", engine());
-        command.output().unwrap()
+        command.args(["query", statement, "--format", "csv", "--no-newlines", "--where", place, "--explain"]);
+        for (name, table) in tables {
+            command.arg("--table").arg(format!("{name}={}", self.path(table).display()));
+        }
+        command.env("FOREBAY_SQL", engine());
+        command
+    }
+
+    fn query(&self, statement: &str, table: &str, place: &str) -> Output {
+        self.command_for(statement, &[("t", table)], place).output().unwrap()
     }
 
     /// The rows, and what `--explain` said.
     #[track_caller]
     fn rows(&self, statement: &str, table: &str, place: &str) -> (String, String) {
-        let done = self.query(statement, table, place);
+        self.rows_of(statement, &[("t", table)], place)
+    }
+
+    #[track_caller]
+    fn rows_of(&self, statement: &str, tables: &[(&str, &str)], place: &str) -> (String, String) {
+        let done = self.command_for(statement, tables, place).output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
-        assert!(done.status.success(), "{said}");
+        assert!(done.status.success(), "{statement}: {said}");
         (String::from_utf8(done.stdout).unwrap(), said)
+    }
+
+    /// Processes of workers of this job.
+    fn workers(&self) -> usize {
+        let own = self.base.path().to_str().unwrap();
+        let is_worker = |entry: fs::DirEntry| {
+            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            command.contains(" worker --daemon ") && command.contains(own)
+        };
+        fs::read_dir("/proc").unwrap().flatten().map(is_worker).filter(|is| *is).count()
+    }
+
+    /// Waits until there are such workers.
+    #[track_caller]
+    fn until_workers(&self, are: impl Fn(usize) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !are(self.workers()) {
+            assert!(Instant::now() < deadline, "{} workers", self.workers());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -95,6 +130,21 @@ const STATEMENTS: [&str; 5] = [
     "SELECT count(*) FROM t",
 ];
 
+/// A program in place of the engine: the first worker does `first` with itself when it has read a megabyte; not that of the node that the
+/// host asks, without which all are out of reach.
+fn program(temporary: &Path, first: &str) -> (PathBuf, PathBuf) {
+    let (program, mark) = (temporary.join("program"), temporary.join("mark"));
+    let script = format!(
+        "#!/bin/sh\ncase \"$(tr '\\0' ' ' </proc/$PPID/cmdline)\" in\n*'/0 '*) ;;\n*) if mkdir '{mark}' 2>/dev/null; then\n( while kill -0 $$ 2>/dev/null; do \
+         [ \"$(sed -n 's/^rchar: //p' /proc/$$/io)\" -gt 1000000 ] && {{ {first}; exit; }}; done ) <&- 2>&- &\nfi ;;\nesac\nexec '{engine}' \"$@\"\n",
+        mark = mark.display(),
+        engine = engine().display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    (program, mark)
+}
+
 #[test]
 fn devices_answer_about_what_they_hold() {
     let Some(job) = Job::of_four(true, &engine()) else { return };
@@ -105,9 +155,13 @@ fn devices_answer_about_what_they_hold() {
         let ((here, said_here), (there, said)) =
             (job.rows(statement, "data", "host"), job.rows(statement, "data", "data"));
         assert_eq!(there, here, "{statement}");
-        assert!(!said_here.contains("made by"), "{said_here}");
-        (0..4).for_each(|rank| assert!(said.contains(&format!("made by node {rank}: ")), "{statement}: {said}"));
-        assert!(!said.contains("made by this host") && !said.contains("other nodes compute"), "{said}");
+        assert!(!said_here.contains("node 0"), "{said_here}");
+        for rank in 0..4 {
+            let read = fs::metadata(job.path(&format!("data/{rank}/t.csv"))).unwrap().len();
+            assert!(said.contains(&format!("node {rank}: ")) && !said.contains("note:"), "{statement}: {said}");
+            let times = if statement.contains("JOIN") { 2 } else { 1 };
+            assert!(said.contains(&format!("node {rank}: {} bytes of files", read * times)), "{statement}: {said}");
+        }
     }
     // Parquet, and what nobody holds.
     let to = job.path("data/2/t.parquet");
@@ -122,13 +176,64 @@ fn devices_answer_about_what_they_hold() {
     for statement in STATEMENTS.iter().take(4) {
         let (there, said) = job.rows(statement, "data/2/t.parquet", "data");
         assert_eq!(there, job.rows(statement, "data", "host").0);
-        assert!(said.contains("made by node 2: ") && !said.contains("made by node 1"), "{said}");
+        assert!(said.contains("node 2: ") && !said.contains("node 2: 0 ") && !said.contains("node 1: "), "{said}");
     }
     fs::write(job.path("elsewhere.csv"), rows(0, 10)).unwrap();
     let refused = job.query(STATEMENTS[0], "elsewhere.csv", "data");
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("no node of the job holds"), "{said}");
     assert!(job.query(STATEMENTS[0], "elsewhere.csv", "auto").status.success());
+    job.until_workers(|count| count == 0);
+}
+
+#[test]
+fn an_error_of_a_statement_is_told_once_and_ends_its_workers() {
+    let Some(job) = Job::of_four(true, &engine()) else { return };
+    fs::write(job.path("data/1/t.csv"), format!("{}x,y,z\n", rows(0, 30_000))).unwrap();
+    let failed = job.query("SELECT a, sum(b) FROM t GROUP BY a", "data/1/t.csv", "data");
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(!failed.status.success() && failed.stdout.is_empty() && !said.contains("note:"), "{said}");
+    assert!(said.contains("pars"), "{said}");
+    job.until_workers(|count| count == 0);
+}
+
+#[test]
+fn joins_groups_and_sorts_of_tpch_are_divided() {
+    let Some(job) = Job::of_four(true, &engine()) else { return };
+    let mut tables = vec![];
+    for (table, decimals) in tpch::TABLES {
+        for part in 1..=4 {
+            let csv = job.path("part.csv");
+            tpch::write_csv(table, 0.005, part, 4, &mut fs::File::create(&csv).map(std::io::BufWriter::new).unwrap())
+                .unwrap();
+            if fs::read_to_string(&csv).unwrap().lines().count() < 2 {
+                continue;
+            }
+            let to = job.path(&format!("data/{}/{table}", part - 1));
+            fs::create_dir_all(&to).unwrap();
+            let mut made = Command::new(engine());
+            made.arg(tpch::typed(decimals)).arg("--table").arg(format!("t={}", csv.display()));
+            made.args(["--format", "parquet", "--output"]).arg(to.join("part.parquet"));
+            assert!(made.status().unwrap().success());
+        }
+        tables.push((table, format!("data/*/{table}/*.parquet")));
+    }
+    let tables: Vec<_> = tables.iter().map(|(name, path)| (*name, &**path)).collect();
+    for query in 1..=22 {
+        let statement = fs::read_to_string(format!("../../benches/tpch/q{query}.sql")).unwrap();
+        let ((here, _), (there, said)) =
+            (job.rows_of(&statement, &tables, "host"), job.rows_of(&statement, &tables, "data"));
+        assert_eq!(sorted(&there), sorted(&here), "{query}");
+        assert!(said.contains("node 3: ") && !said.contains("note:"), "{query}: {said}");
+    }
+    job.until_workers(|count| count == 0);
+}
+
+/// Lines in an order of their own: rows that are alike in what they are sorted by come in any.
+fn sorted(rows: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = rows.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 #[test]
@@ -137,28 +242,62 @@ fn nodes_without_the_engine_are_stood_in_for() {
     fs::write(job.path("data/1/t.csv"), rows(0, 30_000)).unwrap();
     let (there, said) = job.rows(STATEMENTS[0], "data/1/t.csv", "data");
     assert_eq!(there, job.rows(STATEMENTS[0], "data/1/t.csv", "host").0);
-    assert!(said.contains("note: node 1 on") && said.contains("other nodes compute its pieces"), "{said}");
-    assert!(said.contains("made by this host"), "{said}");
+    assert!(said.contains("note: node 1 on") && said.contains("note: this host answers"), "{said}");
+}
+
+/// A statement over a file that all nodes read, of whose workers one does something: the rows are right, and no worker is left.
+#[track_caller]
+fn lost(first: &str) {
+    let temporary = tempfile::tempdir().unwrap();
+    let (program, mark) = program(temporary.path(), first);
+    let Some(job) = Job::of_four(false, &program) else { return };
+    fs::write(job.path("export/t.csv"), rows(0, 400_000)).unwrap();
+    let (there, said) = job.rows(STATEMENTS[0], "export/t.csv", "data");
+    assert!(mark.exists(), "one is lost");
+    assert_eq!(there, job.rows(STATEMENTS[0], "export/t.csv", "host").0);
+    assert_eq!(said.matches("note: node ").count(), 1, "{said}");
+    assert!(said.contains("node 0: ") && !said.contains("this host answers"), "{said}");
+    job.until_workers(|count| count == 0);
+}
+
+#[test]
+fn a_worker_that_dies_midway_is_stood_in_for_by_others() {
+    lost("kill -9 $$");
+}
+
+#[test]
+fn a_worker_that_stops_midway_is_stood_in_for_by_others() {
+    lost("kill -STOP $$");
 }
 
 #[test]
 fn a_node_that_dies_midway_is_stood_in_for_by_others() {
-    // The first to make a piece kills its daemon; not the one that the host asks, without which all are out of reach.
+    lost("kill -9 $PPID");
+}
+
+#[test]
+fn a_file_that_changes_is_read_as_it_is_then() {
     let temporary = tempfile::tempdir().unwrap();
-    let (program, mark) = (temporary.path().join("program"), temporary.path().join("mark"));
-    let script = format!(
-        "#!/bin/sh\ncase \"$(tr '\\0' ' ' </proc/$PPID/cmdline)\" in\n*'/0 '*) ;;\n*) if mkdir '{}' 2>/dev/null; then kill -9 \
-         $PPID; exit 1; fi ;;\nesac\nexec '{}' \"$@\"\n",
-        mark.display(),
-        engine().display()
-    );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let Some(job) = Job::of_four(false, &program) else { return };
-    fs::write(job.path("export/t.csv"), rows(0, 400_000)).unwrap();
-    let (there, said) = job.rows(STATEMENTS[0], "export/t.csv", "data");
-    assert!(mark.exists(), "one has died");
-    assert_eq!(there, job.rows(STATEMENTS[0], "export/t.csv", "host").0);
-    assert!(said.contains("made by node "), "{said}");
-    assert_eq!(said.matches("note: node ").count(), 1, "{said}");
+    let file = temporary.path().join("file");
+    let (program, mark) = program(temporary.path(), &format!("echo '5,1.5,new' >>'{}'", file.display()));
+    let Some(job) = Job::of_four(true, &program) else { return };
+    let place = job.path("data/1/t.csv");
+    fs::write(&place, rows(0, 300_000)).unwrap();
+    std::os::unix::fs::symlink(place, file).unwrap();
+    let (there, said) = job.rows("SELECT count(*), max(note) FROM t WHERE a >= 0", "data/1/t.csv", "data");
+    assert!(mark.exists() && said.contains("has changed since the statement began"), "{said}");
+    assert_eq!(there.lines().last(), Some("300001,note 999"), "{said}");
+}
+
+#[test]
+fn workers_end_with_the_host() {
+    let Some(job) = Job::of_four(false, &engine()) else { return };
+    fs::write(job.path("export/t.csv"), rows(0, 100_000)).unwrap();
+    // It would take hours.
+    let statement = "SELECT count(*) FROM t x JOIN t y ON x.b < y.b JOIN t z ON y.b < z.b + x.a";
+    let mut host = job.command_for(statement, &[("t", "export/t.csv")], "data").stderr(Stdio::null()).spawn().unwrap();
+    job.until_workers(|count| count == 4);
+    host.kill().unwrap();
+    host.wait().unwrap();
+    job.until_workers(|count| count == 0);
 }

@@ -161,3 +161,26 @@ fn a_file_that_cannot_be_written_does_not_appear() {
     bed.bad("SELECT 1", &["--output", "none/out.csv"]);
     assert_eq!(fs::read_dir(bed.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn a_sort_beyond_its_memory_spills_to_files_that_leave_nothing_behind() {
+    let bed = Bed::new();
+    let spilled = bed.path().join("spilled");
+    fs::create_dir(&spilled).unwrap();
+    let rows = (0..80_000_u64).map(|row| format!("{},x{row:0199}\n", row * 2_654_435_761 % 1_000_003));
+    fs::write(bed.path().join("many.csv"), format!("a,note\n{}", rows.collect::<String>())).unwrap();
+    let sorted = |statement: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay-sql"));
+        command.current_dir(bed.path()).env("TMPDIR", &spilled).arg(statement).args(["--memory-mib", "16"]).args(more);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(fs::read_dir(&spilled).unwrap().count(), 0);
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let of = "SELECT a, note FROM 'many.csv' ORDER BY a, note";
+    let explained = sorted(&format!("EXPLAIN ANALYZE {of}"), &[]);
+    assert!(explained.contains("SortExec") && !explained.contains("spilled_bytes=0.0 B"), "{explained}");
+    let rows = sorted(of, &["--format", "csv"]);
+    let numbers: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
+    assert!(numbers.len() == 80_000 && numbers.is_sorted());
+}

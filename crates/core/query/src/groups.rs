@@ -1,6 +1,6 @@
 //! `--by`: sums of columns by the values of another column.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +116,7 @@ impl Groups {
 /// Sums the groups of one block.
 pub(crate) struct GroupCounter {
     columns: usize,
-    places: HashMap<Vec<u8>, usize>,
+    places: BTreeMap<Vec<u8>, usize>,
     groups: Vec<Gathered>,
     /// Of each row of the batch that is under way, the place of its group.
     rows: Vec<usize>,
@@ -132,7 +132,7 @@ struct Gathered {
 impl GroupCounter {
     /// Of so many columns.
     pub fn new(columns: usize) -> Self {
-        Self { columns, places: HashMap::new(), groups: vec![], rows: vec![], refused: None }
+        Self { columns, places: BTreeMap::new(), groups: vec![], rows: vec![], refused: None }
     }
 
     /// The next row has this field.
@@ -179,7 +179,10 @@ impl GroupCounter {
             }
             gathered.push(Some(group));
         }
-        let groups = self.places.drain().filter_map(|(key, place)| Some((key, gathered[place].take()?))).collect();
+        let groups = std::mem::take(&mut self.places)
+            .into_iter()
+            .filter_map(|(key, place)| Some((key, gathered[place].take()?)))
+            .collect();
         let mut groups = Groups { groups, refused: self.refused.take() };
         groups.fit(self.columns);
         groups

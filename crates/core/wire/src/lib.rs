@@ -30,9 +30,7 @@ pub use listing::{Listing, ListingBuilder, ListingEntry, ListingVersion};
 pub use log_record::{LogIdentity, RecordError, RecordHead, RecordKind, Sequence};
 pub use message::{Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, WireError};
 pub use parcel::{Parcel, ParcelPlace};
-pub use query::{
-    QueryColumn, QueryDialect, QueryDraft, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants,
-};
+pub use query::{QueryColumn, QueryDialect, QueryDraft, QueryMessage, QueryPart, QueryStream, QueryTable, QueryWants};
 pub use read::ReadMessage;
 pub use recording::Use;
 pub use report::{Missing, Report, Slowest, Trouble};

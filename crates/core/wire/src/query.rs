@@ -1,9 +1,9 @@
 //! A query's requests to a node that holds bytes: the pass over a part of a file.
 //!
 //! A part is complete in itself and changes no file, so it may be requested of several nodes, and repeatedly. Its answer is
-//! encoded by the core of queries; here it is bytes. A fragment of SQL is like a part, but its plan is bytes, too: only the program
-//! with the engine understands them. A column is normalised by parts, too; a device may write them to a file that is hidden
-//! until it is whole.
+//! encoded by the core of queries; here it is bytes. A column is normalised by parts, too; a device may write them to a file that is
+//! hidden until it is whole. SQL travels in streams of bytes between the processes of a statement, which each end pulls from the
+//! other: only the program with the engine understands them.
 
 use forebay_types::{Generation, ViewPath};
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,11 @@ pub const QUERY_FILTER_BYTES_MAX: usize = 8192;
 /// Blocks of a part: as many as a slow node reads within a deadline.
 pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 
-/// Bytes of a fragment's plan: with the longest paths a message is within `limits::HEAD_BYTES_MAX`.
-pub const QUERY_PLAN_BYTES_MAX: usize = 56 << 10;
-
-/// Files of a fragment, or of a request for who holds them.
+/// Files of a request for who holds them.
 pub const QUERY_FILES_MAX: usize = 16;
+
+/// Bytes of one answer to `PullStream`: 4 ms of a link of 1 Gbit/s, so that a round trip between two pulls costs little.
+pub const QUERY_PULL_BYTES_MAX: usize = 512 << 10;
 
 /// Bytes of what stands above a column that a device writes: the name of any column that a person gave.
 pub const QUERY_HEAD_BYTES_MAX: usize = 4096;
@@ -45,9 +45,10 @@ pub enum QueryMessage {
     /// The pass over a part of a file. Answer: `Body`; body: the part's partials. `ESTALE` where the node has another
     /// version of the file, `EBUSY` where it has as much to do as it may.
     Part(QueryPart),
-    /// A fragment of a plan of SQL, over files that the node holds. Answer: `Body`; body: an Arrow IPC stream. `ESTALE` where the
-    /// node has other versions of the files, `EBUSY` where it has as much to do as it may, `ENOSYS` where it has no engine.
-    Fragment(QueryFragment),
+    /// A stream to the node's worker of a statement of SQL. Answer: `Body`; body: how many workers run on the node, as 8 bytes.
+    /// `ENOSYS` where the node has no engine, `EBUSY` where it has as many workers or streams as it may, `ENOENT` where no worker runs
+    /// for the statement, and this stream starts none.
+    OpenStream(QueryStream),
     /// The values of a column, normalised. Answer: `Body`; body: a little-endian double for each good row of the blocks; where they
     /// go to a draft, how many rows it has now, as 8 bytes. `ESTALE` where the node has another version of the file, or not the draft,
     /// `EXDEV` where the draft would not lie in its own directory, `EBUSY` where it has as much to do as it may.
@@ -58,6 +59,14 @@ pub enum QueryMessage {
         number: u64,
         /// Whether it takes its place, durably; else it goes.
         publishes: bool,
+    },
+    /// The next bytes of a stream, asked for by either end. Answer: `Body`; body: at most `QUERY_PULL_BYTES_MAX` bytes from the offset
+    /// on, none at its end. `EAGAIN` where none came in time, `ENOENT` where the stream has ended, `ESTALE` where it is elsewhere.
+    PullStream {
+        /// Which.
+        stream: u64,
+        /// Bytes that have arrived.
+        offset_bytes: u64,
     },
 }
 
@@ -167,13 +176,15 @@ pub struct QueryDraft {
     pub head: Vec<u8>,
 }
 
-/// A fragment of a plan of SQL.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct QueryFragment {
-    /// All files that it reads, `QUERY_FILES_MAX` at most, in the versions that the asked node has.
-    pub files: Vec<(ViewPath, Generation)>,
-    /// The plan, for the engine; `QUERY_PLAN_BYTES_MAX` at most.
-    pub plan: Vec<u8>,
+/// A stream to a worker of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryStream {
+    /// A random number that tells the statement from others.
+    pub statement: u64,
+    /// A random number that tells the stream from others.
+    pub stream: u64,
+    /// Whether the worker is started, and ends with this stream; else it must run already.
+    pub starts: bool,
 }
 
 impl QueryMessage {
@@ -182,7 +193,8 @@ impl QueryMessage {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Part(_) => "query-part",
-            Self::Fragment(_) => "query-fragment",
+            Self::OpenStream(_) => "query-open-stream",
+            Self::PullStream { .. } => "query-pull-stream",
             Self::Column(_) => "query-column",
             Self::EndDraft { .. } => "query-end-draft",
         }
@@ -197,9 +209,6 @@ impl QueryMessage {
             Self::Part(part) => {
                 are_blocks(part.first, part.blocks) && part.table.as_ref().is_none_or(QueryTable::is_within_limits)
             }
-            Self::Fragment(QueryFragment { files, plan }) => {
-                (1..=QUERY_FILES_MAX).contains(&files.len()) && plan.len() <= QUERY_PLAN_BYTES_MAX
-            }
             Self::Column(column) => {
                 let is_head_within = |draft: &QueryDraft| draft.head.len() <= QUERY_HEAD_BYTES_MAX;
                 are_blocks(column.first, column.blocks)
@@ -207,7 +216,7 @@ impl QueryMessage {
                     && !column.table.columns.is_empty()
                     && column.draft.as_ref().is_none_or(is_head_within)
             }
-            Self::EndDraft { .. } => true,
+            Self::EndDraft { .. } | Self::OpenStream(_) | Self::PullStream { .. } => true,
         }
     }
 }
@@ -285,16 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_has_its_limits_too() {
-        let file = || (part().file, part().generation);
-        let of = |files, bytes| {
-            let files = (0..files).map(|_| file()).collect();
-            asked(QueryMessage::Fragment(QueryFragment { files, plan: vec![0xff; bytes] }))
-        };
-        assert!(of(QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX).is_some());
-        assert!(of(QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX + 1).is_none());
-        assert!(of(QUERY_FILES_MAX + 1, 0).is_none());
-        assert!(of(0, 1).is_none(), "a fragment that reads nothing");
+    fn streams_come_back() {
+        let stream = QueryStream { statement: u64::MAX, stream: 7, starts: true };
+        assert!(asked(QueryMessage::OpenStream(stream)).is_some());
+        assert!(asked(QueryMessage::PullStream { stream: u64::MAX, offset_bytes: u64::MAX }).is_some());
     }
 
     #[test]

@@ -7,21 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_offload::{AskedColumn, AskedFragment, AskedPart, FilesHolders, HOLDERS_FILES_MAX, text_of};
+use forebay_offload::{
+    AskedColumn, AskedFile, AskedJoin, AskedPart, AskedPlaces, AskedStream, FilesHolders, HOLDERS_FILES_MAX,
+    PLACES_FILES_MAX, text_of,
+};
 use forebay_types::{ViewPath, limits};
 use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::OwnedWriteHalf;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Take};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::requests::Job;
 use crate::query::collected;
 use crate::shared::node::Node;
 
-/// Longest command line, bytes: a fragment's plan and its files' paths, most of them shorter than they may be.
+/// Longest command line, bytes: the paths of some files, most of them shorter than they may be.
 const LINE_BYTES_MAX: u64 = 192 << 10;
 
 /// How long a client may take to say what it wants.
@@ -95,8 +98,12 @@ enum Command {
         publishes: bool,
         timeout_ms: u64,
     },
-    /// A fragment of SQL, carried out by a node.
-    QueryFragment(AskedFragment),
+    /// A stream to a node's worker of a statement of SQL: the connection carries its bytes from then on.
+    QueryStream(AskedStream),
+    /// A worker joins a stream that it was told of.
+    QueryJoin(AskedJoin),
+    /// Where a worker finds files on this node.
+    QueryPlaces(AskedPlaces),
     /// How far a file is on its way to the backing file system.
     Landed {
         path: String,
@@ -148,7 +155,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
         Ok(Ok(_)) => match command(&line) {
-            Ok(command @ (Command::QueryPart(_) | Command::QueryColumn(_) | Command::QueryFragment(_))) => {
+            Ok(command @ (Command::QueryPart(_) | Command::QueryColumn(_))) => {
                 let mut nothing = [0];
                 tokio::select! {
                     answer = carry_out(command, &job) => answer,
@@ -157,6 +164,8 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
                 }
             }
             Ok(Command::Staging) => return while_staging(&job, reader, write).await,
+            Ok(Command::QueryStream(asked)) => return carry_stream(asked, &job, unread(reader), write).await,
+            Ok(Command::QueryJoin(asked)) => return join_stream(asked, &job, unread(reader), write).await,
             Ok(command) => carry_out(command, &job).await,
             Err(error) => Err(format!("not a command: {error}")),
         },
@@ -166,6 +175,11 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     tell(write, answer).await;
 }
 
+/// The reading half of a client that has said nothing beyond its command.
+fn unread(reader: BufReader<Take<OwnedReadHalf>>) -> OwnedReadHalf {
+    reader.into_inner().into_inner()
+}
+
 async fn tell(mut write: OwnedWriteHalf, answer: Result<Value, String>) {
     let answer = match answer {
         Ok(value) => json!({"ok": value}),
@@ -173,6 +187,36 @@ async fn tell(mut write: OwnedWriteHalf, answer: Result<Value, String>) {
     };
     let _ = write.write_all(format!("{answer}\n").as_bytes()).await;
     let _ = write.shutdown().await;
+}
+
+/// Makes the connection of a command an end of a stream. A client sends nothing more before it has its answer.
+async fn carry_stream(asked: AskedStream, job: &Job, read: OwnedReadHalf, write: OwnedWriteHalf) {
+    let statements = &job.queries.statements;
+    match statements.open(asked).await {
+        Ok((workers, far)) => {
+            if let Some(connection) = taken_over(json!(workers), read, write).await {
+                statements.carry(far, connection).await;
+            }
+        }
+        Err(message) => tell(write, Err(message)).await,
+    }
+}
+
+/// Makes it a worker's end of a stream.
+async fn join_stream(asked: AskedJoin, job: &Job, read: OwnedReadHalf, write: OwnedWriteHalf) {
+    let AskedJoin { statement, stream } = asked;
+    let workers = &job.queries.statements.workers;
+    if !workers.expects(statement, stream) {
+        tell(write, Err("the stream is not expected any more".to_owned())).await;
+    } else if let Some(connection) = taken_over(Value::Null, read, write).await {
+        workers.join(statement, stream, connection);
+    }
+}
+
+/// The connection, after the answer.
+async fn taken_over(answer: Value, read: OwnedReadHalf, mut write: OwnedWriteHalf) -> Option<UnixStream> {
+    write.write_all(format!("{}\n", json!({"ok": answer})).as_bytes()).await.ok()?;
+    read.reunite(write).ok()
 }
 
 /// Records nothing until the client hangs up, however it ends.
@@ -208,10 +252,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let timeout = Duration::from_millis(timeout_ms);
             job.queries.end_draft(rank, number, publishes, timeout).await.map(|bytes| json!(text_of(&bytes)))
         }
-        Command::QueryFragment(asked) => {
-            let files = asked.files.iter().map(|(path, _)| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
-            job.queries.fragment(asked, files).await.map(|bytes| json!(text_of(&bytes)))
-        }
+        Command::QueryPlaces(AskedPlaces { files }) => places(files, job).await,
         Command::Refresh { paths } => {
             if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {
                 return Err(format!("a refresh takes 1 to {} paths", limits::REFRESH_PATHS_MAX));
@@ -230,7 +271,8 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let landed = job.node.on_pool(async move { write.landed_in_job(Path::new(&path)).await }).await;
             landed.unwrap_or_else(|| Err(ENDS.to_owned())).map(|landed| json!(landed))
         }
-        Command::Staging => Ok(Value::Null),
+        // They take the connection over.
+        Command::Staging | Command::QueryStream(_) | Command::QueryJoin(_) => Ok(Value::Null),
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job.probe(payload_bytes, count).await
@@ -250,6 +292,16 @@ async fn holders(paths: &[String], wants: QueryWants, job: &Job) -> Result<Files
     let found = job.holders(files, wants).await;
     let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
     Ok(FilesHolders { host_factor, host_read_factor, ..found })
+}
+
+/// Where this node has files.
+async fn places(files: Vec<AskedFile>, job: &Job) -> Result<Value, String> {
+    if files.len() > PLACES_FILES_MAX {
+        return Err(format!("places are told of {PLACES_FILES_MAX} files at most"));
+    }
+    let path = |file: &AskedFile| path_in_view(&file.path, &job.node);
+    let files = files.into_iter().map(|file| Ok((path(&file)?, file))).collect::<Result<_, String>>()?;
+    job.queries.parts.places(files).await.map(|places| json!(places))
 }
 
 /// Some blocks of a column, as text.

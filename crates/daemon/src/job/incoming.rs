@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_transport::IncomingCall;
-use forebay_wire::{JobMessage, Message, Outcome, Request};
+use forebay_wire::{JobMessage, Message, Outcome, QueryMessage, Request};
 
 use super::requests::Job;
 use crate::write::answers;
@@ -17,6 +17,9 @@ impl forebay_transport::Service for Incoming {
         let IncomingCall { from, request: Request { epoch, priority, message }, remaining, reply } = call;
         match message {
             Message::Write(message) => answers::take(&job.node, job.write.clone(), from, message, reply),
+            Message::Query(message @ (QueryMessage::OpenStream(_) | QueryMessage::PullStream { .. })) => {
+                job.queries.statements.take(from, message, remaining, reply)
+            }
             Message::Query(message) => job.queries.parts.take(message, remaining, reply),
             Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
             Message::Job(JobMessage::Report { report }) => match &job.starting {

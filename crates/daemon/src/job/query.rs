@@ -5,15 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_offload::{
-    AskedColumn, AskedDraft, AskedFragment, AskedPart, FilesHolders, HeldFile, Holds, NodeFiles, bytes_of,
-};
+use forebay_offload::{AskedColumn, AskedDraft, AskedPart, FilesHolders, HeldFile, Holds, NodeFiles};
 use forebay_query::limits::BLOCK_BYTES;
 use forebay_types::{Epoch, NodeRank, ViewPath};
-use forebay_wire::query::{QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX};
-use forebay_wire::{JobMessage, QueryColumn, QueryDraft, QueryFragment, QueryMessage, QueryPart, QueryWants};
+use forebay_wire::{JobMessage, QueryColumn, QueryDraft, QueryMessage, QueryPart, QueryWants};
 
-use crate::query::QueryParts;
+use crate::query::{QueryParts, Statements};
 use crate::read::ReadParts;
 use crate::shared::gather::{Gathered, ask_children, ask_from, call};
 use crate::shared::node::Node;
@@ -32,12 +29,15 @@ pub struct JobQueries {
     write: Option<Arc<WriteParts>>,
     /// The parts that this node makes itself.
     pub(crate) parts: Arc<QueryParts>,
+    /// This node's part in statements of SQL.
+    pub(crate) statements: Arc<Statements>,
 }
 
 impl JobQueries {
     pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, write: Option<&Arc<WriteParts>>) -> Self {
         let parts = QueryParts::new(node, read, write);
-        Self { node: Arc::clone(node), read: Arc::clone(read), write: write.cloned(), parts }
+        let statements = Statements::new(node);
+        Self { node: Arc::clone(node), read: Arc::clone(read), write: write.cloned(), parts, statements }
     }
 
     /// A file by the path by which all nodes know it.
@@ -139,21 +139,6 @@ impl JobQueries {
             return self.parts.answer(message, timeout, is_given_up).await.map_err(|errno| errno.to_string());
         }
         self.ask(from, message, timeout).await
-    }
-
-    /// A fragment, carried out by the node that is asked.
-    pub async fn fragment(&self, asked: AskedFragment, files: Vec<ViewPath>) -> Result<Bytes, String> {
-        let AskedFragment { rank, files: asked_files, plan, timeout_ms } = asked;
-        let timeout = Duration::from_millis(timeout_ms);
-        let plan = bytes_of(&plan).ok_or("the plan is not encoded as bytes")?;
-        if files.is_empty() || files.len() > QUERY_FILES_MAX || plan.len() > QUERY_PLAN_BYTES_MAX {
-            return Err(format!(
-                "a fragment has 1 to {QUERY_FILES_MAX} files and {QUERY_PLAN_BYTES_MAX} bytes at most"
-            ));
-        }
-        let files = files.into_iter().zip(asked_files).map(|(file, (_, generation))| (file, generation)).collect();
-        let fragment = QueryFragment { files, plan };
-        self.answer(NodeRank(rank), QueryMessage::Fragment(fragment), timeout).await
     }
 
     /// The whole body of another node's answer.

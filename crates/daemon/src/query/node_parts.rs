@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
-use forebay_offload::{Holds, JobNode, NodeFiles, Speed, Speeds};
+use forebay_offload::{AskedFile, Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
@@ -20,13 +20,10 @@ use forebay_transport::Replier;
 use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
 use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::query::{QUERY_FIELDS_MAX, QUERY_GRAMIAN_COLUMNS_MAX};
-use forebay_wire::{
-    Outcome, QueryColumn, QueryDialect, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants,
-};
-use tokio::sync::{Notify, Semaphore};
+use forebay_wire::{Outcome, QueryColumn, QueryDialect, QueryMessage, QueryPart, QueryTable, QueryWants};
+use tokio::sync::Semaphore;
 
 use super::drafts::{DraftPlace, Drafts, IDLE_MAX};
-use super::fragments::Fragments;
 use super::held::{HeldFile, Way};
 use crate::environment::Exports;
 use crate::read::ReadParts;
@@ -58,7 +55,6 @@ pub(crate) struct QueryParts {
     /// How fast that goes.
     pub speeds: Speeds,
     waiting: AtomicUsize,
-    fragments: Fragments,
     drafts: Drafts,
 }
 
@@ -69,15 +65,12 @@ impl QueryParts {
         let (node, read, write, data) = (Arc::clone(node), Arc::clone(read), write.cloned(), Mutex::default());
         let (turns, looks) = (Arc::new(Semaphore::new(threads)), Arc::new(Semaphore::new(QUERY_LOOKS_MAX)));
         let (speeds, waiting) = (Speeds::default(), AtomicUsize::new(0));
-        let (fragments, drafts) = (Fragments::default(), Drafts::default());
-        Arc::new(Self { node, read, write, data, threads, turns, looks, speeds, waiting, fragments, drafts })
+        let drafts = Drafts::default();
+        Arc::new(Self { node, read, write, data, threads, turns, looks, speeds, waiting, drafts })
     }
 
     /// Takes a request of another node.
     pub fn take(self: &Arc<Self>, message: QueryMessage, remaining: Duration, reply: Replier) {
-        if let QueryMessage::Fragment(fragment) = message {
-            return self.take_fragment(fragment, remaining, reply);
-        }
         let is_given_up = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&is_given_up);
         reply.on_cancel(move || given_up.store(true, Ordering::Relaxed));
@@ -118,7 +111,8 @@ impl QueryParts {
                 };
                 self.in_turn(remaining, is_given_up, end).await
             }
-            QueryMessage::Fragment(fragment) => self.fragment(fragment, remaining).await,
+            // `Statements` has them.
+            QueryMessage::OpenStream(_) | QueryMessage::PullStream { .. } => Err(Errno::EINVAL),
         }
     }
 
@@ -161,35 +155,17 @@ impl QueryParts {
         }));
     }
 
-    /// Takes a fragment of another node.
-    fn take_fragment(self: &Arc<Self>, fragment: QueryFragment, remaining: Duration, reply: Replier) {
-        let given_up = Arc::new(Notify::new());
-        let giving_up = Arc::clone(&given_up);
-        reply.on_cancel(move || giving_up.notify_one());
-        let this = Arc::clone(self);
-        drop(self.node.spawn(async move {
-            let made = tokio::select! {
-                made = this.fragment(fragment, remaining) => made,
-                () = given_up.notified() => Err(Errno::EINTR),
-            };
-            match made {
-                Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(bytes))),
-                Err(errno) => reply.answer(Outcome::Failed(errno), None),
-            }
-        }));
-    }
-
-    /// Has a fragment carried out; whoever drops this ends it.
-    pub async fn fragment(self: &Arc<Self>, fragment: QueryFragment, remaining: Duration) -> Result<Bytes, Errno> {
-        let made = self.fragments.make(&fragment, || self.places(&fragment.files));
-        tokio::time::timeout(remaining, made).await.unwrap_or(Err(Errno::ETIMEDOUT))
-    }
-
     /// Where programs on this node find files, all of which it must hold.
-    async fn places(self: &Arc<Self>, files: &[(ViewPath, Generation)]) -> Result<Vec<PathBuf>, Errno> {
-        let (this, files) = (Arc::clone(self), files.to_vec());
-        let places = move || files.iter().map(|(file, generation)| this.place(file, generation)).collect();
-        self.look(places).await.unwrap_or(Err(Errno::EIO))
+    pub async fn places(self: &Arc<Self>, files: Vec<(ViewPath, AskedFile)>) -> Result<Vec<PathBuf>, String> {
+        let this = Arc::clone(self);
+        let of = move |(file, asked): &(ViewPath, AskedFile)| {
+            this.place(file, asked).map_err(|errno| match errno {
+                Errno::ESTALE => format!("{} has changed since the statement began", asked.path),
+                errno => format!("{}: this node does not hold it: {errno}", asked.path),
+            })
+        };
+        let looked = self.look(move || files.iter().map(of).collect()).await;
+        looked.unwrap_or_else(|| Err("the daemon ends".to_owned()))
     }
 
     /// Has something looked up that may hang, on one of few threads.
@@ -204,10 +180,11 @@ impl QueryParts {
     }
 
     /// Where a program on this node finds a file that the node holds in this version. May block.
-    fn place(&self, file: &ViewPath, version: &Generation) -> Result<PathBuf, Errno> {
+    fn place(&self, file: &ViewPath, asked: &AskedFile) -> Result<PathBuf, Errno> {
         use std::os::unix::ffi::OsStrExt;
         let (holds, found) = self.version(file).ok_or(Errno::ENOENT)?;
-        if found != *version {
+        // Inode numbers differ between nodes.
+        if (found.size_bytes, (found.mtime.seconds, found.mtime.nanos)) != (asked.size_bytes, asked.modified) {
             return Err(Errno::ESTALE);
         }
         // A cached file is read as programs read it; any other file where it lies.

@@ -197,7 +197,13 @@ impl JobDirectory {
     /// The control socket of a daemon.
     #[must_use]
     pub fn socket(&self, rank: NodeRank) -> PathBuf {
-        self.path.join(format!("node-{rank}.sock"))
+        Self::socket_in(&self.path, rank)
+    }
+
+    /// The same in the directory of a job.
+    #[must_use]
+    pub fn socket_in(directory: &Path, rank: NodeRank) -> PathBuf {
+        directory.join(format!("node-{rank}.sock"))
     }
 
     /// The socket of a keeper.

@@ -5,8 +5,7 @@
 //! "Finding repeated elements", 1982; P. Agarwal and others, "Mergeable summaries", 2012). A count is then too small by
 //! what was taken off at most.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
@@ -132,7 +131,7 @@ fn registers_of(hashes: impl Iterator<Item = u64>) -> Registers {
 /// Counts the texts of one block.
 #[derive(Default)]
 pub struct TextCounter {
-    counts: HashMap<u64, Counted, BuildHasherDefault<Itself>>,
+    counts: BTreeMap<u64, Counted>,
     frequent: Frequent,
 }
 
@@ -154,34 +153,16 @@ impl TextCounter {
     }
 
     fn join(&mut self) {
-        self.frequent.counts = self.counts.drain().collect();
+        self.frequent.counts = std::mem::take(&mut self.counts);
         self.frequent.fit();
-        self.counts.extend(std::mem::take(&mut self.frequent.counts));
+        self.counts = std::mem::take(&mut self.frequent.counts);
     }
 
     /// The texts since this was asked last.
     pub fn take(&mut self) -> Frequent {
-        self.frequent.counts = self.counts.drain().collect();
+        self.frequent.counts = std::mem::take(&mut self.counts);
         self.frequent.fit();
         std::mem::take(&mut self.frequent)
-    }
-}
-
-/// The hash of what is a hash.
-#[derive(Default)]
-struct Itself(u64);
-
-impl Hasher for Itself {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 
