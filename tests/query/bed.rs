@@ -67,11 +67,16 @@ impl Bed {
         answer
     }
 
+    /// The same with descriptions of all columns.
+    pub fn described(&self, file: &Path, place: &str, more: &[&str]) -> (Value, Value) {
+        let operators = format!("{ALL},describe,histogram,top,correlation");
+        parted(&self.query(&operators, file, &[&["--json", "--where", place], more].concat()).good().stdout)
+    }
+
     /// The answer, and which nodes made how much of it.
     #[track_caller]
     pub fn answer(&self, file: &Path, place: &str, more: &[&str]) -> (Value, Value) {
-        let operators = format!("{ALL},describe,histogram,top,correlation");
-        let done = self.query(&operators, file, &[&["--json", "--where", place], more].concat()).good();
+        let done = self.query(ALL, file, &[&["--json", "--where", place], more].concat()).good();
         parted(&done.stdout)
     }
 }

@@ -76,11 +76,11 @@ fn any_number_of_nodes_give_the_same_bits() {
             fs::write(&file, table).unwrap();
             let answers = &mut answers[index];
             let skip = ["--on-error", "skip"];
-            let (here, _) = bed.answer(&file, "host", &skip);
+            let (here, _) = bed.described(&file, "host", &skip);
             assert!(here["rows"].as_u64() > Some(1000) && (here["bad_rows"] != 0) == (index == 2), "{here}");
             answers.push(here);
             let by_all = (0..TRIALS).any(|_| {
-                let (there, by) = bed.answer(&file, "data", &skip);
+                let (there, by) = bed.described(&file, "data", &skip);
                 answers.push(there);
                 let makers: Vec<_> = by.as_array().unwrap().iter().map(|by| by["node"].clone()).collect();
                 assert!(makers.iter().all(|maker| all.contains(maker)), "{by}");

@@ -147,9 +147,12 @@ impl Column {
         if count < 2 { f64::NAN } else { variance * (count as f64 / (count - 1) as f64) }
     }
 
-    /// Its root.
+    /// Its root, which may be a double where the variance is none.
     pub fn sample_deviation(&self) -> f64 {
-        self.sample_variance().sqrt()
+        let ColumnSummary { count, deviation, .. } = self.summary();
+        let root = self.sample_variance().sqrt();
+        let is_root = root.is_normal() || count < 2;
+        if is_root { root } else { deviation * (count as f64 / (count - 1) as f64).sqrt() }
     }
 
     /// The mean and the deviation of the column after `(x - mean) / deviation`, in closed form: what the rounding of both

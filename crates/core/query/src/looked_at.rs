@@ -59,7 +59,7 @@ impl LookedAt {
     fn slow(&mut self, bytes: &[u8], at: usize, dialect: &Dialect) -> bool {
         let row = &bytes[at..];
         let record = dialect.record(row, FIELDS_MAX);
-        if record.is_comment || record.fields.len() != self.fields || record.misplaced_quote.is_some() {
+        if record.is_none() || record.fields.len() != self.fields || record.misplaced_quote.is_some() {
             return false;
         }
         for (column, span) in self.columns.iter().zip(&mut self.spans) {
@@ -89,6 +89,8 @@ mod tests {
         assert_eq!(found("\"a,\"\"b\",b,last one\n"), both("\"a,\"\"b\"", "last one"));
         assert_eq!(found("a,\"two\nlines\",c"), both("a", "c"));
         assert_eq!([found("a,b\n"), found("a,b,c,d\n"), found("\n"), found("")], [None, None, None, None]);
+        let mut one = LookedAt::of(vec![0], 1);
+        assert!(one.find(b"x\n", 0, &Dialect::default()) && !one.find(b"\n", 0, &Dialect::default()));
         let blanks = Dialect { separator: Separator::Blanks, ..Dialect::default() };
         let text = b"  a   b c\n";
         let mut looked = LookedAt::of(vec![1], 3);

@@ -208,8 +208,13 @@ impl Pass {
     fn filtered(&self, block: Block<'_>, at: usize) -> Option<usize> {
         let filter = self.filter.as_ref()?;
         let is_kept = filter.admits(self.parser.dialect(), |column| self.looked_at.field(block.bytes, column));
-        // One without an end may be bad: it takes the usual way.
-        (!is_kept).then(|| record::end(&block.bytes[at..], false)).flatten()
+        if is_kept {
+            return None;
+        }
+        let rest = &block.bytes[at..];
+        // One that never ends is bad, and takes the usual way.
+        let is_last = block.is_end && !record::turns_quoting(rest);
+        record::end(rest, false).or_else(|| is_last.then_some(rest.len()))
     }
 
     /// Tells `sink` the group of a good row, which was looked at.

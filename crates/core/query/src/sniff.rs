@@ -1,7 +1,8 @@
 //! The separator of a table and the point of its numbers, by its first records.
 //!
-//! A separator is one that gives nearly all records the same number of fields, more than one. If several do, it is the one
-//! that leaves the most fields numbers, and then the first in the order in which people use them. Blanks are in most texts:
+//! A separator is one that gives nearly all records the same number of fields, more than one. If several do, it is one that
+//! gives the first record as many; then the one that leaves the most fields numbers, and then the first in the order in which people
+//! use them. Blanks are in most texts:
 //! they count beside another one only if all fields between them are numbers.
 
 use crate::dialect::{Dialect, Field, Separator};
@@ -55,11 +56,13 @@ pub fn separator(text: &[u8], is_end: bool, like: &Dialect) -> Separator {
         // The first may have names.
         let numbers = numbers(&found[usize::from(found.len() > 1)..], &dialect);
         let is_regular = width > 1 && share >= REGULAR_SHARE && (separator != Separator::Blanks || numbers > 0.0);
-        is_regular.then_some((separator, numbers))
+        let is_first_alike = found.first().is_some_and(|(record, _)| record.fields.len() == width);
+        is_regular.then_some((separator, (is_first_alike, numbers)))
     });
     // The first of several that are as good.
-    let is_better = |(separator, share): (Separator, f64), best: f64| {
-        share > best && (separator != Separator::Blanks || share == 1.0)
+    let is_better = |(separator, score): (Separator, (bool, f64)), best: (bool, f64)| match separator {
+        Separator::Blanks => score.1 == 1.0 && score.1 > best.1,
+        Separator::Byte(_) => score > best,
     };
     let best = scored.reduce(|best, next| if is_better(next, best.1) { next } else { best });
     best.map_or(Separator::Byte(b','), |(separator, _)| separator)
@@ -110,6 +113,8 @@ mod tests {
             ("1,5;2,5\n3,5;4,5\n", byte(b';'), b','),
             ("1,5\t2,5\n3,5\t4,5\n", byte(b'\t'), b','),
             ("1.5;2,5\n3;4\n", byte(b';'), b'.'),
+            ("a;b\n1,5;x\n2,5;y\n", byte(b';'), b','),
+            ("a;b;c\n1,5;x;y\n2,5;y;z\n", byte(b';'), b','),
             ("a|b\n1|2\n", byte(b'|'), b'.'),
             ("  1  2.5\n 10 12.5\n", Separator::Blanks, b'.'),
             ("x y\n1 2\n", Separator::Blanks, b'.'),

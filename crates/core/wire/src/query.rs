@@ -326,7 +326,8 @@ mod tests {
         let no_such_column = QueryTable { columns: vec![4096], ..table() };
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
         let twice = |columns: usize, gramian: bool| {
-            let table = QueryTable { columns: vec![0; columns], fields: 1, gramian, ..table() };
+            let (described_numbers, by) = (vec![], None);
+            let table = QueryTable { columns: vec![0; columns], fields: 1, gramian, described_numbers, by, ..table() };
             sent(QueryPart { table: Some(table), ..part() })
         };
         assert!(twice(2, true).is_some(), "a column may be requested twice");
@@ -335,6 +336,14 @@ mod tests {
         assert!(twice(QUERY_GRAMIAN_COLUMNS_MAX + 1, true).is_none());
         let gramian = QueryTable { gramian: true, ..table() };
         assert!(sent(QueryPart { table: Some(gramian), ..part() }).is_none(), "a Gramian of all fields of a record");
+        let beyond = [
+            QueryTable { described_texts: vec![0], ..table() },
+            QueryTable { described_numbers: vec![], described_texts: vec![QUERY_FIELDS_MAX as u16], ..table() },
+            QueryTable { by: Some(QUERY_FIELDS_MAX as u16), ..table() },
+            QueryTable { filter: vec![0; QUERY_FILTER_BYTES_MAX + 1], ..table() },
+            QueryTable { covariance: true, ..table() },
+        ];
+        beyond.into_iter().for_each(|table| assert!(sent(QueryPart { table: Some(table), ..part() }).is_none()));
         let too_many = QueryTable { fields: QUERY_FIELDS_MAX as u16 + 1, ..table() };
         let wordy = QueryDialect { missing: vec![String::new(); QUERY_WORDS_MAX + 1], ..table().dialect };
         assert!(sent(QueryPart { table: Some(QueryTable { dialect: wordy, ..table() }), ..part() }).is_none());

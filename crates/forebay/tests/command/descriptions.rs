@@ -131,6 +131,13 @@ fn a_condition_leaves_out_rows_and_says_how_many() {
     assert_eq!(said["columns"][0]["sum"], 1021.5);
     let shown = place.succeeds(&["query", "describe", "--where-row", "id in (1, 2)", text(&file)]);
     assert!(shown.contains("2 rows, 2 rows left out by --where-row"), "{shown}");
+    // The last row may have no newline.
+    let open = place.path("open.csv");
+    for (end, rows) in [("5", 1), ("\"5\"", 1), ("2", 2)] {
+        fs::write(&open, format!("a,b\n1,2\n3,{end}")).unwrap();
+        let said = ask(&place, &["stats", "--where-row", "b < 3", text(&open)]);
+        assert_eq!((&said["rows"], &said["rows_left_out"]), (&json!(rows), &json!(2 - rows)), "{end}");
+    }
     // A bad row that the condition leaves out does no harm; one that has no such field is bad.
     let bad = place.path("bad.csv");
     fs::write(&bad, "a,b\n2,3\n1,x\n4,5,6\n7,8\n").unwrap();
@@ -159,6 +166,11 @@ fn groups_have_their_own_statistics() {
     assert_eq!(said["groups"][1]["columns"][0]["mean"], 500.75);
     let csv = place.succeeds(&["query", "stats", "--by", "id", "--columns", "flow", "--format", "csv", text(&file)]);
     assert!(csv.starts_with("id,column,rows,count,missing,sum,mean,min,max,deviation\n1,flow,1,1,0,1.5,"), "{csv}");
+    // A column alone is summed by its own groups.
+    let alone = place.path("alone.csv");
+    fs::write(&alone, "x,word\n1,a\n1,b\n2,c\n").unwrap();
+    let csv = place.succeeds(&["query", "stats", "--by", "x", "--format", "csv", text(&alone)]);
+    assert!(csv.contains("\n1,x,2,2,0,2,1,1,1,0\n2,x,1,"), "{csv}");
     let many = place.path("many.csv");
     let rows: String = (0..5000).map(|row| format!("key{row},1\n")).collect();
     fs::write(&many, format!("key,x\n{rows}")).unwrap();

@@ -64,6 +64,12 @@ proptest! {
         prop_assert_eq!((cut.good, cut.bad, cut.filtered), (one.good, one.bad, one.filtered));
         let all = whole(text.as_bytes(), block_len, EVERYTHING).unwrap().rows.unwrap();
         prop_assert!(cut.good <= all.good && cut.filtered <= all.good + all.bad);
+        prop_assert_eq!(cut.good + cut.bad + cut.filtered, all.good + all.bad);
+        let large = Asked { operators, filter: Some("x > 1000"), ..EVERYTHING };
+        let large = whole(text.as_bytes(), block_len, large).unwrap().rows.unwrap();
+        let summary = large.columns[0].summary();
+        prop_assert!(summary.count == 0 || (summary.min > 1000.0 && summary.missing == 0), "{:?}", summary);
+        prop_assert_eq!(summary.count, large.good);
         let groups = |rows: &Rows| {
             let groups = rows.groups.as_ref().unwrap().groups().unwrap();
             groups.into_iter().map(|(key, group)| (key, group.rows, group.columns[0].missing())).collect::<Vec<_>>()

@@ -57,7 +57,8 @@ impl Table {
         let condition = arguments.where_row.as_ref().map(|text| Filter::parse(text, &schemas[0]));
         let filter = condition.transpose().map_err(|error| usage(format!("--where-row: {error}")))?;
         let by = arguments.by.as_ref().map(|name| column_of(&schemas[0], name)).transpose().with_context(|| name(0))?;
-        if by.is_some() && arguments.columns.is_empty() {
+        // Beside others, a column has no statistics that makes the groups.
+        if arguments.columns.is_empty() && columns.iter().any(|column| by != Some(*column)) {
             columns.retain(|column| by != Some(*column));
         }
         let on_text = on_text(arguments, operators);
