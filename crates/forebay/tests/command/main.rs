@@ -18,6 +18,7 @@ mod logs;
 mod messages;
 mod missing;
 mod place;
+mod plots;
 mod profiles;
 mod queries;
 mod readiness;
