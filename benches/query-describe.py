@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import time
@@ -89,19 +88,7 @@ def main(given):
         make(path, kind, given.megabytes)
         for name in ("duckdb", "polars"):
             pairs = [(timed("forebay", given, path, kind), timed(name, given, path, kind)) for _ in range(given.pairs)]
-            median = lambda of: statistics.median(map(of, pairs))
-            row = {
-                "kind": kind, "contender": name, "megabytes": os.path.getsize(path) / 1e6, "pairs": given.pairs,
-                "forebay_cpu_s": median(lambda pair: pair[0][0]), "cpu_s": median(lambda pair: pair[1][0]),
-                "forebay_wall_s": median(lambda pair: pair[0][1]), "wall_s": median(lambda pair: pair[1][1]),
-                "ratio": median(lambda pair: pair[0][0] / pair[1][0]), "load": os.getloadavg()[0],
-            }
-            rows.append(row)
-            print(
-                f"{kind:8} {row['megabytes']:5.0f} MB  forebay {row['forebay_cpu_s']:6.2f} CPU s ({row['forebay_wall_s']:.2f} s)"
-                f"  {name:7} {row['cpu_s']:6.2f} CPU s ({row['wall_s']:.2f} s)  ratio {row['ratio']:.2f}  load {row['load']:.1f}",
-                flush=True,
-            )
+            rows.append(kinds.measured(kind, name, path, pairs))
         off, said = errors(path, kind, pairs[-1][0][2])
         rows.append({"kind": kind, "quartiles_off_by": off, "said": said})
         print(f"{kind:8} quartiles are off by {off:.3%} at most; {said:.3%} is said", flush=True)

@@ -101,6 +101,23 @@ def agree(kind, name, ours, theirs):
             )
 
 
+def measured(kind, name, path, pairs):
+    """The medians of some pairs, which are printed."""
+    median = lambda of: statistics.median(map(of, pairs))
+    row = {
+        "kind": kind, "contender": name, "megabytes": os.path.getsize(path) / 1e6, "pairs": len(pairs),
+        "forebay_cpu_s": median(lambda pair: pair[0][0]), "cpu_s": median(lambda pair: pair[1][0]),
+        "forebay_wall_s": median(lambda pair: pair[0][1]), "wall_s": median(lambda pair: pair[1][1]),
+        "ratio": median(lambda pair: pair[0][0] / pair[1][0]), "load": os.getloadavg()[0],
+    }
+    print(
+        f"{kind:8} {row['megabytes']:5.0f} MB  forebay {row['forebay_cpu_s']:6.2f} CPU s ({row['forebay_wall_s']:.2f} s)"
+        f"  {name:7} {row['cpu_s']:6.2f} CPU s ({row['wall_s']:.2f} s)  ratio {row['ratio']:.2f}  load {row['load']:.1f}",
+        flush=True,
+    )
+    return row
+
+
 def main(given):
     rows, said = [], []
     for kind, bar in BARS.items():
@@ -113,19 +130,8 @@ def main(given):
                 theirs = timed(["--as", name, "--kind", kind, given.forebay, path])
                 agree(kind, name, ours[2], theirs[2])
                 pairs.append((ours, theirs))
-            median = lambda of: statistics.median(map(of, pairs))
-            row = {
-                "kind": kind, "contender": name, "megabytes": os.path.getsize(path) / 1e6, "pairs": given.pairs,
-                "forebay_cpu_s": median(lambda pair: pair[0][0]), "cpu_s": median(lambda pair: pair[1][0]),
-                "forebay_wall_s": median(lambda pair: pair[0][1]), "wall_s": median(lambda pair: pair[1][1]),
-                "ratio": median(lambda pair: pair[0][0] / pair[1][0]), "load": os.getloadavg()[0],
-            }
+            row = measured(kind, name, path, pairs)
             rows.append(row)
-            print(
-                f"{kind:8} {row['megabytes']:5.0f} MB  forebay {row['forebay_cpu_s']:6.2f} CPU s ({row['forebay_wall_s']:.2f} s)"
-                f"  {name:7} {row['cpu_s']:6.2f} CPU s ({row['wall_s']:.2f} s)  ratio {row['ratio']:.2f}  load {row['load']:.1f}",
-                flush=True,
-            )
             is_met = row["ratio"] <= bar
             said.append({"bar": f"{kind} against {name}: {row['ratio']:.2f}, at most {bar}", "met": is_met})
             print(f"  {said[-1]['bar']}: {'met' if is_met else 'NOT MET'}", flush=True)

@@ -17,7 +17,7 @@ pub enum Operator {
     Digits,
     /// Shannon's, bits a byte.
     Entropy,
-    /// Whatever a column holds: kind, count, different values, mean, deviation, quantiles, the most frequent value.
+    /// The contents of a column: kind, count, different values, mean, deviation, quantiles, the most frequent value.
     Describe,
     /// Quantiles of columns.
     Quantiles,

@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
     }
 
     fn takes_sign(&mut self, sign: &str) -> Parsed<bool> {
-        self.takes(|token| *token == Token::Sign(SIGNS.into_iter().find(|known| *known == sign).unwrap_or_default()))
+        self.takes(|token| matches!(token, Token::Sign(here) if *here == sign))
     }
 
     fn takes(&mut self, is_it: impl Fn(&Token) -> bool) -> Parsed<bool> {
