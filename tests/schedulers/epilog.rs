@@ -184,4 +184,9 @@ fn a_job_that_reaches_its_time_limit_lands_before_or_in_the_epilogue() {
     let names: Vec<String> = stores.landed("in-time").into_iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(names, ["all", "n1", "n2", "n3", "n4"]);
     stores.assert_nothing_runs(&late.id);
+    // Such a node keeps its directory too, and its epilogue looks for the others meanwhile.
+    let has_said = |node: &&str| stores.said().contains(&format!("forebay-{} of root on {node} (status ", in_time.id));
+    wait_until("the epilogue of each node with a store ends", JOB, || stores.left(&in_time.id).iter().all(has_said));
+    wait_until("no process is left", JOB, || forebay_tests::job::running(&stores.slurm.command).is_empty());
+    stores.remove_directories(&[&in_time.id]);
 }

@@ -95,11 +95,7 @@ fn files_of_a_dead_node_alone_are_named_and_land_when_its_disk_is_back() {
     assert_eq!(stores.landed("alone"), NAMES);
     assert_eq!(fs::read_to_string(stores.backing("alone").join("n4")).unwrap(), "n4\n");
     assert_eq!(stores.left(&alone.id), [""; 0]);
-    // The lost node's runtime directory would have gone with it; here all nodes share one.
-    for batch in [&alone, &copied] {
-        let _ = fs::remove_dir_all(Path::new("/tmp/forebay-0").join(&batch.id));
-    }
-    let _ = fs::remove_dir("/tmp/forebay-0");
+    stores.remove_directories(&[&alone.id, &copied.id]);
 }
 
 /// Slurm gives the nodes to others when the limit is over. No file appears in part.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_tests::Sandbox;
@@ -116,6 +116,20 @@ bring_up() {{
         assert_eq!(counted(), count, "{}", self.said());
     }
 
+    /// Removes the directories of jobs that the nodes share here; a lost node's would have gone with it.
+    pub fn remove_directories(&self, jobs: &[&str]) {
+        let base = Path::new("/tmp/forebay-0");
+        for job in jobs {
+            let _ = fs::remove_dir_all(base.join(job));
+        }
+        // Only where no other job has one.
+        let is_mark = |entry: fs::DirEntry| entry.file_name() == ".made-by-forebay";
+        if fs::read_dir(base).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(is_mark))) {
+            let _ = fs::remove_file(base.join(".made-by-forebay"));
+            let _ = fs::remove_dir(base);
+        }
+    }
+
     /// All nodes have said how it went.
     fn is_done(&self, job: &str) -> bool {
         self.said().lines().filter(|line| line.contains(&format!("job {job}: ")) && line.contains("(status ")).count()
@@ -140,6 +154,6 @@ bring_up() {{
     pub fn assert_nothing_runs(&self, job: &str) {
         let is_gone = || forebay_tests::job::running(&self.slurm.command).is_empty();
         wait_until("no process of the job is left", JOB, is_gone);
-        assert!(!std::path::Path::new("/tmp/forebay-0").join(job).exists(), "the directory of job {job}");
+        assert!(!Path::new("/tmp/forebay-0").join(job).exists(), "the directory of job {job}");
     }
 }
