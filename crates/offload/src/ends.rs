@@ -15,7 +15,7 @@ use forebay_query::{Choice, Pace, Prediction};
 use crate::column::{Answered, Reread};
 use crate::dealing::{HostPart, Made};
 use crate::dealt::{DealOptions, Far, deal, is_in_logs};
-use crate::files::{Contents, FileSource, PassOptions, Table, collect, each_of_many};
+use crate::files::{FileSource, PassOptions, Table, collect, each_of_many};
 use crate::makers::Makers;
 use crate::several::Finished;
 use crate::weighed::Weighed;
@@ -116,7 +116,7 @@ impl Collector<'_> {
             let mut made = HereProgress { next: files.start, kept_bytes: 0 };
             return here(files.end, file, self.options, &mut made, take);
         }
-        let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+        let bytes: u64 = far.iter().map(|far| far.source.table_bytes()).sum();
         let weighs = self.explains || (self.asked == Place::Auto && bytes >= WEIGHED_BYTES_MIN);
         let weighed = weighs.then(|| Weighed::new(&far, self.options)).transpose()?;
         let choice = match (self.asked, &weighed) {
@@ -152,7 +152,7 @@ impl Collector<'_> {
 
     /// The files that nodes may be asked about, and who can read them; none if this host is to read all.
     fn far<'f>(&self, files: Range<usize>, file: FileAt<'f>) -> anyhow::Result<Vec<Far<'f>>> {
-        let all_bytes: u64 = files.clone().map(|index| file(index).0.bytes()).sum();
+        let all_bytes: u64 = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let asked: Vec<usize> = files.filter(|index| !self.is_small(file(*index).0, all_bytes)).collect();
         let sources: Vec<&FileSource> = asked.iter().map(|index| file(*index).0).collect();
         let makers = self.makers(&sources)?;
@@ -169,7 +169,7 @@ impl Collector<'_> {
     /// Whether this host reads a file without a question to anybody: it is small, or one of few bytes, and no other end was asked for.
     fn is_small(&self, source: &FileSource, all_bytes: u64) -> bool {
         let is_free = self.asked == Place::Auto && !self.explains;
-        is_free && (source.bytes() < ASKED_BYTES_MIN || all_bytes < WEIGHED_BYTES_MIN)
+        is_free && (source.table_bytes() < ASKED_BYTES_MIN || all_bytes < WEIGHED_BYTES_MIN)
     }
 
     /// Those who may be asked about files; None where this host is to read one.
@@ -206,7 +206,7 @@ impl Collector<'_> {
             here(files.end, file, self.options, &mut made, take)?;
             return Ok(Choice::Host);
         };
-        let bytes = files.clone().map(|index| file(index).0.bytes()).sum();
+        let bytes = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let pace = Pace::new(bytes, weighed.prediction.data);
         match here_unless_lost(files.end, file, self.options, &mut made, pace, take)? {
             None => Ok(Choice::Host),
@@ -247,7 +247,7 @@ impl Collector<'_> {
             self.choose(Choice::Host);
         }
         if let (HostPart::Half, Some(weighed), Some(host)) = (host_part, corrects, made.bytes.get(&None)) {
-            let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+            let bytes: u64 = far.iter().map(|far| far.source.table_bytes()).sum();
             let alone_s = began.elapsed().as_secs_f64() * bytes as f64 / (*host).max(1) as f64;
             weighed.saw_host(far, alone_s / weighed.prediction.host);
         }
@@ -305,7 +305,7 @@ fn here(
 ) -> anyhow::Result<()> {
     while progress.next < end {
         let first = progress.next;
-        let is_small = |index: &usize| file(*index).0.bytes() < SMALL_BYTES;
+        let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES;
         let small = (first..end).take(BATCH).take_while(is_small).count();
         let states = match small {
             0 | 1 => {
@@ -324,7 +324,7 @@ fn here(
             })?,
         };
         for state in states {
-            progress.kept_bytes += file(progress.next).0.bytes();
+            progress.kept_bytes += file(progress.next).0.table_bytes();
             take(progress.next, Answered { state, reread: None });
             progress.next += 1;
         }

@@ -10,9 +10,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, Quotes, record_end, turns_quoting};
+use forebay_query::{Block, DOUBLE_BYTES, Quotes, Schema, record_end, turns_quoting};
 
-use crate::files::contents::Contents;
+use crate::contents::Contents;
 
 /// Bytes that are read at once behind a block, to the end of its last row.
 const TAIL_BYTES: usize = 64 << 10;
@@ -31,14 +31,36 @@ pub struct BlockOptions<'a> {
     pub begins_quoted: bool,
     /// Threads; each holds a block.
     pub threads: usize,
-    /// Rows are wanted: whether a block begins within quotes, and its last row as a whole.
-    pub rows: bool,
+    /// The rows that are wanted of each block.
+    pub rows: RowsOf,
     /// Results are delivered in the order of the blocks.
     pub in_order: bool,
     /// Counts bytes that are done.
     pub done_bytes: &'a AtomicU64,
     /// The result is not wanted any more.
     pub is_given_up: &'a AtomicBool,
+}
+
+/// The rows of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RowsOf {
+    /// None: its bytes are wanted alone.
+    Bytes,
+    /// Lines: whether it begins within quotes, and its last line as a whole.
+    Text,
+    /// Rows of so many bytes, the last one as a whole.
+    Fixed(u64),
+}
+
+impl RowsOf {
+    /// Those of a table, if there is one.
+    pub fn of(table: Option<&Schema>) -> Self {
+        match table {
+            None => Self::Bytes,
+            Some(schema) if schema.is_of_doubles() => Self::Fixed((schema.numeric.len().max(1) * DOUBLE_BYTES) as u64),
+            Some(_) => Self::Text,
+        }
+    }
 }
 
 impl BlockOptions<'_> {
@@ -51,7 +73,7 @@ impl BlockOptions<'_> {
 /// Does `work` for each block, by a worker that `begin` makes for each thread, and delivers what comes of it, one at a time.
 /// Says which quotes there were, if rows are wanted.
 pub fn each_block<W, T>(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     options: BlockOptions<'_>,
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, Block<'_>) -> T + Sync,
@@ -103,7 +125,7 @@ pub fn each_block<W, T>(
 
 /// Reads the block that is `index` blocks behind the first, and works on it: its length and what came of it. None if another thread has failed meanwhile.
 fn one_block<T>(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     options: BlockOptions<'_>,
     turns: &Turns,
     index: u64,
@@ -113,8 +135,12 @@ fn one_block<T>(
     let offset = (options.first + index) * BLOCK_BYTES;
     let len = (source.bytes() - offset).min(BLOCK_BYTES) as usize;
     // The byte before says whether a row begins with the block.
-    let lead = usize::from(offset > 0);
-    buffer.resize(lead + len, 0);
+    let lead = usize::from(offset > 0 && !matches!(options.rows, RowsOf::Fixed(_)));
+    let behind = match options.rows {
+        RowsOf::Fixed(row) => behind(row, offset + len as u64).min(source.bytes() - offset - len as u64),
+        RowsOf::Bytes | RowsOf::Text => 0,
+    };
+    buffer.resize(lead + len + behind as usize, 0);
     let mut at = offset - lead as u64;
     for piece in buffer.chunks_mut(PIECE_BYTES) {
         options.ensure_wanted()?;
@@ -122,8 +148,8 @@ fn one_block<T>(
         at += piece.len() as u64;
     }
     let mut is_quoted = false;
-    let mut is_end = offset + len as u64 == source.bytes();
-    if options.rows {
+    let mut is_end = offset + len as u64 + behind == source.bytes();
+    if options.rows == RowsOf::Text {
         let quotes = Quotes::of(&buffer[lead..]);
         let turns_here = quotes.turn();
         turns.change(|state| state.counted(index, quotes));
@@ -142,8 +168,18 @@ fn one_block<T>(
     Ok(Some((len as u64, work(block))))
 }
 
+/// Bytes from a place on to the end of the row that is open there.
+fn behind(row: u64, at: u64) -> u64 {
+    (row - at % row) % row
+}
+
 /// Appends what stands from `at` on, to the end of the row that is open there. Whether that is the end of the file.
-fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
+fn read_tail(
+    source: &(impl Contents + ?Sized),
+    buffer: &mut Vec<u8>,
+    mut at: u64,
+    mut is_quoted: bool,
+) -> anyhow::Result<bool> {
     let longest = at + RECORD_BYTES_MAX + 1;
     let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
     while !is_closed && at < source.bytes().min(longest) {

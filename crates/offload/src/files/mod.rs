@@ -6,14 +6,13 @@
 
 mod blocks;
 mod collect;
-mod contents;
 mod many;
 mod normalised;
 mod source;
 
+pub use crate::contents::Contents;
 pub(crate) use collect::begins_quoted;
-pub use collect::{PassOptions, Table, WantedRows, collect, collect_part, state_of_nothing};
-pub use contents::Contents;
+pub use collect::{PassOptions, Table, WantedRows, collect, collect_file_part, collect_part, state_of_nothing};
 pub use many::each_of_many;
 pub use normalised::{
     NormalisedColumn, Run, Unfinished, column_mode, each_values, encoded_values, lines, lines_of_encoded,

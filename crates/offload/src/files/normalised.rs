@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use forebay_query::{BatchSink, Kept, OnText, Pass, Schema};
 
-use crate::files::blocks::{BlockOptions, each_block};
+use crate::contents::Contents;
+use crate::files::blocks::{BlockOptions, RowsOf, each_block};
 use crate::files::collect::PassOptions;
-use crate::files::contents::Contents;
 use crate::files::source::{FileSource, block_count};
 
 /// A column and what it is normalised by.
@@ -68,8 +68,16 @@ pub fn each_values<T>(
         pass.rows(block, &mut values);
         make(values.values)
     };
-    let blocks =
-        BlockOptions { first, end, begins_quoted, threads, rows: true, in_order: true, done_bytes, is_given_up };
+    let blocks = BlockOptions {
+        first,
+        end,
+        begins_quoted,
+        threads,
+        rows: RowsOf::of(Some(column.schema)),
+        in_order: true,
+        done_bytes,
+        is_given_up,
+    };
     each_block(source, blocks, begin, work, |_, made| deliver(made)).map(drop)
 }
 

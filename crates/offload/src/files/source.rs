@@ -7,13 +7,14 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
-use forebay_query::{QueryError, Reading, Schema, schema_of};
+use forebay_query::{Kept, QueryError, Reading, Schema, schema_of};
 
-use crate::files::contents::Contents;
+use crate::arrays::{ArrayFormat, ArrayTable, Columns};
+use crate::contents::Contents;
 
 /// Bytes that a look for the schema reads first: enough where every column has a value among them.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -30,6 +31,17 @@ pub struct FileSource {
     mode: u32,
     /// All of a file that has bytes though its size is 0.
     held: Option<Vec<u8>>,
+    /// Its data sets, if it has some, once its schema is known.
+    data_sets: OnceLock<DataSets>,
+}
+
+/// The data sets that are a file's table.
+struct DataSets {
+    names: Vec<String>,
+    /// Bytes of their rows.
+    bytes: u64,
+    /// They, open; None while the file is released.
+    table: Mutex<Option<Arc<ArrayTable>>>,
 }
 
 /// The attributes that change when a file does.
@@ -53,6 +65,12 @@ impl Generation {
 /// How many blocks a file of so many bytes has.
 pub fn block_count(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES)
+}
+
+impl DataSets {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<ArrayTable>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl FileSource {
@@ -83,12 +101,62 @@ impl FileSource {
         }
         let held = (!held.is_empty()).then_some(held);
         let file = Mutex::new(Some(Arc::new(file)));
-        Ok(Self { path: path.to_owned(), file, generation, mode: metadata.mode(), held })
+        let (path, mode, data_sets) = (path.to_owned(), metadata.mode(), OnceLock::new());
+        Ok(Self { path, file, generation, mode, held, data_sets })
     }
 
     /// Closes it until it is read again.
     pub fn release(&self) {
         self.lock().take();
+        if let Some(data_sets) = self.data_sets.get() {
+            data_sets.lock().take();
+        }
+    }
+
+    /// Bytes of its rows: its own, or those that its data sets have as rows of doubles.
+    pub fn table_bytes(&self) -> u64 {
+        self.data_sets.get().map_or_else(|| self.bytes(), |data_sets| data_sets.bytes)
+    }
+
+    /// Whether its table is made of data sets.
+    pub fn has_data_sets(&self) -> bool {
+        self.data_sets.get().is_some()
+    }
+
+    /// The names of the data sets that are its table; none for text.
+    pub fn data_sets(&self) -> &[String] {
+        self.data_sets.get().map_or(&[], |data_sets| &data_sets.names)
+    }
+
+    /// The columns that a pass looks at, of a table of data sets; None for text.
+    ///
+    /// # Errors
+    /// It cannot be read again.
+    pub fn columns(&self, kept: Option<&Kept<'_>>) -> anyhow::Result<Option<Columns>> {
+        let Some((data_sets, kept)) = self.data_sets.get().zip(kept) else { return Ok(None) };
+        let mut open = data_sets.lock();
+        let table = match &*open {
+            Some(table) => Arc::clone(table),
+            None => {
+                let name = || self.path.display().to_string();
+                let table = ArrayTable::open_again(Arc::new(self.again()?), &data_sets.names).with_context(name)?;
+                Arc::clone(open.insert(Arc::new(table)))
+            }
+        };
+        Ok(Some(table.only(kept)))
+    }
+
+    /// The same file, opened once more.
+    fn again(&self) -> anyhow::Result<Self> {
+        let again = Self::open(&self.path)?;
+        match again.generation == self.generation {
+            true => Ok(again),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> anyhow::Error {
+        anyhow!("{} changed while it was read; repeat the query when nothing writes to the file", self.path.display())
     }
 
     /// It, open.
@@ -103,7 +171,7 @@ impl FileSource {
         Ok(Arc::clone(open.insert(file)))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<File>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,10 +179,7 @@ impl FileSource {
         let metadata =
             file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
         if Generation::of(&metadata) != self.generation {
-            bail!(
-                "{} changed while it was read; repeat the query when nothing writes to the file",
-                self.path.display()
-            );
+            return Err(self.changed());
         }
         Ok(())
     }
@@ -141,6 +206,9 @@ impl FileSource {
             let (from, len) = (window.len(), self.bytes().min(wanted) as usize);
             window.resize(len, 0);
             self.read(&mut window[from..], from as u64)?;
+            if ArrayFormat::of(&window).is_some() {
+                return self.schema_of_data_sets(reading).with_context(name);
+            }
             let is_end = len as u64 == self.bytes();
             if let Some(schema) = schema_of(&window, is_end, reading).with_context(name)? {
                 self.check()?;
@@ -151,6 +219,17 @@ impl FileSource {
             }
             wanted = if wanted < SCHEMA_BYTES_MAX { SCHEMA_BYTES_MAX } else { wanted * 2 };
         }
+    }
+
+    /// Its columns, if it has data sets.
+    fn schema_of_data_sets(&self, reading: &Reading) -> anyhow::Result<Schema> {
+        let table = ArrayTable::open(Arc::new(self.again()?), &reading.columns)?;
+        self.check()?;
+        let schema = table.schema(reading.missing.clone());
+        let (names, bytes) = (table.data_sets(), table.bytes());
+        let table = Mutex::new(Some(Arc::new(table)));
+        let _ = self.data_sets.set(DataSets { names, bytes, table });
+        Ok(schema)
     }
 
     /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen. Files that make their

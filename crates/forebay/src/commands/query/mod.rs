@@ -22,7 +22,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use forebay_offload::files::{Contents, FileSource, PassOptions, each_of_many};
+use forebay_offload::files::{FileSource, PassOptions, each_of_many};
 use forebay_offload::{Collector, Makings};
 use forebay_query::limits::GROUP_BYTES_MAX;
 use forebay_query::{Collected, Groups, Operator, Reading, Refused, Schema, groups_max};
@@ -39,6 +39,7 @@ use crate::commands::query::plots::PLOTTED;
 use crate::commands::query::shown::{Format, show};
 use crate::commands::query::sql::{become_sql, is_sql};
 use crate::commands::query::table::{Table, reading};
+use crate::output::shown_path;
 use crate::progress::Progress;
 use crate::settings::{Effective, UsageError};
 
@@ -57,7 +58,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let arguments = &arguments;
     let collected = Collected::of(&operators);
     let began = Instant::now();
-    let (sources, schemas) = opened(arguments, collected)?;
+    let (sources, schemas) = opened(arguments, &operators)?;
     let mut table = schemas.map(|schemas| Table::of(schemas, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
         true => outputs(arguments)?,
@@ -65,7 +66,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     };
     let plotted = arguments.plot.as_ref().map(|path| PlotFile::begin(path, &sources, &outputs)).transpose()?;
     let passes = if outputs.is_empty() { 1 } else { 2 };
-    let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
+    let all_bytes: u64 = sources.iter().map(FileSource::table_bytes).sum::<u64>() * passes;
     let progress = Progress::begin(all_bytes);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     // A user who gives it up ends the process.
@@ -106,6 +107,18 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses what is said of text alone, for a file of data sets.
+fn ensure_of_rows(source: &FileSource, operators: &[Operator]) -> anyhow::Result<()> {
+    let is_of_text = |operator: &&Operator| !operator.reads_rows() || **operator == Operator::Normalise;
+    let Some(operator) = operators.iter().find(is_of_text) else { return Ok(()) };
+    let (path, name) = (shown_path(source.path()), operator.name());
+    Err(UsageError(match operator {
+        Operator::Normalise => format!("{path} has data sets, and {name} writes columns of text alone"),
+        _ => format!("{path} has data sets: {name} counts the bytes of a file, so ask for it by itself"),
+    })
+    .into())
+}
+
 /// The files in a caption.
 fn named(arguments: &QueryArguments) -> String {
     match &arguments.files[..] {
@@ -115,7 +128,11 @@ fn named(arguments: &QueryArguments) -> String {
 }
 
 /// The files, and their schemas if rows are collected.
-fn opened(arguments: &QueryArguments, collected: Collected) -> anyhow::Result<(Vec<FileSource>, Option<Vec<Schema>>)> {
+fn opened(
+    arguments: &QueryArguments,
+    operators: &[Operator],
+) -> anyhow::Result<(Vec<FileSource>, Option<Vec<Schema>>)> {
+    let collected = Collected::of(operators);
     let files = &arguments.files;
     let open = |number: usize, reading: &Reading| {
         let source = FileSource::open(&files[number])?;
@@ -133,6 +150,9 @@ fn opened(arguments: &QueryArguments, collected: Collected) -> anyhow::Result<(V
     }
     let others = each_of_many(files.len() - 1, |number| open(number + 1, &reading))?;
     let (sources, schemas): (Vec<_>, Vec<_>) = std::iter::once(first).chain(others).unzip();
+    if let Some(source) = sources.iter().find(|source| source.has_data_sets()) {
+        ensure_of_rows(source, operators)?;
+    }
     Ok((sources, schemas.into_iter().collect()))
 }
 
@@ -154,7 +174,8 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<(Vec<Operator>, Format)> 
     }
     if arguments.plot.is_some() && !operators.iter().any(|operator| PLOTTED.contains(operator)) {
         return Err(usage(
-            "--plot needs one of the operators stats, correlation, gramian, histogram, digits and entropy".to_owned(),
+            "--plot needs one of the operators stats, covariance, correlation, gramian, histogram, digits and entropy"
+                .to_owned(),
         ));
     }
     if arguments.by.is_some() && operators != [Operator::Stats] {
