@@ -15,7 +15,7 @@ use forebay_query::{Choice, Pace, Prediction};
 use crate::column::{Answered, Reread};
 use crate::dealing::{HostPart, Made};
 use crate::dealt::{DealOptions, Far, deal, is_in_logs};
-use crate::files::{FileSource, PassOptions, Table, collect, each_of_many};
+use crate::files::{AT_ONCE, FileSource, PassOptions, Table, collect, each_at_once};
 use crate::makers::Makers;
 use crate::several::Finished;
 use crate::weighed::Weighed;
@@ -154,6 +154,8 @@ impl Collector<'_> {
     fn far<'f>(&self, files: Range<usize>, file: FileAt<'f>) -> anyhow::Result<Vec<Far<'f>>> {
         let all_bytes: u64 = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let asked: Vec<usize> = files.filter(|index| !self.is_small(file(*index).0, all_bytes)).collect();
+        self.ensure_by_place(asked.iter().map(|index| file(*index).0))?;
+        let asked: Vec<usize> = asked.into_iter().filter(|index| !file(*index).0.is_in_order()).collect();
         let sources: Vec<&FileSource> = asked.iter().map(|index| file(*index).0).collect();
         let makers = self.makers(&sources)?;
         if makers.iter().all(Option::is_none) {
@@ -164,6 +166,21 @@ impl Collector<'_> {
             Far { index, source, table, makers }
         };
         Ok(asked.into_iter().zip(makers).map(far).collect())
+    }
+
+    /// Refuses files that nodes are to read and cannot: their bytes come in order, so there are no parts to deal out.
+    fn ensure_by_place<'f>(&self, mut sources: impl Iterator<Item = &'f FileSource>) -> anyhow::Result<()> {
+        let in_order = sources.find(|source| source.is_in_order());
+        match (in_order, self.asked) {
+            (Some(source), Place::Data | Place::Split) => {
+                let why = if source.is_pipe() { "is a pipe" } else { "is compressed" };
+                let path = source.path().display();
+                bail!(
+                    "{path} {why}: it is read from its beginning on, so nodes cannot have parts of it; --where host reads it here"
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether this host reads a file without a question to anybody: it is small, or one of few bytes, and no other end was asked for.
@@ -305,9 +322,8 @@ fn here(
 ) -> anyhow::Result<()> {
     while progress.next < end {
         let first = progress.next;
-        let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES;
-        let small = (first..end).take(BATCH).take_while(is_small).count();
-        let states = match small {
+        let (count, at_once, threads) = run_of(first..end, file, options.threads);
+        let states = match count {
             0 | 1 => {
                 let (source, table) = file(first);
                 let state = collect(source, table, options);
@@ -316,9 +332,9 @@ fn here(
                 }
                 vec![state?]
             }
-            small => each_of_many(small, |number| {
+            count => each_at_once(at_once, count, |number| {
                 let (source, table) = file(first + number);
-                let state = collect(source, table, PassOptions { threads: 1, ..options });
+                let state = collect(source, table, PassOptions { threads, ..options });
                 source.release();
                 state
             })?,
@@ -330,6 +346,19 @@ fn here(
         }
     }
     Ok(())
+}
+
+/// How many of some files are read next, how many of them at once, and by how many threads each. Small ones wait for the file system.
+/// Compressed ones, which one thread decompresses, keep a processor each.
+fn run_of(files: Range<usize>, file: FileAt<'_>, threads: usize) -> (usize, usize, usize) {
+    let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES && !file(*index).0.is_pipe();
+    let small = files.clone().take(BATCH).take_while(is_small).count();
+    if small > 1 {
+        return (small, AT_ONCE, 1);
+    }
+    let packed = files.take(BATCH).take_while(|index| file(*index).0.packing().is_some()).count();
+    let at_once = packed.clamp(1, threads.max(1));
+    (packed, at_once, (threads / at_once).max(1))
 }
 
 /// The same, unless the nodes would be much faster: then how long all of it would take. States that were not passed on are given up.

@@ -9,17 +9,15 @@ struct Kind {
     remedy: &'static str,
 }
 
+const ONCE: &str = "decompress it once, and query that";
 const UNPACK: &str = "decompress it first";
 const BY_SQL: &str = "query it by SQL: forebay query \"SELECT ... FROM 'FILE'\"";
 const UTF_8: &str = "convert it first: iconv -f UTF-16 -t UTF-8 FILE > OUT";
 
 const KINDS: [Kind; 17] = [
-    Kind { begins: b"\x1f\x8b", name: "compressed by gzip", remedy: "decompress it first: gzip -dc FILE > OUT" },
-    Kind {
-        begins: b"\x28\xb5\x2f\xfd",
-        name: "compressed by zstd",
-        remedy: "decompress it first: zstd -dc FILE > OUT",
-    },
+    // Those who read files decompress these: they come here if they are compressed twice.
+    Kind { begins: b"\x1f\x8b", name: "compressed twice, by gzip within", remedy: ONCE },
+    Kind { begins: b"\x28\xb5\x2f\xfd", name: "compressed twice, by zstd within", remedy: ONCE },
     Kind { begins: b"BZh", name: "compressed by bzip2", remedy: "decompress it first: bzip2 -dc FILE > OUT" },
     Kind { begins: b"\xfd7zXZ\0", name: "compressed by xz", remedy: "decompress it first: xz -dc FILE > OUT" },
     Kind { begins: b"\x04\x22\x4d\x18", name: "compressed by lz4", remedy: "decompress it first: lz4 -dc FILE > OUT" },
@@ -91,7 +89,7 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_their_beginning() {
-        assert_eq!(name(b"\x1f\x8b\x08\0"), Some("compressed by gzip"));
+        assert_eq!(name(b"\x1f\x8b\x08\0"), Some("compressed twice, by gzip within"));
         assert_eq!(name(b"PAR1\x15\x04\x15"), Some("Parquet"));
         assert_eq!(name(b"\xff\xfea\0,\0"), Some("text in UTF-16"));
         assert_eq!(name(b"\n <!DOCTYPE HTML>\n<p>"), Some("a web page"));

@@ -360,7 +360,7 @@ fn other_formats_and_dialects_that_cannot_be_told_apart_are_refused() {
     let place = Place::new();
     let file = place.path("t.csv");
     for (contents, part) in [
-        (&b"\x1f\x8b\x08\0\0"[..], "compressed by gzip; decompress it first: gzip -dc FILE > OUT"),
+        (&b"BZh91AY&SY\0"[..], "compressed by bzip2; decompress it first: bzip2 -dc FILE > OUT"),
         (b"\xff\xfea\0,\0b\0", "text in UTF-16; convert it first: iconv"),
         (b"PAR1\0\0", "Parquet; query it by SQL"),
     ] {

@@ -44,7 +44,7 @@ pub struct Found {
 
 /// The meaning of stored values, as attributes of a data set say it (CF conventions, section 8.1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Packing {
+pub struct StoredAs {
     /// Stored values that stand for missing ones.
     pub missing: Vec<f64>,
     /// A value is the stored one times this,
@@ -53,13 +53,13 @@ pub struct Packing {
     pub offset: f64,
 }
 
-impl Default for Packing {
+impl Default for StoredAs {
     fn default() -> Self {
         Self { missing: vec![], scale: 1.0, offset: 0.0 }
     }
 }
 
-impl Packing {
+impl StoredAs {
     /// That which the numbers of attributes say.
     pub fn of(attribute: impl Fn(&str) -> Vec<f64>) -> Self {
         let one = |name: &str| attribute(name).first().copied();

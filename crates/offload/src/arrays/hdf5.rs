@@ -11,7 +11,7 @@ use hdf5_reader::messages::datatype::Datatype;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::{Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
 
-use crate::arrays::data_set::{DataSet, Found, NamedSet, Packing, SETS_MAX};
+use crate::arrays::data_set::{DataSet, Found, NamedSet, SETS_MAX, StoredAs};
 use crate::arrays::lzf;
 use crate::arrays::stored::Stored;
 use crate::arrays::tiles::Slab;
@@ -36,7 +36,7 @@ struct Numbers {
     kind: Kind,
     shape: Vec<u64>,
     has_axes: bool,
-    packing: Packing,
+    packing: StoredAs,
 }
 
 /// The type of an element: bytes, and whether it has a sign.
@@ -116,7 +116,7 @@ fn numbers(set: Dataset) -> Result<Option<Numbers>, &'static str> {
     }
     let has = |name: &str| set.attribute(name).is_ok();
     let has_axes = has("DIMENSION_LIST") || has("_Netcdf4Dimid") || has("_Netcdf4Coordinates");
-    let packing = Packing::of(|name| match set.attribute(name) {
+    let packing = StoredAs::of(|name| match set.attribute(name) {
         Ok(attribute) => attribute.read_as_f64().map(|value| vec![value]).unwrap_or_default(),
         Err(_) => vec![],
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use netcdf_reader::{NcFile, NcSliceInfo, NcSliceInfoElem, NcType};
 
-use crate::arrays::data_set::{DataSet, Found, NamedSet, Packing};
+use crate::arrays::data_set::{DataSet, Found, NamedSet, StoredAs};
 use crate::arrays::stored::Stored;
 use crate::arrays::tiles::Slab;
 use crate::contents::Contents;
@@ -14,7 +14,7 @@ struct Variable {
     file: Arc<NcFile>,
     name: String,
     shape: Vec<u64>,
-    packing: Packing,
+    packing: StoredAs,
 }
 
 /// The variables of a file.
@@ -31,7 +31,7 @@ pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
             continue;
         }
         let attribute = |name: &str| variable.attribute(name).and_then(|found| found.value.as_f64_vec());
-        let packing = Packing::of(|name| attribute(name).unwrap_or_default());
+        let packing = StoredAs::of(|name| attribute(name).unwrap_or_default());
         if !packing.is_none() {
             found.unpacked.push(name.clone());
         }

@@ -15,7 +15,7 @@ use forebay_query::{Block, DOUBLE_BYTES, Quotes, Schema, record_end, turns_quoti
 use crate::contents::Contents;
 
 /// Bytes that are read at once behind a block, to the end of its last row.
-const TAIL_BYTES: usize = 64 << 10;
+pub(super) const TAIL_BYTES: usize = 64 << 10;
 
 /// Bytes of a block that are read at once: a pass that is given up waits for no more, however slowly they come.
 const PIECE_BYTES: usize = 512 << 10;
@@ -64,7 +64,8 @@ impl RowsOf {
 }
 
 impl BlockOptions<'_> {
-    fn ensure_wanted(&self) -> anyhow::Result<()> {
+    /// Fails if the pass is given up.
+    pub(super) fn ensure_wanted(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.is_given_up.load(Ordering::Relaxed), "it was cancelled");
         Ok(())
     }
@@ -82,7 +83,8 @@ pub fn each_block<W, T>(
     let blocks = options.end - options.first;
     let turns = Turns::new(options.begins_quoted);
     let deliver = Mutex::new(deliver);
-    let one_thread = || {
+    let threads = options.threads.clamp(1, blocks.max(1) as usize);
+    in_threads(threads, &turns, || {
         let mut worker = begin();
         let mut buffer = Vec::new();
         while let Some(index) = turns.take(blocks) {
@@ -92,23 +94,32 @@ pub fn each_block<W, T>(
             else {
                 return Ok(());
             };
-            if options.in_order && !turns.wait(|state| state.delivered == index) {
+            if options.in_order && !turns.wait_for(index) {
                 return Ok(());
             }
             (deliver.lock().unwrap_or_else(PoisonError::into_inner))(options.first + index, result)?;
-            turns.change(|state| state.delivered += 1);
+            turns.delivered();
             options.done_bytes.fetch_add(block, Ordering::Relaxed);
         }
         Ok(())
-    };
+    })?;
+    source.check()?;
+    Ok(turns.quotes())
+}
+
+/// The same work by so many threads; the first error of any, of which the others hear.
+pub(super) fn in_threads(
+    threads: usize,
+    turns: &Turns,
+    work: impl Fn() -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
     let whole_thread = || {
-        let ended = one_thread();
+        let ended = work();
         if ended.is_err() {
             turns.change(|state| state.has_failed = true);
         }
         ended
     };
-    let threads = options.threads.clamp(1, blocks.max(1) as usize);
     thread::scope(|scope| {
         // Where there are no more threads, fewer read.
         let begin = |_| thread::Builder::new().spawn_scoped(scope, whole_thread).ok();
@@ -118,9 +129,7 @@ pub fn each_block<W, T>(
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the query panicked"))));
         ended.fold(own, |first, next| first.and(next))
-    })?;
-    source.check()?;
-    Ok(turns.quotes())
+    })
 }
 
 /// Reads the block that is `index` blocks behind the first, and works on it: its length and what came of it. None if another thread has failed meanwhile.
@@ -198,7 +207,7 @@ fn read_tail(
 }
 
 /// The blocks that threads have, and the quotes of those that were read.
-struct Turns {
+pub(super) struct Turns {
     state: Mutex<TurnsState>,
     changed: Condvar,
 }
@@ -228,7 +237,8 @@ impl TurnsState {
 }
 
 impl Turns {
-    fn new(begins_quoted: bool) -> Self {
+    /// Of blocks of which the first begins so.
+    pub(super) fn new(begins_quoted: bool) -> Self {
         let state = TurnsState { begins_quoted: vec![begins_quoted], ..TurnsState::default() };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -249,6 +259,20 @@ impl Turns {
         let index = state.next;
         state.next += 1;
         (index < blocks && !state.has_failed).then_some(index)
+    }
+
+    /// Waits until all blocks before it are delivered; false if a thread has failed.
+    pub(super) fn wait_for(&self, index: u64) -> bool {
+        self.wait(|state| state.delivered == index)
+    }
+
+    /// One more block is.
+    pub(super) fn delivered(&self) {
+        self.change(|state| state.delivered += 1);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().has_failed
     }
 
     fn begins_quoted(&self, index: u64) -> bool {

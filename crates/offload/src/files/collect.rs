@@ -8,6 +8,7 @@ use forebay_query::{Block, Collected, Kept, Part, PartState, Partials, Pass, Quo
 use crate::arrays::Columns;
 use crate::contents::Contents;
 use crate::files::blocks::{BlockOptions, RowsOf, each_block};
+use crate::files::in_order::{InOrder, each_block_in_order};
 use crate::files::source::{FileSource, block_count};
 
 /// The subject of a pass, and how it reads.
@@ -45,13 +46,17 @@ pub(crate) fn begins_quoted(table: Table<'_>) -> bool {
 /// # Errors
 /// It cannot be read, or changes.
 pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) -> anyhow::Result<State> {
-    let blocks = block_count(source.table_bytes());
+    let columns = source.columns(table.as_ref().map(|rows| &rows.kept))?;
+    let (partials, blocks) = match source.in_order()? {
+        Some(bytes) => pass_in_order(source, bytes, table, options)?,
+        None => {
+            let (contents, blocks) = (contents_of(source, columns.as_ref()), block_count(source.table_bytes()));
+            (pass(contents, table, options, (0, blocks), begins_quoted(table))?.0, blocks)
+        }
+    };
     if blocks == 0 {
         return Ok(state_of_nothing(table, options.collected));
     }
-    let columns = source.columns(table.as_ref().map(|rows| &rows.kept))?;
-    let contents = contents_of(source, columns.as_ref());
-    let (partials, _) = pass(contents, table, options, (0, blocks), begins_quoted(table))?;
     partials.finish(blocks).with_context(|| format!("the blocks of {} do not fit", source.path().display()))
 }
 
@@ -113,6 +118,25 @@ fn new_pass(table: Table<'_>, collected: Collected) -> Pass {
         Some(WantedRows { schema, kept }) => Pass::new(schema, kept, collected),
         None => Pass::of_bytes(collected),
     }
+}
+
+/// The partials of a file whose bytes come in order, and how many blocks it has.
+fn pass_in_order(
+    source: &FileSource,
+    bytes: InOrder<'_>,
+    table: Table<'_>,
+    options: PassOptions<'_>,
+) -> anyhow::Result<(Partials, u64)> {
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
+    let (rows, begins_quoted) = (RowsOf::of(table.map(|rows| rows.schema)), begins_quoted(table));
+    let (first, end, in_order) = (0, u64::MAX, false);
+    let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order, done_bytes, is_given_up };
+    let mut partials = Partials::default();
+    let begin = || new_pass(table, collected);
+    let add = |index, state| Ok(partials.add(index, state)?);
+    let read = each_block_in_order(bytes, blocks, begin, Pass::block, add);
+    let blocks = source.unless_changed(read)?;
+    Ok((partials, blocks))
 }
 
 fn pass(

@@ -16,13 +16,14 @@ mod shown;
 mod sql;
 mod table;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use forebay_offload::files::{FileSource, PassOptions, each_of_many};
+use forebay_offload::files::{FileSource, PassOptions, STANDARD_INPUT, each_of_many};
 use forebay_offload::{Collector, Makings};
 use forebay_query::limits::GROUP_BYTES_MAX;
 use forebay_query::{Collected, Groups, Operator, Reading, Refused, Schema, groups_max};
@@ -61,13 +62,11 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let (sources, schemas) = opened(arguments, &operators)?;
     let mut table = schemas.map(|schemas| Table::of(schemas, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
-        true => outputs(arguments)?,
+        true => outputs(arguments, &sources)?,
         false => vec![],
     };
     let plotted = arguments.plot.as_ref().map(|path| PlotFile::begin(path, &sources, &outputs)).transpose()?;
-    let passes = if outputs.is_empty() { 1 } else { 2 };
-    let all_bytes: u64 = sources.iter().map(FileSource::table_bytes).sum::<u64>() * passes;
-    let progress = Progress::begin(all_bytes);
+    let progress = Progress::begin(bytes_to_read(&sources, if outputs.is_empty() { 1 } else { 2 }));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     // A user who gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
@@ -81,6 +80,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     let left_out = table.as_ref().and_then(|table| table.left_out(arguments, &operators));
+    let notes = merged.notes.into_iter().chain(notes::of_bytes(&sources, &operators)).collect();
     let answer = Answer {
         operators,
         named: named(arguments),
@@ -89,7 +89,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         bad_extent: merged.bad_extent,
         first_records: table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect(),
         left_out,
-        notes: merged.notes,
+        notes,
         names: table.as_ref().map_or_else(Vec::new, Table::names),
         is_filtered: arguments.where_row.is_some(),
         by: table.as_ref().and_then(Table::by),
@@ -119,9 +119,16 @@ fn ensure_of_rows(source: &FileSource, operators: &[Operator]) -> anyhow::Result
     .into())
 }
 
+/// Bytes that so many passes read; None if that is not known.
+fn bytes_to_read(sources: &[FileSource], passes: u64) -> Option<u64> {
+    let is_known = !sources.iter().any(FileSource::is_pipe);
+    is_known.then(|| sources.iter().map(FileSource::table_bytes).sum::<u64>() * passes)
+}
+
 /// The files in a caption.
 fn named(arguments: &QueryArguments) -> String {
     match &arguments.files[..] {
+        [file] if file == Path::new(STANDARD_INPUT) => "standard input".to_owned(),
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
         files => format!("{} files", count(files.len() as u64)),
     }
