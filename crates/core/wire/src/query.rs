@@ -17,6 +17,9 @@ pub const QUERY_WORDS_MAX: usize = 64;
 /// Bytes of one of them (`forebay_query::limits::WORD_BYTES_MAX`).
 pub const QUERY_WORD_BYTES_MAX: usize = 32;
 
+/// Bytes of all keys of JSON objects: the widest table still fits a message beside its other parts.
+pub const QUERY_KEYS_BYTES_MAX: usize = 64 << 10;
+
 /// Columns of a Gramian (`forebay_query::limits::GRAMIAN_COLUMNS_MAX`): a node holds 8 MiB of partials for it then, where the
 /// most columns that fit a message would be 128 MiB.
 pub const QUERY_GRAMIAN_COLUMNS_MAX: usize = 1024;
@@ -140,6 +143,9 @@ pub struct QueryDialect {
     pub comment: Option<u8>,
     /// Words that stand for a missing value; `QUERY_WORDS_MAX` at most.
     pub missing: Vec<String>,
+    /// The key of each field, if rows are JSON objects, of `QUERY_KEYS_BYTES_MAX` together; else none.
+    #[serde(default)]
+    pub keys: Vec<String>,
 }
 
 /// Some blocks of a column, and what it is normalised by.
@@ -235,7 +241,10 @@ impl QueryTable {
         let are_few = self.filter.len() <= QUERY_FILTER_BYTES_MAX
             && columns <= columns_max
             && described().count() <= QUERY_DESCRIBED_MAX;
-        are_words && fields <= QUERY_FIELDS_MAX && are_few && are_columns
+        let keys = &self.dialect.keys;
+        let key_bytes = keys.iter().map(String::len).sum::<usize>();
+        let are_keys = key_bytes <= QUERY_KEYS_BYTES_MAX && (keys.is_empty() || keys.len() == fields);
+        are_keys && are_words && fields <= QUERY_FIELDS_MAX && are_few && are_columns
     }
 }
 
@@ -254,6 +263,7 @@ mod tests {
                 point: b'.',
                 comment: Some(b'#'),
                 missing: vec!["x".repeat(QUERY_WORD_BYTES_MAX); QUERY_WORDS_MAX],
+                keys: vec!["k".repeat(QUERY_KEYS_BYTES_MAX / QUERY_FIELDS_MAX); QUERY_FIELDS_MAX],
             },
             fields: QUERY_FIELDS_MAX as u16,
             rows_from: u64::MAX,
@@ -327,7 +337,9 @@ mod tests {
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
         let twice = |columns: usize, gramian: bool| {
             let (described_numbers, by) = (vec![], None);
-            let table = QueryTable { columns: vec![0; columns], fields: 1, gramian, described_numbers, by, ..table() };
+            let dialect = QueryDialect { keys: vec![], ..table().dialect };
+            let table =
+                QueryTable { dialect, columns: vec![0; columns], fields: 1, gramian, described_numbers, by, ..table() };
             sent(QueryPart { table: Some(table), ..part() })
         };
         assert!(twice(2, true).is_some(), "a column may be requested twice");
@@ -346,7 +358,12 @@ mod tests {
         beyond.into_iter().for_each(|table| assert!(sent(QueryPart { table: Some(table), ..part() }).is_none()));
         let too_many = QueryTable { fields: QUERY_FIELDS_MAX as u16 + 1, ..table() };
         let wordy = QueryDialect { missing: vec![String::new(); QUERY_WORDS_MAX + 1], ..table().dialect };
-        assert!(sent(QueryPart { table: Some(QueryTable { dialect: wordy, ..table() }), ..part() }).is_none());
+        let mut long = table().dialect;
+        long.keys[0].push('k');
+        let fewer = QueryDialect { keys: vec!["k".to_owned()], ..table().dialect };
+        for dialect in [wordy, long, fewer] {
+            assert!(sent(QueryPart { table: Some(QueryTable { dialect, ..table() }), ..part() }).is_none());
+        }
         assert!(sent(QueryPart { table: Some(too_many), ..part() }).is_none());
     }
 }

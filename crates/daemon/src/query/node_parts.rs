@@ -14,7 +14,7 @@ use forebay_body::Body;
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{AskedFile, Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Part, Schema, Separator, Words};
+use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, Keys, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
@@ -426,10 +426,18 @@ impl Rows {
     fn of(table: QueryTable) -> Result<Self, Errno> {
         let QueryTable { dialect, fields, rows_from, columns, described_numbers, described_texts, filter, .. } = table;
         let (text_is_missing, by) = (table.text_is_missing, table.by.map(usize::from));
-        let QueryDialect { separator, point, comment, missing } = dialect;
-        let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+        let QueryDialect { separator, point, comment, missing, keys } = dialect;
+        if !keys.is_empty() && keys.len() != usize::from(fields) {
+            return Err(Errno::EINVAL);
+        }
+        let separator = match separator {
+            _ if !keys.is_empty() => Separator::Json,
+            Some(byte) => Separator::Byte(byte),
+            None => Separator::Blanks,
+        };
+        let keys = Keys::new(&keys);
         let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
-        let dialect = Dialect { separator, point, comment, missing };
+        let dialect = Dialect { separator, point, comment, missing, keys };
         if !dialect.is_sound() {
             return Err(Errno::EINVAL);
         }

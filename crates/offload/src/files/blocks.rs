@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, Quotes, record_end, turns_quoting};
+use forebay_query::{Block, Quotes, RowEnds};
 
 use crate::files::contents::Contents;
 
@@ -31,8 +31,8 @@ pub struct BlockOptions<'a> {
     pub begins_quoted: bool,
     /// Threads; each holds a block.
     pub threads: usize,
-    /// Rows are wanted: whether a block begins within quotes, and its last row as a whole.
-    pub rows: bool,
+    /// How rows end, if they are wanted: whether a block begins within quotes, and its last row as a whole.
+    pub rows: Option<RowEnds>,
     /// Results are delivered in the order of the blocks.
     pub in_order: bool,
     /// Counts bytes that are done.
@@ -132,8 +132,8 @@ fn one_block<T>(
     }
     let mut is_quoted = false;
     let mut is_end = offset + len as u64 == source.bytes();
-    if options.rows {
-        let quotes = Quotes::of(&buffer[lead..]);
+    if let Some(ends) = options.rows {
+        let quotes = ends.quotes(&buffer[lead..]);
         let turns_here = quotes.turn();
         turns.change(|state| state.counted(index, quotes));
         if !turns.wait(|state| state.begins_quoted.len() as u64 > index) {
@@ -142,8 +142,8 @@ fn one_block<T>(
         is_quoted = turns.begins_quoted(index);
         let begins_row = lead == 0 || (!is_quoted && buffer[0] == b'\n');
         // Within a long row there is nothing to complete.
-        if begins_row || record_end(&buffer[lead..], is_quoted).is_some() {
-            is_end = read_tail(source, buffer, offset + len as u64, is_quoted != turns_here)?;
+        if begins_row || ends.end(&buffer[lead..], is_quoted).is_some() {
+            is_end = read_tail(source, buffer, offset + len as u64, is_quoted != turns_here, ends)?;
         }
     }
     let follows_newline = lead == 0 || buffer[0] == b'\n';
@@ -152,7 +152,13 @@ fn one_block<T>(
 }
 
 /// Appends what stands from `at` on, to the end of the row that is open there. Whether that is the end of the file.
-fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
+fn read_tail(
+    source: &impl Contents,
+    buffer: &mut Vec<u8>,
+    mut at: u64,
+    mut is_quoted: bool,
+    ends: RowEnds,
+) -> anyhow::Result<bool> {
     let longest = at + RECORD_BYTES_MAX + 1;
     let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
     while !is_closed && at < source.bytes().min(longest) {
@@ -160,11 +166,11 @@ fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_q
         let from = buffer.len();
         buffer.resize(from + len, 0);
         source.read(&mut buffer[from..], at)?;
-        if let Some(end) = record_end(&buffer[from..], is_quoted) {
+        if let Some(end) = ends.end(&buffer[from..], is_quoted) {
             buffer.truncate(from + end);
             return Ok(at + end as u64 == source.bytes());
         }
-        is_quoted ^= turns_quoting(&buffer[from..]);
+        is_quoted ^= ends.turns_quoting(&buffer[from..]);
         at += len as u64;
     }
     Ok(at == source.bytes())

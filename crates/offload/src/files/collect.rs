@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use anyhow::Context;
-use forebay_query::{Block, Collected, Kept, Part, PartState, Partials, Pass, Quotes, Schema, State};
+use forebay_query::{Block, Collected, Kept, Part, PartState, Partials, Pass, Quotes, RowEnds, Schema, State};
 
 use crate::files::blocks::{BlockOptions, each_block};
 use crate::files::contents::Contents;
@@ -38,6 +38,11 @@ pub type Table<'a> = Option<WantedRows<'a>>;
 /// Whether the first block of a file is to be taken for one that begins within quotes: so that its rows do not.
 pub(crate) fn begins_quoted(table: Table<'_>) -> bool {
     table.is_some_and(|rows| rows.schema.turns_quoting)
+}
+
+/// How rows end, if they are collected.
+fn row_ends(table: Table<'_>) -> Option<RowEnds> {
+    table.map(|rows| rows.schema.dialect.row_ends())
 }
 
 /// The state of a file.
@@ -104,7 +109,7 @@ fn pass_in_order(
     options: PassOptions<'_>,
 ) -> anyhow::Result<(Partials, u64)> {
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
-    let (rows, begins_quoted) = (table.is_some(), begins_quoted(table));
+    let (rows, begins_quoted) = (row_ends(table), begins_quoted(table));
     let (first, end, in_order) = (0, u64::MAX, false);
     let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order, done_bytes, is_given_up };
     let mut partials = Partials::default();
@@ -123,7 +128,7 @@ fn pass(
     begins_quoted: bool,
 ) -> anyhow::Result<(Partials, Quotes)> {
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
-    let rows = table.is_some();
+    let rows = row_ends(table);
     let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order: false, done_bytes, is_given_up };
     let mut partials = Partials::default();
     let begin = || new_pass(table, collected);

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, record_end, turns_quoting};
+use forebay_query::{Block, RowEnds};
 
 use crate::files::blocks::{BlockOptions, TAIL_BYTES, Turns, in_threads};
 use crate::files::contents::Contents;
@@ -208,13 +208,13 @@ impl<'a> InOrder<'a> {
         }
         let (is_quoted, follows_newline) = (self.is_quoted, self.last.is_none_or(|last| last == b'\n'));
         let (mut end, mut is_end) = (len, self.pending.len() == len);
-        if options.rows {
+        if let Some(ends) = options.rows {
             let own = &self.pending[..len];
-            self.is_quoted ^= turns_quoting(own);
+            self.is_quoted ^= ends.turns_quoting(own);
             let begins_row = follows_newline && !is_quoted || self.last.is_none();
             // Within a long row there is nothing to complete.
-            if begins_row || record_end(own, is_quoted).is_some() {
-                (end, is_end) = self.row_end(len, &is_wanted)?;
+            if begins_row || ends.end(own, is_quoted).is_some() {
+                (end, is_end) = self.row_end(len, ends, &is_wanted)?;
             }
         }
         let block = Block { bytes: &[], len, offset: self.offset, is_quoted, follows_newline, is_end };
@@ -235,6 +235,7 @@ impl<'a> InOrder<'a> {
     fn row_end(
         &mut self,
         len: usize,
+        ends: RowEnds,
         is_wanted: &dyn Fn() -> anyhow::Result<()>,
     ) -> anyhow::Result<(usize, bool)> {
         let mut is_quoted = self.is_quoted;
@@ -247,11 +248,11 @@ impl<'a> InOrder<'a> {
             if tail.is_empty() {
                 break;
             }
-            if let Some(end) = record_end(tail, is_quoted) {
+            if let Some(end) = ends.end(tail, is_quoted) {
                 at += end;
                 break;
             }
-            is_quoted ^= turns_quoting(tail);
+            is_quoted ^= ends.turns_quoting(tail);
             at += tail.len();
         }
         Ok((at, at == self.pending.len() && self.is_ended))

@@ -72,7 +72,7 @@ pub fn each_values<T>(
     let kept = Kept::summed(column.columns, OnText::Bad);
     let begin = || Pass::new(column.schema, kept, collected);
     let work = |pass: &mut Pass, block: forebay_query::Block<'_>| make(column.values(pass, block));
-    let rows = true;
+    let rows = Some(column.schema.dialect.row_ends());
     let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order: true, done_bytes, is_given_up };
     each_block(source, blocks, begin, work, |_, made| deliver(made)).map(drop)
 }
@@ -89,7 +89,7 @@ fn each_values_in_order<T>(
     let begin = || Pass::new(column.schema, Kept::summed(column.columns, OnText::Bad), collected);
     let work = |pass: &mut Pass, block: forebay_query::Block<'_>| make(column.values(pass, block));
     let (first, end, in_order, begins_quoted) = (0, u64::MAX, true, column.schema.turns_quoting);
-    let rows = true;
+    let rows = Some(column.schema.dialect.row_ends());
     let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order, done_bytes, is_given_up };
     each_block_in_order(bytes, blocks, begin, work, |_, made| deliver(made)).map(drop)
 }
