@@ -193,3 +193,32 @@ fn a_table_as_people_write_it_is_the_same_near_the_data() {
     assert_eq!(here["left_out"].as_array().map(Vec::len), Some(2), "{here}");
     bed.job.down();
 }
+
+/// Keys travel; quotes hide no newlines, so a part with an odd number of escaped ones is like any other.
+#[test]
+fn objects_are_the_same_near_the_data() {
+    let bed = Bed::of_devices();
+    let mut text = String::new();
+    for index in 0..400_000 {
+        let note = if index % 3 == 0 { "5\\\" wide" } else { "\\u00e9" };
+        let members = [format!("\"a\": {}.{:03}", index % 97, index % 1000), format!("\"note\": \"{note}\"")];
+        let late = if index > 300_000 { ", \"b\": null" } else { ", \"b\": \"7\"" };
+        writeln!(text, "{{{}, {}{late}}}", members[index % 2], members[1 - index % 2]).unwrap();
+    }
+    text.push_str("{\"a\": 1");
+    let file = bed.file(0, "log.ndjson");
+    fs::write(&file, &text).unwrap();
+    for (operators, more) in [
+        ("count-lines,stats,gramian,entropy,describe", &[][..]),
+        ("stats", &["--by", "note", "--where-row", "note = '\u{e9}' or b is missing"]),
+    ] {
+        let said = |place: &str| {
+            let options = [&["--json", "--on-error", "skip", "--where", place], more].concat();
+            parted(&bed.query(operators, &file, &options).good().stdout)
+        };
+        let ((here, _), (there, by)) = (said("host"), said("data"));
+        assert_eq!(there, here, "{operators}");
+        assert_eq!((&here["bad_rows"], &by[0]["node"]), (&json!(1), &json!(0)), "{here}");
+    }
+    bed.job.down();
+}

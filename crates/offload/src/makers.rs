@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_query::{Burst, Collected, End, Filter, Kept, OnText, PartState, Separator, Share};
+use forebay_query::{Burst, Collected, Dialect, End, Filter, Kept, OnText, PartState, Separator, Share};
 use forebay_types::Generation;
 use forebay_wire::{QueryDialect, QueryTable, QueryWants};
 use serde_json::json;
@@ -176,10 +176,11 @@ pub fn rows_of(source: &FileSource, WantedRows { schema, kept }: WantedRows<'_>,
     let indices = |columns: &[usize]| columns.iter().map(|column| *column as u16).collect();
     let separator = match schema.dialect.separator {
         Separator::Byte(byte) => Some(byte),
-        Separator::Blanks | Separator::Doubles => None,
+        Separator::Blanks | Separator::Json | Separator::Doubles => None,
     };
     let missing = schema.dialect.missing.iter().map(str::to_owned).collect();
-    let dialect = QueryDialect { separator, point: schema.dialect.point, comment: schema.dialect.comment, missing };
+    let Dialect { point, comment, ref keys, .. } = schema.dialect;
+    let dialect = QueryDialect { separator, point, comment, missing, keys: keys.names().to_vec() };
     QueryTable {
         dialect,
         data_sets: source.data_sets().to_vec(),

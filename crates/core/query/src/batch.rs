@@ -7,8 +7,8 @@ pub trait BatchSink {
     /// As many fields of each column, NaN where one is missing; none is unless `may_miss`.
     fn take(&mut self, columns: &[&[f64]], may_miss: bool);
 
-    /// The next row of the batch that is under way has this field, by which it belongs to a group.
-    fn key(&mut self, _field: &[u8]) {}
+    /// The next row of the batch that is under way has this text, by which it belongs to a group.
+    fn key(&mut self, _text: &[u8]) {}
 }
 
 /// Up to `BATCH_ROWS` rows.

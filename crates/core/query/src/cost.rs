@@ -11,7 +11,8 @@ use crate::describe::DescribedColumns;
 use crate::limits::BLOCK_BYTES;
 use crate::operator::Collected;
 use crate::pass::{Block, Kept, Pass};
-use crate::probe::{Reading, schema_of};
+use crate::probe::schema_of;
+use crate::reading::Reading;
 use crate::row::OnText;
 
 /// The part of the better end's time that both ends together must save: they keep two places busy, and the ends are never as

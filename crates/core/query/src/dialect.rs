@@ -1,6 +1,11 @@
 //! How a table is written: what stands between fields, before fractions, for missing values and before comments; or that rows are doubles.
 
+use std::borrow::Cow;
+
+use memchr::memchr;
+
 use crate::number::long;
+use crate::objects::{Keys, unescaped};
 use crate::words::Words;
 
 /// The text between two fields.
@@ -12,6 +17,8 @@ pub enum Separator {
     Blanks,
     /// No byte: each field is a little-endian double, NaN where it is missing.
     Doubles,
+    /// Each line is a JSON object, whose members are fields by their keys.
+    Json,
 }
 
 /// How records are told apart, and what their fields are.
@@ -25,6 +32,8 @@ pub struct Dialect {
     pub comment: Option<u8>,
     /// Words that stand for a missing value.
     pub missing: Words,
+    /// Of JSON objects, the keys of the columns.
+    pub keys: Keys,
 }
 
 /// The value of a field in a column of numbers.
@@ -48,7 +57,13 @@ const REWRITTEN_BYTES_MAX: usize = 64;
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { separator: Separator::Byte(b','), point: b'.', comment: None, missing: Words::default() }
+        Self {
+            separator: Separator::Byte(b','),
+            point: b'.',
+            comment: None,
+            missing: Words::default(),
+            keys: Keys::default(),
+        }
     }
 }
 
@@ -70,6 +85,7 @@ impl Separator {
             Self::Byte(byte) => format!("{:?}", char::from(byte)),
             Self::Blanks => "blanks".to_owned(),
             Self::Doubles => "none".to_owned(),
+            Self::Json => "that of JSON".to_owned(),
         }
     }
 }
@@ -80,6 +96,7 @@ impl Dialect {
         let separator = match self.separator {
             Separator::Byte(byte) => Separator::new(byte).is_some() && byte != self.point,
             Separator::Blanks | Separator::Doubles => true,
+            Separator::Json => self.point == b'.' && !self.keys.names().is_empty(),
         };
         let is_mark = |byte: u8| byte.is_ascii_punctuation() && !b"\"+-.,".contains(&byte);
         let comment = self.comment.is_none_or(|byte| is_mark(byte) && self.separator != Separator::Byte(byte));
@@ -88,7 +105,7 @@ impl Dialect {
 
     /// The value of a field, without its quotes and the blanks around it.
     pub fn field(&self, text: &[u8]) -> Field {
-        let text = bare(text);
+        let text = &*self.inner(text);
         if text.is_empty() {
             return Field::Missing;
         }
@@ -96,6 +113,34 @@ impl Dialect {
             Some(number) => self.of_number(number),
             None => self.missing.find(text).map_or(Field::Text, Field::Word),
         }
+    }
+
+    /// The text of a field without its quotes and the blanks around it, as words are compared with it: two quotes are not one yet.
+    pub fn inner<'a>(&self, field: &'a [u8]) -> Cow<'a, [u8]> {
+        let text = bare(field);
+        let may_escape = self.separator == Separator::Json && field.first() == Some(&b'"');
+        match may_escape && memchr(b'\\', text).is_some() {
+            true => Cow::Owned(unescaped(text).trim_ascii().to_vec()),
+            false => Cow::Borrowed(text),
+        }
+    }
+
+    /// The text of a field: of what stands between its quotes, in which two quotes are one, or of JSON those that are escaped.
+    pub fn text_of<'a>(&self, field: &'a [u8]) -> Cow<'a, [u8]> {
+        let inner = self.inner(field);
+        let is_quoted = field.trim_ascii().first() == Some(&b'"') && self.separator != Separator::Json;
+        if !is_quoted || !inner.contains(&b'"') {
+            return inner;
+        }
+        let mut text = Vec::with_capacity(inner.len());
+        let mut is_second = false;
+        for byte in &*inner {
+            is_second = *byte == b'"' && !is_second;
+            if !is_second {
+                text.push(*byte);
+            }
+        }
+        Cow::Owned(text)
     }
 
     /// The value of a field that is a number.

@@ -25,6 +25,9 @@ pub enum QueryError {
     /// Too many fields.
     #[error("a record has more than {FIELDS_MAX} fields; is the delimiter right?")]
     TooManyFields,
+    /// Too many keys.
+    #[error("its objects have more than {FIELDS_MAX} different keys")]
+    TooManyKeys,
     /// The quotes of the first record, in a field from 1 on.
     #[error(
         "its first record has a quote inside an unquoted field, or text behind a closing quote, in field {0}; a quote within a \

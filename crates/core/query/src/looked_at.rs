@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::dialect::{DOUBLE_BYTES, Dialect, Separator};
 use crate::limits::FIELDS_MAX;
+use crate::objects::object;
 use crate::skip;
 
 /// Some fields of one row after the other.
@@ -30,10 +31,13 @@ impl LookedAt {
 
     /// Finds them in the row at `at`; false if it is none, or one whose fields are not as many as they should be.
     pub fn find(&mut self, bytes: &[u8], at: usize, dialect: &Dialect) -> bool {
-        if dialect.separator == Separator::Doubles {
-            return self.doubles(&bytes[at..]).is_some();
+        match dialect.separator {
+            Separator::Byte(_) | Separator::Blanks => {
+                self.fast(bytes, at, dialect).is_some() || self.slow(bytes, at, dialect)
+            }
+            Separator::Json => self.of_object(bytes, at, dialect),
+            Separator::Doubles => self.doubles(&bytes[at..]).is_some(),
         }
-        self.fast(bytes, at, dialect).is_some() || self.slow(bytes, at, dialect)
     }
 
     /// The field of a column, of the row that was found last in these bytes.
@@ -79,6 +83,18 @@ impl LookedAt {
             (at, passed) = (next, column + 1);
         }
         Some(())
+    }
+
+    fn of_object(&mut self, bytes: &[u8], at: usize, dialect: &Dialect) -> bool {
+        self.spans.fill(at..at);
+        let mut next = 0;
+        let end = object(bytes, at, |key, value| {
+            let column = dialect.keys.find(key, &mut next);
+            if let Some(Ok(place)) = column.map(|column| self.columns.binary_search(&column)) {
+                self.spans[place] = value;
+            }
+        });
+        end.is_some()
     }
 
     fn slow(&mut self, bytes: &[u8], at: usize, dialect: &Dialect) -> bool {

@@ -16,7 +16,7 @@ use crate::groups::GroupCounter;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::looked_at::LookedAt;
 use crate::operator::Collected;
-use crate::record;
+use crate::record::RowEnds;
 use crate::row::{FieldOf, OnText, RowParser};
 use crate::schema::Schema;
 use crate::state::{BadRow, Fault, Rows, State};
@@ -40,14 +40,14 @@ pub struct Block<'a> {
 
 impl Block<'_> {
     /// Where its first row begins; its length if none does.
-    fn first_row(&self, rows_from: u64) -> usize {
+    fn first_row(&self, rows_from: u64, ends: RowEnds) -> usize {
         if rows_from >= self.offset {
             return (rows_from - self.offset).min(self.len as u64) as usize;
         }
         if self.follows_newline && !self.is_quoted {
             return 0;
         }
-        record::end(&self.bytes[..self.len], self.is_quoted).unwrap_or(self.len)
+        ends.end(&self.bytes[..self.len], self.is_quoted).unwrap_or(self.len)
     }
 }
 
@@ -171,7 +171,7 @@ impl Pass {
             return self.rows_of_doubles(block, sink);
         }
         let mut rows = Rows::default();
-        let first = block.first_row(self.rows_from);
+        let first = block.first_row(self.rows_from, self.parser.dialect().row_ends());
         let lines_before = newlines(&block.bytes[..first]);
         let (mut at, mut lines, mut bad_lines, mut bad_bytes) = (first, lines_before, 0, 0);
         while at < block.len {
@@ -259,25 +259,28 @@ impl Pass {
         }
         let rest = &block.bytes[at..];
         // One that never ends is bad, and takes the usual way.
-        let is_last = block.is_end && !record::turns_quoting(rest);
-        record::end(rest, false).or_else(|| is_last.then_some(rest.len()))
+        let ends = self.parser.dialect().row_ends();
+        let is_last = block.is_end && !ends.turns_quoting(rest);
+        ends.end(rest, false).or_else(|| is_last.then_some(rest.len()))
     }
 
     /// Tells `sink` the group of a good row, which was looked at.
     fn key(&self, block: Block<'_>, is_looked_at: bool, sink: &mut impl BatchSink) {
         if let Some(by) = self.by {
-            sink.key(if is_looked_at { self.looked_at.field(block.bytes, by) } else { &[] });
+            let field = if is_looked_at { self.looked_at.field(block.bytes, by) } else { &[] };
+            sink.key(&self.parser.dialect().text_of(field));
         }
     }
 
     /// The row at `at`, the slow way.
     fn slow_row(&mut self, block: Block<'_>, at: usize) -> SlowRow {
         let bytes = &block.bytes[at..];
+        let ends = self.parser.dialect().row_ends();
         let record = self.parser.dialect().record(bytes, FIELDS_MAX);
         let newlines = if record.may_have_quotes { newlines(&bytes[..record.len]) } else { u64::from(record.is_ended) };
         let outcome = if record.len as u64 > RECORD_BYTES_MAX || (!record.is_ended && !block.is_end) {
             Err(Fault::TooLong)
-        } else if !record.is_ended && record::turns_quoting(bytes) {
+        } else if !record.is_ended && ends.turns_quoting(bytes) {
             Err(Fault::OpenQuote)
         } else {
             self.parser.slow(&record, &mut self.batch)
@@ -317,9 +320,9 @@ struct Sums {
 }
 
 impl BatchSink for Sums {
-    fn key(&mut self, field: &[u8]) {
+    fn key(&mut self, text: &[u8]) {
         if let Some(groups) = &mut self.groups {
-            groups.key(field);
+            groups.key(text);
         }
     }
 

@@ -7,45 +7,13 @@ use memchr::{memchr, memchr_iter, memchr2_iter};
 
 use crate::dialect::{Dialect, Field, Separator, bare};
 use crate::error::QueryError;
+use crate::keys;
 use crate::limits::{FIELDS_MAX, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
 use crate::magic;
+use crate::reading::{BYTE_ORDER_MARK, Header, Reading};
 use crate::record::{Record, turns_quoting};
 use crate::schema::{Finding, Schema, shown_text};
 use crate::sniff;
-use crate::words::Words;
-
-/// Whether the first record has names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Header {
-    /// By what stands in it and below it (`names_or_data`).
-    #[default]
-    Auto,
-    /// It has.
-    Yes,
-    /// It has not.
-    No,
-}
-
-/// A user's word about a table; the rest is found out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// The text between fields.
-    pub separator: Option<Separator>,
-    /// The byte before fractions.
-    pub point: Option<u8>,
-    /// A line that begins with it is no record, wherever it stands.
-    pub comment: Option<u8>,
-    /// Lines at the beginning that are left out.
-    pub skipped_lines: u64,
-    /// Words that stand for a missing value.
-    pub missing: Words,
-    /// Whether the first record has names.
-    pub header: Header,
-    /// The columns that are wanted, by name or number; all without one. A file of data sets has its table by them.
-    pub columns: Vec<String>,
-}
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines that begin so before a table are comments, unless a user says what comments begin with.
 const USUAL_COMMENTS: [u8; 2] = [b'#', b'%'];
@@ -58,7 +26,11 @@ const PREAMBLE_RECORDS_MAX: usize = 20;
 /// # Errors
 /// It is no table, or has no record.
 pub fn schema_of(window: &[u8], is_end: bool, reading: &Reading) -> Result<Option<Schema>, QueryError> {
-    magic::refuse(window)?;
+    match reading.separator {
+        Some(Separator::Json) => return keys::schema_of(window, is_end, reading),
+        None if keys::is_json(window, reading.skipped_lines) => return keys::schema_of(window, is_end, reading),
+        _ => magic::refuse(window)?,
+    }
     let Some(table) = Table::find(window, is_end, reading)? else { return Ok(None) };
     let dialect = table.dialect(reading);
     let text = &window[table.from..];

@@ -7,6 +7,8 @@
 use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::dialect::{Dialect, Separator};
+use crate::objects::object;
+use crate::part::Quotes;
 
 /// Fields that there is room for from the beginning.
 const USUAL_FIELDS: usize = 16;
@@ -27,6 +29,40 @@ pub struct Record<'a> {
     pub is_comment: bool,
     /// The first field with a quote that neither opens it, nor closes it, nor is one of two that stand for one.
     pub misplaced_quote: Option<usize>,
+    /// It is an object of JSON, or should be one: None of other tables.
+    pub is_object: Option<bool>,
+}
+
+/// How rows end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowEnds {
+    /// At newlines that stand in no quotes.
+    Unquoted,
+    /// At every newline: quotes hide none.
+    Newlines,
+}
+
+impl RowEnds {
+    /// Where the row that contains the beginning of `bytes` ends: the place behind its newline. None if not in them.
+    pub fn end(self, bytes: &[u8], is_quoted: bool) -> Option<usize> {
+        match self {
+            Self::Unquoted => end(bytes, is_quoted),
+            Self::Newlines => memchr(b'\n', bytes).map(|at| at + 1),
+        }
+    }
+
+    /// The quotes that may hide newlines.
+    pub fn quotes(self, bytes: &[u8]) -> Quotes {
+        match self {
+            Self::Unquoted => Quotes::of(bytes),
+            Self::Newlines => Quotes::None,
+        }
+    }
+
+    /// Whether quoting is another after the bytes than before.
+    pub fn turns_quoting(self, bytes: &[u8]) -> bool {
+        self == Self::Unquoted && turns_quoting(bytes)
+    }
 }
 
 /// Where the record that contains the beginning of `bytes` ends: the place behind its newline. None if not in them.
@@ -48,10 +84,21 @@ pub fn turns_quoting(bytes: &[u8]) -> bool {
 }
 
 impl Dialect {
+    /// How its rows end.
+    pub fn row_ends(&self) -> RowEnds {
+        match self.separator {
+            Separator::Byte(_) | Separator::Blanks => RowEnds::Unquoted,
+            Separator::Json | Separator::Doubles => RowEnds::Newlines,
+        }
+    }
+
     /// The record at the beginning of `bytes`. Without a newline behind it, it ends with them.
     pub fn record<'a>(&self, bytes: &'a [u8], fields_max: usize) -> Record<'a> {
-        let end = end(bytes, false);
+        let end = self.row_ends().end(bytes, false);
         let (len, is_ended) = (end.unwrap_or(bytes.len()), end.is_some());
+        if self.separator == Separator::Json {
+            return self.object(&bytes[..len], is_ended);
+        }
         let text = &bytes[..len];
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -60,16 +107,46 @@ impl Dialect {
             let takes_more = memchr(b'\n', text).is_some() || turns_quoting(text);
             let misplaced_quote = takes_more.then_some(0);
             let (fields, may_have_quotes) = (vec![], true);
-            let (is_comment, has_too_many_fields) = (true, false);
-            return Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment, misplaced_quote };
+            let (is_comment, has_too_many_fields, is_object) = (true, false, None);
+            return Record {
+                fields,
+                has_too_many_fields,
+                len,
+                is_ended,
+                may_have_quotes,
+                is_comment,
+                misplaced_quote,
+                is_object,
+            };
         }
         let Split { fields, has_too_many_fields, has_quotes, misplaced_quote } = match self.separator {
             Separator::Byte(byte) => split_by(byte, text, fields_max),
-            // A pass never asks for records of doubles.
-            Separator::Blanks | Separator::Doubles => split_by_blanks(text, fields_max),
+            // A pass never asks for records of objects or doubles.
+            Separator::Blanks | Separator::Json | Separator::Doubles => split_by_blanks(text, fields_max),
         };
-        let may_have_quotes = has_quotes || has_too_many_fields;
-        Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment: false, misplaced_quote }
+        let (may_have_quotes, is_comment, is_object) = (has_quotes || has_too_many_fields, false, None);
+        Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment, misplaced_quote, is_object }
+    }
+
+    /// The line as an object: its values by column, an empty one where it has none. A blank line is no record, as a comment is none.
+    fn object<'a>(&self, line: &'a [u8], is_ended: bool) -> Record<'a> {
+        let mut fields = vec![&line[..0]; self.keys.names().len()];
+        let mut next = 0;
+        let end = object(line, 0, |key, value| {
+            if let Some(column) = self.keys.find(key, &mut next) {
+                fields[column] = &line[value];
+            }
+        });
+        Record {
+            fields,
+            has_too_many_fields: false,
+            len: line.len(),
+            is_ended,
+            may_have_quotes: false,
+            is_comment: line.trim_ascii().is_empty(),
+            misplaced_quote: None,
+            is_object: Some(end.is_some()),
+        }
     }
 
     /// Whether a line that begins so is a comment.
@@ -176,7 +253,7 @@ fn is_blank(text: &[u8]) -> bool {
 impl Record<'_> {
     /// An empty line or a comment, which is no row.
     pub fn is_none(&self) -> bool {
-        self.is_comment || self.fields.len() == 1 && self.fields[0].is_empty()
+        self.is_comment || self.is_object.is_none() && self.fields.len() == 1 && self.fields[0].is_empty()
     }
 }
 

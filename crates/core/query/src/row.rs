@@ -12,6 +12,7 @@ use crate::batch::Batch;
 use crate::describe::TextColumnCounter;
 use crate::dialect::{DOUBLE_BYTES, Dialect, Field, Separator};
 use crate::number::{leading, long};
+use crate::objects::object;
 use crate::record::Record;
 use crate::schema::shown_text;
 use crate::skip;
@@ -65,6 +66,8 @@ pub struct RowParser {
     texts: Vec<TextFields>,
     /// Of the row under way, where texts that are described stand.
     spans: Vec<(usize, Range<usize>)>,
+    /// Of the object under way, the value of each column.
+    values: Vec<Range<usize>>,
     described: Vec<TextColumnCounter>,
 }
 
@@ -89,7 +92,7 @@ impl RowParser {
         }
         let described = (0..texts).map(|_| TextColumnCounter::default()).collect();
         let texts = vec![TextFields::default(); numbers];
-        Self { dialect, on_text, columns, steps, noted: vec![], texts, spans: vec![], described }
+        Self { dialect, on_text, columns, steps, noted: vec![], texts, spans: vec![], values: vec![], described }
     }
 
     /// How rows are told apart.
@@ -134,6 +137,7 @@ impl RowParser {
             Separator::Byte(delimiter) => self.fast_by(delimiter, bytes, at, batch),
             Separator::Blanks => self.fast_by_blanks(bytes, at, batch),
             Separator::Doubles => None,
+            Separator::Json => self.fast_object(bytes, at, batch),
         };
         if next.is_none() {
             self.noted.clear();
@@ -267,6 +271,47 @@ impl RowParser {
         Some(at + line_end(&bytes[at..], 0)?)
     }
 
+    /// An object, whose line ends with a newline.
+    #[inline]
+    fn fast_object(&mut self, bytes: &[u8], at: usize, batch: &mut Batch) -> Option<usize> {
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        values.resize(self.columns.len(), at..at);
+        let mut next = 0;
+        let end = object(bytes, at, |key, value| {
+            if let Some(column) = self.dialect.keys.find(key, &mut next) {
+                values[column] = value;
+            }
+        });
+        let end = end.filter(|end| bytes[end - 1] == b'\n');
+        let is_put = end.is_some() && self.put_values(bytes, &values, batch);
+        self.values = values;
+        end.filter(|_| is_put)
+    }
+
+    /// Puts the kept ones of an object's values into the batch; false if one is text that makes the row bad.
+    fn put_values(&mut self, bytes: &[u8], values: &[Range<usize>], batch: &mut Batch) -> bool {
+        for (column, value) in values.iter().enumerate() {
+            match self.columns[column] {
+                None => {}
+                Some(FieldOf::Text(text)) => self.spans.push((text, value.clone())),
+                Some(FieldOf::Number(column)) => match leading(&bytes[value.start..], b'.') {
+                    Some((number, len)) if len == value.len() && self.is_plain(number) => {
+                        batch.put(column, number, false);
+                    }
+                    _ => {
+                        let text = &bytes[value.clone()];
+                        let field = self.dialect.field(text);
+                        if self.put(column, field, text, batch).is_err() {
+                            return false;
+                        }
+                    }
+                },
+            }
+        }
+        true
+    }
+
     /// A field between blanks: its length.
     fn word(&mut self, bytes: &[u8], column: Option<usize>, batch: &mut Batch) -> Option<usize> {
         let len = bytes.iter().position(|byte| is_field_end(*byte))?;
@@ -303,6 +348,9 @@ impl RowParser {
     }
 
     fn record(&mut self, record: &Record<'_>, batch: &mut Batch) -> Result<bool, Fault> {
+        if record.is_object == Some(false) && !record.is_none() {
+            return Err(Fault::NoObject);
+        }
         match record.misplaced_quote {
             Some(_) if record.is_comment => return Err(Fault::CommentQuote),
             _ if record.is_none() => return Ok(false),

@@ -48,6 +48,8 @@ pub enum Finding {
     Units(Vec<String>),
     /// Rows have one field more than the header: their names, at the beginning.
     RowNames,
+    /// Each line is a JSON object.
+    Objects,
     /// Rows end with a separator behind which nothing stands; the header does not.
     EmptyLastField,
     /// The columns are data sets of this shape; these have others.
@@ -114,6 +116,7 @@ impl std::fmt::Display for Finding {
             Self::Preamble(count) => write!(out, "{} before the table, with fewer fields: left out", lines(count)),
             Self::Units(units) => write!(out, "the row below the header has units ({}): left out", units.join(", ")),
             Self::RowNames => out.write_str("rows have a field more than the header: their names"),
+            Self::Objects => out.write_str("each line is a JSON object, whose keys name the columns"),
             Self::EmptyLastField => out.write_str("rows end with a delimiter, the header does not"),
             Self::DataSets { shape, others } => {
                 write!(out, "the table is of data sets of shape {}", shown_shape(shape))?;

@@ -62,7 +62,7 @@ pub fn separator(text: &[u8], is_end: bool, like: &Dialect) -> Separator {
     // The first of several that are as good.
     let is_better = |(separator, score): (Separator, (bool, f64)), best: (bool, f64)| match separator {
         Separator::Blanks => score.1 == 1.0 && score.1 > best.1,
-        Separator::Byte(_) => score > best,
+        Separator::Byte(_) | Separator::Json => score > best,
         // No text is.
         Separator::Doubles => false,
     };

@@ -95,6 +95,8 @@ pub enum Fault {
         /// The field, from 0 on.
         column: u32,
     },
+    /// A line of a file of JSON objects is none.
+    NoObject,
 }
 
 impl Fault {

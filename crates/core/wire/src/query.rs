@@ -17,6 +17,9 @@ pub const QUERY_WORDS_MAX: usize = 64;
 /// Bytes of one of them (`forebay_query::limits::WORD_BYTES_MAX`).
 pub const QUERY_WORD_BYTES_MAX: usize = 32;
 
+/// Bytes of all keys of JSON objects: the widest table still fits a message beside its other parts.
+pub const QUERY_KEYS_BYTES_MAX: usize = 64 << 10;
+
 /// Columns of a Gramian (`forebay_query::limits::GRAMIAN_COLUMNS_MAX`): a node holds 8 MiB of partials for it then, where the
 /// most columns that fit a message would be 128 MiB.
 pub const QUERY_GRAMIAN_COLUMNS_MAX: usize = 1024;
@@ -145,6 +148,9 @@ pub struct QueryDialect {
     pub comment: Option<u8>,
     /// Words that stand for a missing value; `QUERY_WORDS_MAX` at most.
     pub missing: Vec<String>,
+    /// The key of each field, if rows are JSON objects, of `QUERY_KEYS_BYTES_MAX` together; else none.
+    #[serde(default)]
+    pub keys: Vec<String>,
 }
 
 /// Some blocks of a column, and what it is normalised by.
@@ -242,7 +248,12 @@ impl QueryTable {
             && described().count() <= QUERY_DESCRIBED_MAX;
         let names: usize = self.data_sets.iter().map(|name| name.len() + 1).sum();
         let are_names = self.data_sets.len() <= fields && names <= QUERY_NAMES_BYTES_MAX;
-        are_words && are_names && fields <= QUERY_FIELDS_MAX && are_few && are_columns
+        let keys = &self.dialect.keys;
+        let key_bytes = keys.iter().map(String::len).sum::<usize>();
+        let are_keys = key_bytes <= QUERY_KEYS_BYTES_MAX && (keys.is_empty() || keys.len() == fields);
+        // Rows are objects, or doubles, or neither.
+        let is_one = keys.is_empty() || self.data_sets.is_empty();
+        are_keys && are_names && is_one && are_words && fields <= QUERY_FIELDS_MAX && are_few && are_columns
     }
 }
 
@@ -261,8 +272,9 @@ mod tests {
                 point: b'.',
                 comment: Some(b'#'),
                 missing: vec!["x".repeat(QUERY_WORD_BYTES_MAX); QUERY_WORDS_MAX],
+                keys: vec!["k".repeat(QUERY_KEYS_BYTES_MAX / QUERY_FIELDS_MAX); QUERY_FIELDS_MAX],
             },
-            data_sets: vec!["x".repeat(QUERY_NAMES_BYTES_MAX / QUERY_FIELDS_MAX - 1); QUERY_FIELDS_MAX],
+            data_sets: vec![],
             fields: QUERY_FIELDS_MAX as u16,
             rows_from: u64::MAX,
             columns: (0..QUERY_FIELDS_MAX as u16).collect(),
@@ -299,6 +311,13 @@ mod tests {
     #[test]
     fn the_largest_part_fits_a_frame_and_comes_back() {
         assert!(sent(part()).is_some());
+        assert!(sent(QueryPart { table: Some(of_data_sets()), ..part() }).is_some());
+    }
+
+    fn of_data_sets() -> QueryTable {
+        let table = part().table.unwrap();
+        let data_sets = vec!["x".repeat(QUERY_NAMES_BYTES_MAX / QUERY_FIELDS_MAX - 1); QUERY_FIELDS_MAX];
+        QueryTable { dialect: QueryDialect { keys: vec![], ..table.dialect }, data_sets, ..table }
     }
 
     #[test]
@@ -335,8 +354,9 @@ mod tests {
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
         let twice = |columns: usize, gramian: bool| {
             let (described_numbers, by, data_sets) = (vec![], None, vec![]);
-            let columns = vec![0; columns];
-            let table = QueryTable { columns, data_sets, fields: 1, gramian, described_numbers, by, ..table() };
+            let (dialect, columns) = (QueryDialect { keys: vec![], ..table().dialect }, vec![0; columns]);
+            let table =
+                QueryTable { dialect, columns, data_sets, fields: 1, gramian, described_numbers, by, ..table() };
             sent(QueryPart { table: Some(table), ..part() })
         };
         assert!(twice(2, true).is_some(), "a column may be requested twice");
@@ -351,13 +371,19 @@ mod tests {
             QueryTable { by: Some(QUERY_FIELDS_MAX as u16), ..table() },
             QueryTable { filter: vec![0; QUERY_FILTER_BYTES_MAX + 1], ..table() },
             QueryTable { covariance: true, ..table() },
-            QueryTable { data_sets: vec!["x".repeat(QUERY_NAMES_BYTES_MAX)], ..table() },
-            QueryTable { data_sets: vec![String::new(); QUERY_FIELDS_MAX + 1], ..table() },
+            QueryTable { data_sets: vec!["x".repeat(QUERY_NAMES_BYTES_MAX)], ..of_data_sets() },
+            QueryTable { data_sets: vec![String::new(); QUERY_FIELDS_MAX + 1], ..of_data_sets() },
+            QueryTable { data_sets: vec!["x".to_owned()], ..table() },
         ];
         beyond.into_iter().for_each(|table| assert!(sent(QueryPart { table: Some(table), ..part() }).is_none()));
         let too_many = QueryTable { fields: QUERY_FIELDS_MAX as u16 + 1, ..table() };
         let wordy = QueryDialect { missing: vec![String::new(); QUERY_WORDS_MAX + 1], ..table().dialect };
-        assert!(sent(QueryPart { table: Some(QueryTable { dialect: wordy, ..table() }), ..part() }).is_none());
+        let mut long = table().dialect;
+        long.keys[0].push('k');
+        let fewer = QueryDialect { keys: vec!["k".to_owned()], ..table().dialect };
+        for dialect in [wordy, long, fewer] {
+            assert!(sent(QueryPart { table: Some(QueryTable { dialect, ..table() }), ..part() }).is_none());
+        }
         assert!(sent(QueryPart { table: Some(too_many), ..part() }).is_none());
     }
 }

@@ -15,7 +15,7 @@ use forebay_offload::arrays::{ArrayTable, Columns};
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{AskedFile, Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
-use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Part, Schema, Separator, Words};
+use forebay_query::{Collected, DescribedColumns, Dialect, Filter, Kept, Keys, OnText, Part, Schema, Separator, Words};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::threads::{QUERY_LOOKS_MAX, QUERY_PARTS_MAX};
@@ -435,14 +435,19 @@ impl Rows {
         let QueryTable { dialect, data_sets, fields, rows_from, columns, described_numbers, .. } = table;
         let (described_texts, filter) = (table.described_texts, table.filter);
         let (text_is_missing, by) = (table.text_is_missing, table.by.map(usize::from));
-        let QueryDialect { separator, point, comment, missing } = dialect;
+        let QueryDialect { separator, point, comment, missing, keys } = dialect;
+        if !keys.is_empty() && keys.len() != usize::from(fields) {
+            return Err(Errno::EINVAL);
+        }
         let separator = match separator {
             _ if !data_sets.is_empty() => Separator::Doubles,
-            None => Separator::Blanks,
+            _ if !keys.is_empty() => Separator::Json,
             Some(byte) => Separator::Byte(byte),
+            None => Separator::Blanks,
         };
+        let keys = Keys::new(&keys);
         let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
-        let dialect = Dialect { separator, point, comment, missing };
+        let dialect = Dialect { separator, point, comment, missing, keys };
         if !dialect.is_sound() {
             return Err(Errno::EINVAL);
         }

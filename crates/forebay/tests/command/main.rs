@@ -17,6 +17,7 @@ mod local_job;
 mod logs;
 mod messages;
 mod missing;
+mod objects;
 mod packed;
 mod place;
 mod plots;

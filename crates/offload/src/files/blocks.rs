@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, DOUBLE_BYTES, Quotes, Schema, record_end, turns_quoting};
+use forebay_query::{Block, DOUBLE_BYTES, Quotes, RowEnds, Schema};
 
 use crate::contents::Contents;
 
@@ -47,7 +47,7 @@ pub enum RowsOf {
     /// None: its bytes are wanted alone.
     Bytes,
     /// Lines: whether it begins within quotes, and its last line as a whole.
-    Text,
+    Text(RowEnds),
     /// Rows of so many bytes, the last one as a whole.
     Fixed(u64),
 }
@@ -58,7 +58,7 @@ impl RowsOf {
         match table {
             None => Self::Bytes,
             Some(schema) if schema.is_of_doubles() => Self::Fixed((schema.numeric.len().max(1) * DOUBLE_BYTES) as u64),
-            Some(_) => Self::Text,
+            Some(schema) => Self::Text(schema.dialect.row_ends()),
         }
     }
 }
@@ -147,7 +147,7 @@ fn one_block<T>(
     let lead = usize::from(offset > 0 && !matches!(options.rows, RowsOf::Fixed(_)));
     let behind = match options.rows {
         RowsOf::Fixed(row) => behind(row, offset + len as u64).min(source.bytes() - offset - len as u64),
-        RowsOf::Bytes | RowsOf::Text => 0,
+        RowsOf::Bytes | RowsOf::Text(_) => 0,
     };
     buffer.resize(lead + len + behind as usize, 0);
     let mut at = offset - lead as u64;
@@ -158,8 +158,8 @@ fn one_block<T>(
     }
     let mut is_quoted = false;
     let mut is_end = offset + len as u64 + behind == source.bytes();
-    if options.rows == RowsOf::Text {
-        let quotes = Quotes::of(&buffer[lead..]);
+    if let RowsOf::Text(ends) = options.rows {
+        let quotes = ends.quotes(&buffer[lead..]);
         let turns_here = quotes.turn();
         turns.change(|state| state.counted(index, quotes));
         if !turns.wait(|state| state.begins_quoted.len() as u64 > index) {
@@ -168,8 +168,8 @@ fn one_block<T>(
         is_quoted = turns.begins_quoted(index);
         let begins_row = lead == 0 || (!is_quoted && buffer[0] == b'\n');
         // Within a long row there is nothing to complete.
-        if begins_row || record_end(&buffer[lead..], is_quoted).is_some() {
-            is_end = read_tail(source, buffer, offset + len as u64, is_quoted != turns_here)?;
+        if begins_row || ends.end(&buffer[lead..], is_quoted).is_some() {
+            is_end = read_tail(source, buffer, offset + len as u64, is_quoted != turns_here, ends)?;
         }
     }
     let follows_newline = lead == 0 || buffer[0] == b'\n';
@@ -188,6 +188,7 @@ fn read_tail(
     buffer: &mut Vec<u8>,
     mut at: u64,
     mut is_quoted: bool,
+    ends: RowEnds,
 ) -> anyhow::Result<bool> {
     let longest = at + RECORD_BYTES_MAX + 1;
     let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
@@ -196,11 +197,11 @@ fn read_tail(
         let from = buffer.len();
         buffer.resize(from + len, 0);
         source.read(&mut buffer[from..], at)?;
-        if let Some(end) = record_end(&buffer[from..], is_quoted) {
+        if let Some(end) = ends.end(&buffer[from..], is_quoted) {
             buffer.truncate(from + end);
             return Ok(at + end as u64 == source.bytes());
         }
-        is_quoted ^= turns_quoting(&buffer[from..]);
+        is_quoted ^= ends.turns_quoting(&buffer[from..]);
         at += len as u64;
     }
     Ok(at == source.bytes())

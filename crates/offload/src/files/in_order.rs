@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, record_end, turns_quoting};
+use forebay_query::{Block, RowEnds};
 
 use crate::contents::Contents;
 use crate::files::blocks::{BlockOptions, RowsOf, TAIL_BYTES, Turns, in_threads};
@@ -208,13 +208,13 @@ impl<'a> InOrder<'a> {
         }
         let (is_quoted, follows_newline) = (self.is_quoted, self.last.is_none_or(|last| last == b'\n'));
         let (mut end, mut is_end) = (len, self.pending.len() == len);
-        if options.rows == RowsOf::Text {
+        if let RowsOf::Text(ends) = options.rows {
             let own = &self.pending[..len];
-            self.is_quoted ^= turns_quoting(own);
+            self.is_quoted ^= ends.turns_quoting(own);
             let begins_row = follows_newline && !is_quoted || self.last.is_none();
             // Within a long row there is nothing to complete.
-            if begins_row || record_end(own, is_quoted).is_some() {
-                (end, is_end) = self.row_end(len, &is_wanted)?;
+            if begins_row || ends.end(own, is_quoted).is_some() {
+                (end, is_end) = self.row_end(len, ends, &is_wanted)?;
             }
         }
         let block = Block { bytes: &[], len, offset: self.offset, is_quoted, follows_newline, is_end };
@@ -232,7 +232,12 @@ impl<'a> InOrder<'a> {
 
     /// Where the row ends that is open behind the first `len` that are pending, and whether that is the end of all. As of a file that is read
     /// by place (`blocks`): the tails are the same.
-    fn row_end(&mut self, len: usize, is_wanted: &dyn Fn() -> anyhow::Result<()>) -> anyhow::Result<(usize, bool)> {
+    fn row_end(
+        &mut self,
+        len: usize,
+        ends: RowEnds,
+        is_wanted: &dyn Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<(usize, bool)> {
         let mut is_quoted = self.is_quoted;
         let longest = len + RECORD_BYTES_MAX as usize + 1;
         let mut at = len;
@@ -243,11 +248,11 @@ impl<'a> InOrder<'a> {
             if tail.is_empty() {
                 break;
             }
-            if let Some(end) = record_end(tail, is_quoted) {
+            if let Some(end) = ends.end(tail, is_quoted) {
                 at += end;
                 break;
             }
-            is_quoted ^= turns_quoting(tail);
+            is_quoted ^= ends.turns_quoting(tail);
             at += tail.len();
         }
         Ok((at, at == self.pending.len() && self.is_ended))

@@ -24,7 +24,7 @@ pub use frequent::Counted;
 pub use registers::DISTINCT_ERROR;
 pub use shape::Shape;
 pub use texts::TextColumn;
-pub(crate) use texts::{TextColumnCounter, text_of};
+pub(crate) use texts::TextColumnCounter;
 pub use values::{Distinct, Values};
 
 use values::ValueCounter;

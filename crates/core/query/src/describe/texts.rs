@@ -1,13 +1,11 @@
 //! A column of text: its extremes, its most frequent texts, and whether they are dates.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
 use crate::describe::dates::is_date;
 use crate::describe::frequent::{Counted, Frequent, TextCounter, shown_beginning};
 use crate::describe::values::Distinct;
-use crate::dialect::{Dialect, bare};
+use crate::dialect::Dialect;
 use crate::limits::TEXT_SHOWN_BYTES_MAX;
 use crate::text_fields::TextFields;
 
@@ -120,17 +118,17 @@ pub(crate) struct TextColumnCounter {
 impl TextColumnCounter {
     /// Adds a field as it stands.
     pub fn add(&mut self, field: &[u8], dialect: &Dialect) {
-        let inner = bare(field);
+        let inner = dialect.inner(field);
         if inner.is_empty() {
             self.column.missing += 1;
             return;
         }
-        if let Some(word) = dialect.missing.find(inner) {
+        if let Some(word) = dialect.missing.find(&inner) {
             self.column.missing += 1;
             self.column.words.add_word(word);
             return;
         }
-        let text = text_of(field);
+        let text = dialect.text_of(field);
         self.column.count += 1;
         self.column.dates += u64::from(is_date(&text));
         match &mut self.least {
@@ -149,23 +147,6 @@ impl TextColumnCounter {
         column.frequent = self.texts.take();
         column
     }
-}
-
-/// The text of a field: what stands between its quotes, in which two quotes are one.
-pub(crate) fn text_of(field: &[u8]) -> Cow<'_, [u8]> {
-    let inner = bare(field);
-    if field.trim_ascii().first() != Some(&b'"') || !inner.contains(&b'"') {
-        return Cow::Borrowed(inner);
-    }
-    let mut text = Vec::with_capacity(inner.len());
-    let mut is_second = false;
-    for byte in inner {
-        is_second = *byte == b'"' && !is_second;
-        if !is_second {
-            text.push(*byte);
-        }
-    }
-    Cow::Owned(text)
 }
 
 #[cfg(test)]

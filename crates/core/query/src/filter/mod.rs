@@ -25,7 +25,8 @@ impl Filter {
 mod tests {
     use super::steps::Step;
     use super::*;
-    use crate::probe::{Reading, schema_of};
+    use crate::probe::schema_of;
+    use crate::reading::Reading;
 
     const TEXT: &[u8] = b"site,flow,day of week,level\nnorth,1.5,Mon,7\nsouth,20,\"Tue, late\",NA\n";
 

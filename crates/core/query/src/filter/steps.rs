@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::describe::text_of;
-use crate::dialect::{Dialect, Field, bare};
+use crate::dialect::{Dialect, Field};
 use crate::limits::FILTER_STEPS_MAX;
 
 /// A condition on rows, step by step: each takes results of those before it.
@@ -65,15 +64,15 @@ impl Value {
                 Field::Number(number) => number.partial_cmp(value),
                 _ => None,
             },
-            Self::Text(value) => (!is_missing(field, dialect)).then(|| (*text_of(field)).cmp(value.as_bytes())),
+            Self::Text(value) => (!is_missing(field, dialect)).then(|| (*dialect.text_of(field)).cmp(value.as_bytes())),
         }
     }
 }
 
 /// Whether a field has no value, in a column of numbers or of text.
 fn is_missing(field: &[u8], dialect: &Dialect) -> bool {
-    let inner = bare(field);
-    inner.is_empty() || dialect.missing.find(inner).is_some()
+    let inner = dialect.inner(field);
+    inner.is_empty() || dialect.missing.find(&inner).is_some()
 }
 
 impl Filter {

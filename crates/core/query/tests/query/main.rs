@@ -6,5 +6,6 @@ mod corpora;
 mod cuts;
 mod dialect;
 mod exact;
+mod objects;
 mod reading;
 mod reference;

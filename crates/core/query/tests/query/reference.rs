@@ -2,7 +2,7 @@
 
 use forebay_query::{
     Block, Collected, DescribedColumns, Filter, Header, Kept, OnText, Operator, PartState, Partials, Pass, QueryError,
-    Quotes, Reading, Schema, State, columns_of, described_columns_of, record_end, schema_of, turns_quoting,
+    Quotes, Reading, Schema, State, columns_of, described_columns_of, schema_of, turns_quoting,
 };
 
 /// A query of a text.
@@ -41,7 +41,8 @@ pub fn whole_as_read(text: &[u8], block_len: usize, reading: &Reading, asked: As
     let blocks = Blocks::of(text, block_len, read_schema(text, reading)?, asked)?;
     let mut partials = Partials::default();
     for (index, from) in (0..text.len()).step_by(block_len).enumerate() {
-        let is_quoted = blocks.schema.turns_quoting != turns_quoting(&text[..from]);
+        let ends = blocks.schema.dialect.row_ends();
+        let is_quoted = blocks.schema.turns_quoting != ends.turns_quoting(&text[..from]);
         partials.add(index as u64, blocks.state(from, is_quoted)).unwrap();
     }
     Ok(partials.finish(text.len().div_ceil(block_len) as u64).unwrap())
@@ -87,9 +88,9 @@ impl<'a> Blocks<'a> {
     /// The result of the block from `from` on, if it begins within quotes or not.
     fn state(&self, from: usize, is_quoted: bool) -> State {
         let text = self.text;
-        let end = text.len().min(from + self.block_len);
-        let is_quoted_behind = is_quoted != turns_quoting(&text[from..end]);
-        let tail = record_end(&text[end..], is_quoted_behind).unwrap_or(text.len() - end);
+        let (ends, end) = (self.schema.dialect.row_ends(), text.len().min(from + self.block_len));
+        let is_quoted_behind = is_quoted != ends.turns_quoting(&text[from..end]);
+        let tail = ends.end(&text[end..], is_quoted_behind).unwrap_or(text.len() - end);
         let kept = Kept {
             described: &self.described,
             filter: self.filter.as_ref(),

@@ -55,6 +55,7 @@ fn fault(row: &BadRow, names: &[String]) -> String {
         Fault::Text { column, text } => {
             format!("{text:?} in the numeric column {:?}", name(*column))
         }
+        Fault::NoObject => "no JSON object, or not one alone and whole".to_owned(),
         Fault::TooLong => "a record of more than 64 MiB".to_owned(),
         Fault::CommentQuote => "a comment with an odd number of quotes, which takes the next lines along".to_owned(),
         Fault::OpenQuote => "a quote that is never closed".to_owned(),

@@ -61,7 +61,7 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     let delimiter = match arguments.delimiter {
         Some(Delimiter(Some(Separator::Byte(byte)))) => byte,
         None => b',',
-        Some(Delimiter(Some(Separator::Blanks | Separator::Doubles) | None)) => {
+        Some(Delimiter(Some(Separator::Blanks | Separator::Json | Separator::Doubles) | None)) => {
             return Err(usage("--delimiter auto and blanks are for OP FILE..., not for SQL: name one character"));
         }
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use forebay_offload::files::WantedRows;
 use forebay_query::{
-    Collected, DescribedColumns, Dialect, Filter, Kept, OnText, Operator, QueryError, Reading, Rows, Schema, Words,
-    column_of, columns_of, described_columns_of, same_columns,
+    Collected, DescribedColumns, Dialect, Filter, Kept, Keys, OnText, Operator, QueryError, Reading, Rows, Schema,
+    Words, column_of, columns_of, described_columns_of, same_columns, unite_keys,
 };
 
 use crate::cli::{Delimiter, OnError, QueryArguments};
@@ -36,6 +36,7 @@ impl Table {
     /// They have not, or the columns that were asked for are not there.
     pub fn of(mut schemas: Vec<Schema>, arguments: &QueryArguments, operators: &[Operator]) -> anyhow::Result<Self> {
         let collected = Collected::of(operators);
+        unite_keys(&mut schemas);
         let name = |index: usize| arguments.files[index].display().to_string();
         for (index, here) in schemas.iter().enumerate() {
             same_columns(&schemas[0], here).with_context(|| name(index))?;
@@ -201,6 +202,7 @@ pub fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
         point: point.unwrap_or(b'.'),
         comment,
         missing: missing.clone(),
+        keys: Keys::default(),
     };
     if !said.is_sound() {
         return Err(usage("--delimiter, --decimal and --comment are to be different characters".to_owned()));
