@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -220,5 +221,17 @@ fn objects_are_the_same_near_the_data() {
         assert_eq!(there, here, "{operators}");
         assert_eq!((&here["bad_rows"], &by[0]["node"]), (&json!(1), &json!(0)), "{here}");
     }
+    // A node cannot begin in the middle of one that is compressed.
+    let packed = bed.file(0, "log.ndjson.gz");
+    let compress = Command::new("gzip").arg("-c").arg(&file).output().unwrap();
+    fs::write(&packed, compress.stdout).unwrap();
+    let options = |place| ["--json", "--on-error", "skip", "--where", place];
+    let [plain, auto] =
+        [&file, &packed].map(|file| parted(&bed.query("stats", file, &options("auto")).good().stdout).0);
+    assert_eq!(auto["columns"], plain["columns"]);
+    let there = bed.query("stats", &packed, &options("data"));
+    let is_said =
+        ["log.ndjson.gz is compressed", "--where host reads it here"].iter().all(|part| there.stderr.contains(part));
+    assert!(!there.status.success() && is_said, "{}", there.stderr);
     bed.job.down();
 }

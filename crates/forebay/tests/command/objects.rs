@@ -20,7 +20,7 @@ fn objects_have_the_answers_of_the_same_table_in_csv() {
     let place = Place::new();
     let (ndjson, csv) = (place.path("t.ndjson"), place.path("t.csv"));
     let row = |index: u32| {
-        let (x, y) = (f64::from(index) / 7.0, if index % 5 == 0 { None } else { Some(index % 100) });
+        let (x, y) = (f64::from(index) / 7.0, if index.is_multiple_of(5) { None } else { Some(index % 100) });
         let object = match y {
             Some(y) => format!("{{\"x\":{x:?},\"site\":\"s \\\"{}\\\"\",\"y\":\"{y}\"}}\n", index % 3),
             None => format!("{{\"site\":\"s \\\"{}\\\"\", \"x\":{x:?}, \"y\":null}}\n", index % 3),
