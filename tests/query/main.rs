@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod arrays;
 mod bed;
 mod column;
 mod decision;

@@ -62,7 +62,7 @@ fn a_request_beyond_its_limits_is_refused_by_the_own_node_too() {
     let generation = &held["ok"]["holders"][0]["generation"];
     let asked = |columns: &[u16], gramian: bool| {
         let table = json!({
-            "dialect": {"separator": 44, "point": 46, "comment": null, "missing": ["NA"]}, "fields": 2, "rows_from": 0,
+            "dialect": {"separator": 44, "point": 46, "comment": null, "missing": ["NA"]}, "data_sets": [], "fields": 2, "rows_from": 0,
             "columns": columns, "gramian": gramian, "covariance": false,
             "described_numbers": [], "described_texts": [], "filter": [], "by": null, "text_is_missing": false,
         });

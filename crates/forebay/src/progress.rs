@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::health::amounts::{part, rate, span};
+use crate::health::amounts::{part, rate, size, span};
 use crate::output::in_one_line;
 
 /// A user who waits this long wants to know how much longer.
@@ -71,8 +71,8 @@ struct Shared {
 }
 
 impl Progress {
-    /// Of so many bytes in all.
-    pub fn begin(all_bytes: u64) -> Self {
+    /// Of so many bytes in all; None if that is not known.
+    pub fn begin(all_bytes: Option<u64>) -> Self {
         let shared = Arc::new(Shared::default());
         let to_show = Arc::clone(&shared);
         // Without a thread there is no display.
@@ -97,7 +97,7 @@ impl Drop for Progress {
     }
 }
 
-fn show(shared: &Shared, all_bytes: u64) {
+fn show(shared: &Shared, all_bytes: Option<u64>) {
     let (began, mut shown) = (Instant::now(), ProgressLine::begin());
     while !shared.has_ended.load(Ordering::Relaxed) {
         thread::park_timeout(SHOW_EVERY);
@@ -105,8 +105,9 @@ fn show(shared: &Shared, all_bytes: u64) {
     }
 }
 
-fn line(done: u64, all: u64, elapsed: Duration) -> String {
+fn line(done: u64, all: Option<u64>, elapsed: Duration) -> String {
     let bytes_per_s = done as f64 / elapsed.as_secs_f64().max(1e-9);
+    let Some(all) = all else { return format!("{}, {}", size(done), rate(bytes_per_s as u64)) };
     let left = all.saturating_sub(done) as f64 / bytes_per_s;
     let left = Duration::try_from_secs_f64(left).ok().filter(|_| done > 0);
     let left = left.map_or_else(String::new, |left| format!(", {} left", span(left)));
@@ -120,8 +121,9 @@ mod tests {
     #[test]
     fn says_part_rate_and_time_left() {
         let second = Duration::from_secs(1);
-        assert_eq!(line(500 << 20, 2000 << 20, second), "0.5 of 2.0 GiB, 524 MB/s, 3 s left");
-        assert_eq!(line(0, 5 << 20, second), "0 of 5.0 MiB, 0 B/s");
+        assert_eq!(line(500 << 20, Some(2000 << 20), second), "0.5 of 2.0 GiB, 524 MB/s, 3 s left");
+        assert_eq!(line(0, Some(5 << 20), second), "0 of 5.0 MiB, 0 B/s");
+        assert_eq!(line(500 << 20, None, second), "500 MiB, 524 MB/s", "of a pipe");
     }
 
     #[test]

@@ -179,7 +179,11 @@ impl Reread {
             rank: holder.rank,
             path: self.makers.path.clone(),
             generation: holder.generation,
-            table: rows_of(WantedRows { schema, kept: Kept::summed(columns, OnText::Bad) }, Collected::default()),
+            table: rows_of(
+                asked.source,
+                WantedRows { schema, kept: Kept::summed(columns, OnText::Bad) },
+                Collected::default(),
+            ),
             first: run.first,
             // A run is one request's.
             blocks: (run.end - run.first) as u32,

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use forebay_query::{Parts, Rows, State};
 
 use crate::dealing::{Dealing, HostPart, Made, REQUESTS_MAX};
-use crate::files::{Contents, FileSource, PassOptions, Table, begins_quoted, collect_part, state_of_nothing};
+use crate::files::{Contents, FileSource, PassOptions, Table, begins_quoted, collect_file_part, state_of_nothing};
 use crate::makers::{Makers, NodeSet};
 use crate::messages::{Holder, Holds};
 use crate::several::{DealtFile, FilePart, Finished, Group, SeveralFiles};
@@ -64,7 +64,7 @@ impl Groups {
                     found.sizes.push((0, threads));
                     found.groups.len() - 1
                 });
-            found.sizes[group].0 += far.source.bytes();
+            found.sizes[group].0 += far.source.table_bytes();
             found.of_files.push(group);
         }
         found
@@ -111,7 +111,7 @@ pub(crate) fn deal(
     let host_threads = if matches!(host_part, HostPart::Rest) { 0 } else { threads };
     let begin = |file: usize| {
         let far = &files[file];
-        let (bytes, like) = (far.source.bytes(), state_of_nothing(far.table, collected));
+        let (bytes, like) = (far.source.table_bytes(), state_of_nothing(far.table, collected));
         let (all_bytes, threads) = sizes[of_files[file]];
         let parts = match is_reread || homes_of(far).are_known() {
             true => Parts::by_block(bytes, like),
@@ -119,8 +119,11 @@ pub(crate) fn deal(
         };
         parts.behind(begins_quoted(far.table))
     };
-    let dealt =
-        |(far, group): (&Far<'_>, &usize)| DealtFile { bytes: far.source.bytes(), group: *group, homes: homes_of(far) };
+    let dealt = |(far, group): (&Far<'_>, &usize)| DealtFile {
+        bytes: far.source.table_bytes(),
+        group: *group,
+        homes: homes_of(far),
+    };
     let window = files.first().map_or(1, |far| window(&state_of_nothing(far.table, collected)));
     let pieces = SeveralFiles::new(files.iter().zip(&of_files).map(dealt).collect(), groups, window, &begin);
     let nodes = nodes_of(files);
@@ -149,7 +152,9 @@ pub(crate) fn deal(
 }
 
 fn homes_of(far: &Far<'_>) -> crate::pieces::Homes {
-    far.makers.as_ref().map(|makers| makers.homes.clone()).unwrap_or_default()
+    // Blocks of data sets are not those of the file.
+    let makers = far.makers.as_ref().filter(|_| !far.source.has_data_sets());
+    makers.map(|makers| makers.homes.clone()).unwrap_or_default()
 }
 
 /// Whether nodes read the logs of the burst tier.
@@ -164,14 +169,14 @@ fn run(dealing: &Pieces<'_, '_>, files: &[Far<'_>], nodes: &[Holder], options: D
     let here = |piece: FilePart| {
         let (far, done) = (&files[piece.file], Default::default());
         let pass = PassOptions { threads: 1, done_bytes: &done, is_given_up: dealing.is_over(), ..options.pass };
-        let made = collect_part(far.source, far.table, pass, piece.part);
+        let made = collect_file_part(far.source, far.table, pass, piece.part);
         release_if_many(files, far.source);
         made
     };
     let ask = |holder: &Holder, piece: FilePart| {
         let far = &files[piece.file];
         let makers = far.makers.as_ref().context("no node holds the file")?;
-        makers.ask(dealing, holder, (far.table, collected), piece).inspect_err(|_| {
+        makers.ask(dealing, holder, (far.source, far.table, collected), piece).inspect_err(|_| {
             // Then it is not the node's fault, and all that others would still make is in vain.
             if !dealing.is_over().load(Ordering::Relaxed)
                 && let Err(changed) = checked(files, far.source)

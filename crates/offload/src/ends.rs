@@ -15,7 +15,7 @@ use forebay_query::{Choice, Pace, Prediction};
 use crate::column::{Answered, Reread};
 use crate::dealing::{HostPart, Made};
 use crate::dealt::{DealOptions, Far, deal, is_in_logs};
-use crate::files::{Contents, FileSource, PassOptions, Table, collect, each_of_many};
+use crate::files::{AT_ONCE, FileSource, PassOptions, Table, collect, each_at_once};
 use crate::makers::Makers;
 use crate::several::Finished;
 use crate::weighed::Weighed;
@@ -116,7 +116,7 @@ impl Collector<'_> {
             let mut made = HereProgress { next: files.start, kept_bytes: 0 };
             return here(files.end, file, self.options, &mut made, take);
         }
-        let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+        let bytes: u64 = far.iter().map(|far| far.source.table_bytes()).sum();
         let weighs = self.explains || (self.asked == Place::Auto && bytes >= WEIGHED_BYTES_MIN);
         let weighed = weighs.then(|| Weighed::new(&far, self.options)).transpose()?;
         let choice = match (self.asked, &weighed) {
@@ -152,8 +152,10 @@ impl Collector<'_> {
 
     /// The files that nodes may be asked about, and who can read them; none if this host is to read all.
     fn far<'f>(&self, files: Range<usize>, file: FileAt<'f>) -> anyhow::Result<Vec<Far<'f>>> {
-        let all_bytes: u64 = files.clone().map(|index| file(index).0.bytes()).sum();
+        let all_bytes: u64 = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let asked: Vec<usize> = files.filter(|index| !self.is_small(file(*index).0, all_bytes)).collect();
+        self.ensure_by_place(asked.iter().map(|index| file(*index).0))?;
+        let asked: Vec<usize> = asked.into_iter().filter(|index| !file(*index).0.is_in_order()).collect();
         let sources: Vec<&FileSource> = asked.iter().map(|index| file(*index).0).collect();
         let makers = self.makers(&sources)?;
         if makers.iter().all(Option::is_none) {
@@ -166,10 +168,25 @@ impl Collector<'_> {
         Ok(asked.into_iter().zip(makers).map(far).collect())
     }
 
+    /// Refuses files that nodes are to read and cannot: their bytes come in order, so there are no parts to deal out.
+    fn ensure_by_place<'f>(&self, mut sources: impl Iterator<Item = &'f FileSource>) -> anyhow::Result<()> {
+        let in_order = sources.find(|source| source.is_in_order());
+        match (in_order, self.asked) {
+            (Some(source), Place::Data | Place::Split) => {
+                let why = if source.is_pipe() { "is a pipe" } else { "is compressed" };
+                let path = source.path().display();
+                bail!(
+                    "{path} {why}: it is read from its beginning on, so nodes cannot have parts of it; --where host reads it here"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether this host reads a file without a question to anybody: it is small, or one of few bytes, and no other end was asked for.
     fn is_small(&self, source: &FileSource, all_bytes: u64) -> bool {
         let is_free = self.asked == Place::Auto && !self.explains;
-        is_free && (source.bytes() < ASKED_BYTES_MIN || all_bytes < WEIGHED_BYTES_MIN)
+        is_free && (source.table_bytes() < ASKED_BYTES_MIN || all_bytes < WEIGHED_BYTES_MIN)
     }
 
     /// Those who may be asked about files; None where this host is to read one.
@@ -206,7 +223,7 @@ impl Collector<'_> {
             here(files.end, file, self.options, &mut made, take)?;
             return Ok(Choice::Host);
         };
-        let bytes = files.clone().map(|index| file(index).0.bytes()).sum();
+        let bytes = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let pace = Pace::new(bytes, weighed.prediction.data);
         match here_unless_lost(files.end, file, self.options, &mut made, pace, take)? {
             None => Ok(Choice::Host),
@@ -247,7 +264,7 @@ impl Collector<'_> {
             self.choose(Choice::Host);
         }
         if let (HostPart::Half, Some(weighed), Some(host)) = (host_part, corrects, made.bytes.get(&None)) {
-            let bytes: u64 = far.iter().map(|far| far.source.bytes()).sum();
+            let bytes: u64 = far.iter().map(|far| far.source.table_bytes()).sum();
             let alone_s = began.elapsed().as_secs_f64() * bytes as f64 / (*host).max(1) as f64;
             weighed.saw_host(far, alone_s / weighed.prediction.host);
         }
@@ -305,9 +322,8 @@ fn here(
 ) -> anyhow::Result<()> {
     while progress.next < end {
         let first = progress.next;
-        let is_small = |index: &usize| file(*index).0.bytes() < SMALL_BYTES;
-        let small = (first..end).take(BATCH).take_while(is_small).count();
-        let states = match small {
+        let (count, at_once, threads) = run_of(first..end, file, options.threads);
+        let states = match count {
             0 | 1 => {
                 let (source, table) = file(first);
                 let state = collect(source, table, options);
@@ -316,20 +332,33 @@ fn here(
                 }
                 vec![state?]
             }
-            small => each_of_many(small, |number| {
+            count => each_at_once(at_once, count, |number| {
                 let (source, table) = file(first + number);
-                let state = collect(source, table, PassOptions { threads: 1, ..options });
+                let state = collect(source, table, PassOptions { threads, ..options });
                 source.release();
                 state
             })?,
         };
         for state in states {
-            progress.kept_bytes += file(progress.next).0.bytes();
+            progress.kept_bytes += file(progress.next).0.table_bytes();
             take(progress.next, Answered { state, reread: None });
             progress.next += 1;
         }
     }
     Ok(())
+}
+
+/// How many of some files are read next, how many of them at once, and by how many threads each. Small ones wait for the file system.
+/// Compressed ones, which one thread decompresses, keep a processor each.
+fn run_of(files: Range<usize>, file: FileAt<'_>, threads: usize) -> (usize, usize, usize) {
+    let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES && !file(*index).0.is_pipe();
+    let small = files.clone().take(BATCH).take_while(is_small).count();
+    if small > 1 {
+        return (small, AT_ONCE, 1);
+    }
+    let packed = files.take(BATCH).take_while(|index| file(*index).0.packing().is_some()).count();
+    let at_once = packed.clamp(1, threads.max(1));
+    (packed, at_once, (threads / at_once).max(1))
 }
 
 /// The same, unless the nodes would be much faster: then how long all of it would take. States that were not passed on are given up.

@@ -8,7 +8,9 @@
 //!
 //! The crate finds no job, prints nothing, and knows no SQL: the command and `forebay-sql` do.
 
+pub mod arrays;
 mod column;
+mod contents;
 mod dealing;
 mod dealt;
 mod ends;

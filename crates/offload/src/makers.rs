@@ -135,7 +135,7 @@ impl Makers {
         &self,
         dealing: &Dealing<'_, SeveralFiles<'_>>,
         holder: &Holder,
-        (table, collected): (Table<'_>, Collected),
+        (source, table, collected): (&FileSource, Table<'_>, Collected),
         FilePart { part, .. }: FilePart,
     ) -> anyhow::Result<PartState> {
         let asked = AskedPart {
@@ -143,7 +143,7 @@ impl Makers {
             path: self.path.clone(),
             generation: *self.version_of(holder.rank).context("it does not hold the file")?,
             counts_bytes: collected.bytes,
-            table: table.map(|rows| rows_of(rows, collected)),
+            table: table.map(|rows| rows_of(source, rows, collected)),
             first: part.first,
             blocks: part.blocks,
             begins_quoted: part.begins_quoted,
@@ -170,18 +170,19 @@ fn best(file: &HeldFile, source: &FileSource, nodes: &BTreeMap<u32, JobNode>) ->
 }
 
 /// Rows of a file, as they travel.
-pub fn rows_of(WantedRows { schema, kept }: WantedRows<'_>, collected: Collected) -> QueryTable {
+pub fn rows_of(source: &FileSource, WantedRows { schema, kept }: WantedRows<'_>, collected: Collected) -> QueryTable {
     let Kept { columns, described, on_text, filter, by } = kept;
     // A schema has `FIELDS_MAX` fields at most.
     let indices = |columns: &[usize]| columns.iter().map(|column| *column as u16).collect();
     let separator = match schema.dialect.separator {
         Separator::Byte(byte) => Some(byte),
-        Separator::Blanks => None,
+        Separator::Blanks | Separator::Doubles => None,
     };
     let missing = schema.dialect.missing.iter().map(str::to_owned).collect();
     let dialect = QueryDialect { separator, point: schema.dialect.point, comment: schema.dialect.comment, missing };
     QueryTable {
         dialect,
+        data_sets: source.data_sets().to_vec(),
         fields: schema.numeric.len() as u16,
         rows_from: schema.rows_from,
         columns: indices(columns),

@@ -53,7 +53,7 @@ impl Weighed {
     /// A file cannot be read.
     pub fn new(far: &[Far<'_>], options: PassOptions<'_>) -> anyhow::Result<Self> {
         let PassOptions { collected, threads, .. } = options;
-        let blocks: u64 = far.iter().map(|far| block_count(far.source.bytes())).sum();
+        let blocks: u64 = far.iter().map(|far| block_count(far.source.table_bytes())).sum();
         let threads = threads.min(blocks.max(1) as usize);
         let (alike, here) = alike(far);
         let shares: Vec<Share> = alike.iter().map(|alike| alike.share.clone()).collect();
@@ -83,13 +83,13 @@ fn alike<'f>(far: &[Far<'f>]) -> (Vec<Alike<'f>>, u64) {
     let (mut found, mut here) = (BTreeMap::new(), 0);
     for far in far {
         let Some(makers) = &far.makers else {
-            here += far.source.bytes();
+            here += far.source.table_bytes();
             continue;
         };
         let new = || Alike { sources: vec![], share: makers.share(0, BEGINS_S) };
         let alike = found.entry(Arc::as_ptr(&makers.nodes)).or_insert_with(new);
         alike.sources.push(far.source);
-        alike.share.bytes += far.source.bytes();
+        alike.share.bytes += far.source.table_bytes();
     }
     let mut found: Vec<Alike<'f>> = found.into_values().collect();
     found.sort_by_key(|alike| std::cmp::Reverse(alike.share.bytes));

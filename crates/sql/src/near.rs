@@ -74,32 +74,30 @@ pub async fn chosen(plan: &Arc<dyn ExecutionPlan>, arguments: &Arguments) -> any
 impl Near {
     /// Starts a worker on each node that holds files and is not lost; none if the others do not hold all files.
     pub async fn workers(&mut self, statement: u64) -> Option<Workers> {
-        loop {
-            let residency = self.residency.clone().without(&self.lost)?;
-            let channels = Channels::new(self.daemon.socket.clone(), statement, true);
-            let opened = join_all(residency.nodes.keys().map(|rank| channels.channel(*rank))).await;
-            let mut open = BTreeMap::new();
-            for (rank, channel) in residency.nodes.keys().zip(opened) {
-                match channel {
-                    Ok(channel) => drop(open.insert(*rank, channel)),
-                    Err(error) => self.lose(*rank, &format!("{error:#}")),
-                }
+        let residency = self.residency.clone().without(&self.lost)?;
+        let channels = Channels::new(self.daemon.socket.clone(), statement, true);
+        let opened = join_all(residency.nodes.keys().map(|rank| channels.channel(*rank))).await;
+        let mut open = BTreeMap::new();
+        for (rank, channel) in residency.nodes.keys().zip(opened) {
+            match channel {
+                Ok(channel) => drop(open.insert(*rank, channel)),
+                Err(error) => self.lose(*rank, &format!("{error:#}")),
             }
-            if open.len() < residency.nodes.len() {
-                continue;
-            }
-            let reader = |(rank, channel): (&u32, &Channel)| {
-                let threads = residency.nodes.get(rank).map_or(1, |node| node.threads.max(1));
-                let weight = threads as f64 / channel.workers.max(1) as f64;
-                Reader { rank: *rank, weight, bytes: 0.into() }
-            };
-            // A node that is alone has two tasks: the planner leaves a single one to this host.
-            let tasks_each = if open.len() == 1 { 2 } else { 1 };
-            let readers = (0..tasks_each).flat_map(|_| open.iter().map(reader)).collect();
-            let threads = residency.nodes.values().map(|node| node.threads).max().unwrap_or(1) / tasks_each;
-            let leaves = Leaves::new(readers, residency.files);
-            return Some(Workers { channels, open, leaves, threads });
         }
+        // Those that are left do the part of the others, if they hold the files.
+        let residency = residency.without(&self.lost)?;
+        open.retain(|rank, _| residency.nodes.contains_key(rank));
+        let reader = |(rank, channel): (&u32, &Channel)| {
+            let threads = residency.nodes.get(rank).map_or(1, |node| node.threads.max(1));
+            let weight = threads as f64 / channel.workers.max(1) as f64;
+            Reader { rank: *rank, weight, bytes: 0.into() }
+        };
+        // A node that is alone has two tasks: the planner leaves a single one to this host.
+        let tasks_each = if open.len() == 1 { 2 } else { 1 };
+        let readers = (0..tasks_each).flat_map(|_| open.iter().map(reader)).collect();
+        let threads = residency.nodes.values().map(|node| node.threads).max().unwrap_or(1) / tasks_each;
+        let leaves = Leaves::new(readers, residency.files);
+        Some(Workers { channels, open, leaves, threads })
     }
 
     /// Does without the workers that say nothing, if any.
@@ -113,7 +111,7 @@ impl Near {
 
     fn lose(&mut self, rank: u32, why: &str) {
         let host = self.residency.nodes.get(&rank).map_or("", |node| &node.host);
-        eprintln!("forebay-sql: note: node {rank} on {host}: {why}; other nodes do its part");
+        eprintln!("forebay-sql: note: node {rank} on {host}: {why}; it has no part in the statement");
         self.lost.insert(rank);
     }
 }

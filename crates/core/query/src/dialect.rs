@@ -1,4 +1,4 @@
-//! How a table is written: what stands between fields, before fractions, for missing values and before comments.
+//! How a table is written: what stands between fields, before fractions, for missing values and before comments; or that rows are doubles.
 
 use crate::number::long;
 use crate::words::Words;
@@ -10,6 +10,8 @@ pub enum Separator {
     Byte(u8),
     /// Any number of blanks and tabs; those at the ends of a line separate nothing.
     Blanks,
+    /// No byte: each field is a little-endian double, NaN where it is missing.
+    Doubles,
 }
 
 /// How records are told apart, and what their fields are.
@@ -38,6 +40,9 @@ pub enum Field {
     Text,
 }
 
+/// Bytes of a field that is a double.
+pub const DOUBLE_BYTES: usize = 8;
+
 /// Bytes of a number that the standard library is to parse, at most, if it has to be written with a point first.
 const REWRITTEN_BYTES_MAX: usize = 64;
 
@@ -64,6 +69,7 @@ impl Separator {
             Self::Byte(b' ') => "blank".to_owned(),
             Self::Byte(byte) => format!("{:?}", char::from(byte)),
             Self::Blanks => "blanks".to_owned(),
+            Self::Doubles => "none".to_owned(),
         }
     }
 }
@@ -73,7 +79,7 @@ impl Dialect {
     pub fn is_sound(&self) -> bool {
         let separator = match self.separator {
             Separator::Byte(byte) => Separator::new(byte).is_some() && byte != self.point,
-            Separator::Blanks => true,
+            Separator::Blanks | Separator::Doubles => true,
         };
         let is_mark = |byte: u8| byte.is_ascii_punctuation() && !b"\"+-.,".contains(&byte);
         let comment = self.comment.is_none_or(|byte| is_mark(byte) && self.separator != Separator::Byte(byte));

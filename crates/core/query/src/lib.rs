@@ -15,6 +15,8 @@
 //! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the
 //! state's parts say what was asked.
 //!
+//! A table of data sets has rows of doubles (`Separator::Doubles`) in place of text. Its blocks are cut likewise, and no quotes count.
+//!
 //! Over several nodes: `Parts` says which end makes which part of the file next. A part is some blocks, and an end that makes one and
 //! does not know the bytes before it parses it for both cases (`PartState`). `Prediction` says which end should, and `Pace` when that
 //! has turned out wrong. Results that are needed in the order of the blocks, such as a column that is written, are ordered by `InOrder`.
@@ -65,7 +67,7 @@ pub use cost::{Burst, Choice, End, Prediction, Share, calibrate, learned, share}
 pub use describe::{
     Bin, Bins, Counted, DISTINCT_ERROR, Described, DescribedColumns, Distinct, NumberColumn, Shape, TextColumn, Values,
 };
-pub use dialect::{Dialect, Separator};
+pub use dialect::{DOUBLE_BYTES, Dialect, Separator};
 pub use error::{MergeError, QueryError};
 pub use filter::{Filter, FilterError};
 pub use gramian::Gramian;
@@ -80,8 +82,8 @@ pub use pass::{Block, Kept, Pass};
 pub use probe::{Header, Reading, schema_of};
 pub use record::{end as record_end, turns_quoting};
 pub use row::OnText;
-pub use schema::{Finding, Schema};
-pub use selection::{column_of, columns_of, described_columns_of, same_columns, shown_name};
+pub use schema::{Finding, Schema, shown_name, shown_shape};
+pub use selection::{column_of, columns_of, described_columns_of, same_columns};
 pub use state::{BadRow, Fault, Rows, State};
 pub use text_fields::{FirstText, TextFields};
 pub use words::{Words, WordsError};

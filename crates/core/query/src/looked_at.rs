@@ -1,8 +1,9 @@
 //! Fields of a row that are looked at before it is parsed: those that decide whether it counts, and to which group it belongs.
 
+use std::io::Write;
 use std::ops::Range;
 
-use crate::dialect::{Dialect, Separator};
+use crate::dialect::{DOUBLE_BYTES, Dialect, Separator};
 use crate::limits::FIELDS_MAX;
 use crate::skip;
 
@@ -14,6 +15,8 @@ pub struct LookedAt {
     spans: Vec<Range<usize>>,
     /// Fields of a row.
     fields: usize,
+    /// Those of a row of doubles, as text.
+    texts: Vec<u8>,
 }
 
 impl LookedAt {
@@ -22,18 +25,40 @@ impl LookedAt {
         columns.sort_unstable();
         columns.dedup();
         let spans = vec![0..0; columns.len()];
-        Self { columns, spans, fields }
+        Self { columns, spans, fields, texts: vec![] }
     }
 
     /// Finds them in the row at `at`; false if it is none, or one whose fields are not as many as they should be.
     pub fn find(&mut self, bytes: &[u8], at: usize, dialect: &Dialect) -> bool {
+        if dialect.separator == Separator::Doubles {
+            return self.doubles(&bytes[at..]).is_some();
+        }
         self.fast(bytes, at, dialect).is_some() || self.slow(bytes, at, dialect)
     }
 
     /// The field of a column, of the row that was found last in these bytes.
-    pub fn field<'a>(&self, bytes: &'a [u8], column: usize) -> &'a [u8] {
+    pub fn field<'a>(&'a self, bytes: &'a [u8], column: usize) -> &'a [u8] {
         let place = self.columns.binary_search(&column);
-        place.map_or(&[], |place| &bytes[self.spans[place].clone()])
+        let texts = if self.texts.is_empty() { bytes } else { &self.texts };
+        place.map_or(&[], |place| &texts[self.spans[place].clone()])
+    }
+
+    /// The fields of a row of doubles, as a user would write them.
+    fn doubles(&mut self, row: &[u8]) -> Option<()> {
+        self.texts.clear();
+        // A buffer with nothing in it is that of a table of text.
+        self.texts.push(b' ');
+        for (column, span) in self.columns.iter().zip(&mut self.spans) {
+            let from = self.texts.len();
+            let double = row.get(column * DOUBLE_BYTES..)?.first_chunk()?;
+            let double = f64::from_le_bytes(*double);
+            if !double.is_nan() {
+                // Writing into a vector cannot fail.
+                let _ = write!(self.texts, "{double}");
+            }
+            *span = from..self.texts.len();
+        }
+        Some(())
     }
 
     fn fast(&mut self, bytes: &[u8], mut at: usize, dialect: &Dialect) -> Option<()> {

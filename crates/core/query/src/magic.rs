@@ -9,18 +9,15 @@ struct Kind {
     remedy: &'static str,
 }
 
+const ONCE: &str = "decompress it once, and query that";
 const UNPACK: &str = "decompress it first";
 const BY_SQL: &str = "query it by SQL: forebay query \"SELECT ... FROM 'FILE'\"";
-const ARRAYS: &str = "write the variable as text first (h5dump -y -o OUT -d NAME FILE, ncdump -v NAME FILE)";
 const UTF_8: &str = "convert it first: iconv -f UTF-16 -t UTF-8 FILE > OUT";
 
-const KINDS: [Kind; 22] = [
-    Kind { begins: b"\x1f\x8b", name: "compressed by gzip", remedy: "decompress it first: gzip -dc FILE > OUT" },
-    Kind {
-        begins: b"\x28\xb5\x2f\xfd",
-        name: "compressed by zstd",
-        remedy: "decompress it first: zstd -dc FILE > OUT",
-    },
+const KINDS: [Kind; 17] = [
+    // Those who read files decompress these: they come here if they are compressed twice.
+    Kind { begins: b"\x1f\x8b", name: "compressed twice, by gzip within", remedy: ONCE },
+    Kind { begins: b"\x28\xb5\x2f\xfd", name: "compressed twice, by zstd within", remedy: ONCE },
     Kind { begins: b"BZh", name: "compressed by bzip2", remedy: "decompress it first: bzip2 -dc FILE > OUT" },
     Kind { begins: b"\xfd7zXZ\0", name: "compressed by xz", remedy: "decompress it first: xz -dc FILE > OUT" },
     Kind { begins: b"\x04\x22\x4d\x18", name: "compressed by lz4", remedy: "decompress it first: lz4 -dc FILE > OUT" },
@@ -35,11 +32,6 @@ const KINDS: [Kind; 22] = [
     Kind { begins: b"ARROW1", name: "an Arrow file", remedy: "write it as Parquet or CSV first" },
     Kind { begins: b"ORC", name: "ORC", remedy: "write it as Parquet or CSV first" },
     Kind { begins: b"Obj\x01", name: "Avro", remedy: "write it as Parquet or CSV first" },
-    Kind { begins: b"\x89HDF\r\n\x1a\n", name: "HDF5 (NetCDF-4 is, too)", remedy: ARRAYS },
-    Kind { begins: b"CDF\x01", name: "NetCDF", remedy: ARRAYS },
-    Kind { begins: b"CDF\x02", name: "NetCDF", remedy: ARRAYS },
-    Kind { begins: b"CDF\x05", name: "NetCDF", remedy: ARRAYS },
-    Kind { begins: b"\x93NUMPY", name: "a NumPy array", remedy: "write it as text first: numpy.savetxt" },
     Kind { begins: b"SQLite format 3\0", name: "an SQLite database", remedy: "write a table of it as CSV first" },
     Kind { begins: b"\xff\xfe", name: "text in UTF-16", remedy: UTF_8 },
     Kind { begins: b"\xfe\xff", name: "text in UTF-16", remedy: UTF_8 },
@@ -97,10 +89,9 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_their_beginning() {
-        assert_eq!(name(b"\x1f\x8b\x08\0"), Some("compressed by gzip"));
+        assert_eq!(name(b"\x1f\x8b\x08\0"), Some("compressed twice, by gzip within"));
         assert_eq!(name(b"PAR1\x15\x04\x15"), Some("Parquet"));
         assert_eq!(name(b"\xff\xfea\0,\0"), Some("text in UTF-16"));
-        assert_eq!(name(b"\x89HDF\r\n\x1a\n\0"), Some("HDF5 (NetCDF-4 is, too)"));
         assert_eq!(name(b"\n <!DOCTYPE HTML>\n<p>"), Some("a web page"));
         assert_eq!(name(b"{\"a\": 1}\n"), Some("JSON"));
         assert_eq!(name(b"version https://git-lfs.github.com/spec/v1\n"), Some("a pointer of Git LFS"));

@@ -9,7 +9,7 @@ use crate::byte_counts::ByteCounter;
 use crate::co_moments::CoMoments;
 use crate::column::Column;
 use crate::describe::{Described, DescribedColumns, NumberCounters, TextColumnCounter};
-use crate::dialect::Dialect;
+use crate::dialect::{DOUBLE_BYTES, Dialect, Separator};
 use crate::filter::Filter;
 use crate::gramian::Gramian;
 use crate::groups::GroupCounter;
@@ -67,6 +67,13 @@ pub struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
+    /// All columns that a pass looks at; some may be there twice.
+    pub fn looked_at(&self) -> impl Iterator<Item = usize> {
+        let described = self.described.numbers.iter().chain(&self.described.texts);
+        let filtered = self.filter.map(Filter::columns).unwrap_or_default();
+        self.columns.iter().chain(described).copied().chain(filtered).chain(self.by)
+    }
+
     /// Columns that are summed over all rows, and none that is described.
     pub fn summed(columns: &'a [usize], on_text: OnText) -> Self {
         static NONE: DescribedColumns = DescribedColumns { numbers: vec![], texts: vec![] };
@@ -126,7 +133,11 @@ impl Pass {
     pub fn block(&mut self, block: Block<'_>) -> State {
         let own = &block.bytes[..block.len];
         let byte_counts = self.collected.bytes.then(|| self.counter.count(own));
-        let lines = byte_counts.as_ref().map_or_else(|| newlines(own), |counts| counts.count(b'\n'));
+        let lines = match &byte_counts {
+            Some(counts) => counts.count(b'\n'),
+            None if self.parser.dialect().separator == Separator::Doubles => 0,
+            None => newlines(own),
+        };
         let rows = self.collected.columns.then(|| self.summed(block));
         State { bytes: block.len as u64, lines, byte_counts, rows }
     }
@@ -156,13 +167,15 @@ impl Pass {
     /// Hands the columns of numbers of a block's good rows to `sink`, batch by batch; says how many rows there were. Their texts are by
     /// place in the batch.
     pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
+        if self.parser.dialect().separator == Separator::Doubles {
+            return self.rows_of_doubles(block, sink);
+        }
         let mut rows = Rows::default();
         let first = block.first_row(self.rows_from);
         let lines_before = newlines(&block.bytes[..first]);
         let (mut at, mut lines, mut bad_lines, mut bad_bytes) = (first, lines_before, 0, 0);
         while at < block.len {
-            let is_looked_at = (self.filter.is_some() || self.by.is_some())
-                && self.looked_at.find(block.bytes, at, self.parser.dialect());
+            let is_looked_at = self.looks() && self.looked_at.find(block.bytes, at, self.parser.dialect());
             if is_looked_at && let Some(len) = self.filtered(block, at) {
                 (at, lines) = (at + len, lines + newlines(&block.bytes[at..at + len]));
                 rows.filtered += 1;
@@ -201,6 +214,39 @@ impl Pass {
         rows.texts = self.parser.take_texts();
         rows.kept_bytes = (at - first) as u64 - bad_bytes;
         rows.kept_lines = lines - lines_before - bad_lines;
+        rows
+    }
+
+    /// Whether rows are looked at before they are parsed.
+    fn looks(&self) -> bool {
+        self.filter.is_some() || self.by.is_some()
+    }
+
+    /// The same of rows of doubles, which begin one after the other from the beginning of the file on.
+    fn rows_of_doubles(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
+        let mut rows = Rows::default();
+        let width = self.parser.fields().max(1) * DOUBLE_BYTES;
+        let first = (width as u64 - block.offset % width as u64) as usize % width;
+        let mut at = first;
+        while at < block.len {
+            // The reader appends the rest of the last row.
+            let Some(row) = block.bytes.get(at..at + width) else { break };
+            let is_looked_at = self.looks() && self.looked_at.find(block.bytes, at, self.parser.dialect());
+            let field = |column| self.looked_at.field(block.bytes, column);
+            if self.filter.as_ref().is_some_and(|filter| !filter.admits(self.parser.dialect(), field)) {
+                rows.filtered += 1;
+            } else {
+                self.parser.doubles(row, &mut self.batch);
+                self.parser.end_row(0);
+                rows.good += 1;
+                self.key(block, is_looked_at, sink);
+                self.batch.end_row(sink);
+            }
+            at += width;
+        }
+        self.batch.end_block(sink);
+        rows.texts = self.parser.take_texts();
+        rows.kept_bytes = at.saturating_sub(first) as u64;
         rows
     }
 

@@ -41,6 +41,8 @@ pub struct Reading {
     pub missing: Words,
     /// Whether the first record has names.
     pub header: Header,
+    /// The columns that are wanted, by name or number; all without one. A file of data sets has its table by them.
+    pub columns: Vec<String>,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -65,7 +65,8 @@ impl Dialect {
         }
         let Split { fields, has_too_many_fields, has_quotes, misplaced_quote } = match self.separator {
             Separator::Byte(byte) => split_by(byte, text, fields_max),
-            Separator::Blanks => split_by_blanks(text, fields_max),
+            // A pass never asks for records of doubles.
+            Separator::Blanks | Separator::Doubles => split_by_blanks(text, fields_max),
         };
         let may_have_quotes = has_quotes || has_too_many_fields;
         Record { fields, has_too_many_fields, len, is_ended, may_have_quotes, is_comment: false, misplaced_quote }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::batch::Batch;
 use crate::describe::TextColumnCounter;
-use crate::dialect::{Dialect, Field, Separator};
+use crate::dialect::{DOUBLE_BYTES, Dialect, Field, Separator};
 use crate::number::{leading, long};
 use crate::record::Record;
 use crate::schema::shown_text;
@@ -97,6 +97,11 @@ impl RowParser {
         &self.dialect
     }
 
+    /// Fields of a row.
+    pub fn fields(&self) -> usize {
+        self.columns.len()
+    }
+
     /// The row is whole; so many newlines are before it.
     #[inline]
     pub fn end_row(&mut self, lines_before: u64) {
@@ -128,6 +133,7 @@ impl RowParser {
         let next = match self.dialect.separator {
             Separator::Byte(delimiter) => self.fast_by(delimiter, bytes, at, batch),
             Separator::Blanks => self.fast_by_blanks(bytes, at, batch),
+            Separator::Doubles => None,
         };
         if next.is_none() {
             self.noted.clear();
@@ -274,6 +280,17 @@ impl RowParser {
             self.put(column, field, text, batch).ok()?;
         }
         Some(len)
+    }
+
+    /// Puts the kept fields of a row of doubles into the batch.
+    pub fn doubles(&mut self, row: &[u8], batch: &mut Batch) {
+        for (field, column) in row.as_chunks::<DOUBLE_BYTES>().0.iter().zip(0..) {
+            if let Some(FieldOf::Number(place)) = self.columns[column] {
+                let field = self.dialect.of_number(f64::from_le_bytes(*field));
+                // A double is no text.
+                let _ = self.put(place, field, &[], batch);
+            }
+        }
     }
 
     /// Puts the kept fields of a record into the batch, if it is a row (an empty line is none).

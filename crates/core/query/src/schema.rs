@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::dialect::{Dialect, Separator};
 use crate::limits::FAULT_TEXT_BYTES_MAX;
+use crate::words::Words;
 
 /// The columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,17 @@ pub enum Finding {
     RowNames,
     /// Rows end with a separator behind which nothing stands; the header does not.
     EmptyLastField,
+    /// The columns are data sets of this shape; these have others.
+    DataSets {
+        /// Elements along each axis.
+        shape: Vec<u64>,
+        /// Name and shape of each.
+        others: Vec<String>,
+    },
+    /// These data sets are not read, for a reason each.
+    NotNumbers(Vec<String>),
+    /// Values of these were stored as others, and are taken as their attributes say: `scale_factor`, `add_offset`, `_FillValue`.
+    Unpacked(Vec<String>),
 }
 
 impl Schema {
@@ -66,6 +78,18 @@ impl Schema {
             turns_quoting: false,
             findings: vec![],
         }
+    }
+
+    /// One of data sets, whose columns have these names.
+    pub fn of_data_sets(names: Vec<String>, missing: Words, findings: Vec<Finding>) -> Self {
+        let dialect = Dialect { separator: Separator::Doubles, missing, ..Dialect::default() };
+        let numeric = vec![Some(true); names.len()];
+        Self { names, has_header: true, numeric, findings, ..Self::of_rows(dialect, 0, 0) }
+    }
+
+    /// Whether its rows are doubles.
+    pub fn is_of_doubles(&self) -> bool {
+        self.dialect.separator == Separator::Doubles
     }
 
     /// The columns that may be numeric, by index.
@@ -91,7 +115,56 @@ impl std::fmt::Display for Finding {
             Self::Units(units) => write!(out, "the row below the header has units ({}): left out", units.join(", ")),
             Self::RowNames => out.write_str("rows have a field more than the header: their names"),
             Self::EmptyLastField => out.write_str("rows end with a delimiter, the header does not"),
+            Self::DataSets { shape, others } => {
+                write!(out, "the table is of data sets of shape {}", shown_shape(shape))?;
+                match &others[..] {
+                    [] => Ok(()),
+                    others => write!(out, "; --columns names others: {}", few(others)),
+                }
+            }
+            Self::NotNumbers(names) => write!(out, "data sets that are left out: {}", few(names)),
+            Self::Unpacked(names) => {
+                write!(out, "scale_factor, add_offset and _FillValue were applied to {}", few(names))
+            }
         }
+    }
+}
+
+/// A name as people see it: control characters would move the cursor of a terminal, or worse, and a name may be as long as a
+/// record.
+pub fn shown_name(name: &str) -> String {
+    /// As a column of a table has room for.
+    const LETTERS_MAX: usize = 60;
+    let mut letters = name.chars();
+    let mut shown = String::new();
+    for letter in letters.by_ref().take(LETTERS_MAX) {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    if letters.next().is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// A shape, as `12 x 180 x 360`.
+pub fn shown_shape(shape: &[u64]) -> String {
+    match shape {
+        [] => "one value".to_owned(),
+        shape => shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x "),
+    }
+}
+
+/// The first of some names, and how many more there are.
+fn few(names: &[String]) -> String {
+    /// As many as a line has room for.
+    const SHOWN_MAX: usize = 8;
+    let shown = names.iter().take(SHOWN_MAX).map(|name| shown_name(name)).collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN_MAX) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::describe::DescribedColumns;
 use crate::error::QueryError;
 use crate::limits::{DESCRIBED_COLUMNS_MAX, FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
 use crate::operator::{Collected, Operator};
-use crate::schema::Schema;
+use crate::schema::{Schema, shown_name};
 
 /// The columns to sum that were asked for, by name or number from 1 on, in that order; all numeric ones if none was. None if nothing is
 /// summed.
@@ -14,7 +14,7 @@ pub fn columns_of(schema: &Schema, asked: &[String], collected: Collected) -> Re
     }
     let columns = match asked {
         [] => schema.numeric_columns(),
-        asked => asked.iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
+        asked => named(schema, asked).iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
     };
     if columns.is_empty() {
         return Err(QueryError::NoNumericColumn);
@@ -41,8 +41,10 @@ pub fn described_columns_of(
     let with_text = operators.iter().any(|operator| operator.describes_text());
     let mut columns = match asked {
         [] => (0..schema.numeric.len()).collect(),
-        asked if with_text => asked.iter().map(|asked| column_of(schema, asked)).collect::<Result<Vec<_>, _>>()?,
-        asked => asked.iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
+        asked if with_text => {
+            named(schema, asked).iter().map(|asked| column_of(schema, asked)).collect::<Result<Vec<_>, _>>()?
+        }
+        asked => named(schema, asked).iter().map(|asked| numeric_column_of(schema, asked)).collect::<Result<_, _>>()?,
     };
     columns.sort_unstable();
     columns.dedup();
@@ -63,6 +65,22 @@ pub fn same_columns(first: &Schema, here: &Schema) -> Result<(), QueryError> {
         return Ok(());
     }
     Err(QueryError::OtherColumns { here: listed(here), first: listed(first) })
+}
+
+/// The names of columns, where the name of a data set stands for all that it has.
+fn named(schema: &Schema, asked: &[String]) -> Vec<String> {
+    let of_set = |asked: &String| {
+        let bare = asked.strip_prefix('/').unwrap_or(asked);
+        let is_column = |name: &&String| name.strip_prefix(bare).is_some_and(|rest| rest.starts_with('['));
+        let is_one = !schema.is_of_doubles() || schema.names.contains(asked);
+        let all: Vec<String> = match is_one {
+            true => vec![],
+            false if schema.names.iter().any(|name| name == bare) => vec![bare.to_owned()],
+            false => schema.names.iter().filter(is_column).cloned().collect(),
+        };
+        if all.is_empty() { vec![asked.clone()] } else { all }
+    };
+    asked.iter().flat_map(of_set).collect()
 }
 
 fn numeric_column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
@@ -88,25 +106,6 @@ pub fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
     let by_number = || asked.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < schema.names.len());
     let no_such = || QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) };
     by_name.or_else(by_number).ok_or_else(no_such)
-}
-
-/// A name as people see it: control characters would move the cursor of a terminal, or worse, and a name may be as long as a
-/// record.
-pub fn shown_name(name: &str) -> String {
-    /// As a column of a table has room for.
-    const LETTERS_MAX: usize = 60;
-    let mut letters = name.chars();
-    let mut shown = String::new();
-    for letter in letters.by_ref().take(LETTERS_MAX) {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
-        }
-    }
-    if letters.next().is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 /// The columns as a message shows them.

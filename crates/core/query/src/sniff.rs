@@ -63,6 +63,8 @@ pub fn separator(text: &[u8], is_end: bool, like: &Dialect) -> Separator {
     let is_better = |(separator, score): (Separator, (bool, f64)), best: (bool, f64)| match separator {
         Separator::Blanks => score.1 == 1.0 && score.1 > best.1,
         Separator::Byte(_) => score > best,
+        // No text is.
+        Separator::Doubles => false,
     };
     let best = scored.reduce(|best, next| if is_better(next, best.1) { next } else { best });
     best.map_or(Separator::Byte(b','), |(separator, _)| separator)

@@ -27,6 +27,9 @@ pub const QUERY_DESCRIBED_MAX: usize = 512;
 /// Bytes of a condition on rows (`forebay_query::limits::FILTER_BYTES_MAX`).
 pub const QUERY_FILTER_BYTES_MAX: usize = 8192;
 
+/// Bytes of the names of data sets: those of a file with some hundreds of them.
+pub const QUERY_NAMES_BYTES_MAX: usize = 64 << 10;
+
 /// Blocks of a part: as many as a slow node reads within a deadline.
 pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 
@@ -107,6 +110,8 @@ pub struct QueryPart {
 pub struct QueryTable {
     /// How they are written.
     pub dialect: QueryDialect,
+    /// The data sets that are the table, by name, `QUERY_NAMES_BYTES_MAX` together; none: rows are text.
+    pub data_sets: Vec<String>,
     /// Fields of a row, `QUERY_FIELDS_MAX` at most.
     pub fields: u16,
     /// Where the first row begins, bytes.
@@ -235,7 +240,9 @@ impl QueryTable {
         let are_few = self.filter.len() <= QUERY_FILTER_BYTES_MAX
             && columns <= columns_max
             && described().count() <= QUERY_DESCRIBED_MAX;
-        are_words && fields <= QUERY_FIELDS_MAX && are_few && are_columns
+        let names: usize = self.data_sets.iter().map(|name| name.len() + 1).sum();
+        let are_names = self.data_sets.len() <= fields && names <= QUERY_NAMES_BYTES_MAX;
+        are_words && are_names && fields <= QUERY_FIELDS_MAX && are_few && are_columns
     }
 }
 
@@ -255,6 +262,7 @@ mod tests {
                 comment: Some(b'#'),
                 missing: vec!["x".repeat(QUERY_WORD_BYTES_MAX); QUERY_WORDS_MAX],
             },
+            data_sets: vec!["x".repeat(QUERY_NAMES_BYTES_MAX / QUERY_FIELDS_MAX - 1); QUERY_FIELDS_MAX],
             fields: QUERY_FIELDS_MAX as u16,
             rows_from: u64::MAX,
             columns: (0..QUERY_FIELDS_MAX as u16).collect(),
@@ -326,8 +334,9 @@ mod tests {
         let no_such_column = QueryTable { columns: vec![4096], ..table() };
         assert!(sent(QueryPart { table: Some(no_such_column), ..part() }).is_none());
         let twice = |columns: usize, gramian: bool| {
-            let (described_numbers, by) = (vec![], None);
-            let table = QueryTable { columns: vec![0; columns], fields: 1, gramian, described_numbers, by, ..table() };
+            let (described_numbers, by, data_sets) = (vec![], None, vec![]);
+            let columns = vec![0; columns];
+            let table = QueryTable { columns, data_sets, fields: 1, gramian, described_numbers, by, ..table() };
             sent(QueryPart { table: Some(table), ..part() })
         };
         assert!(twice(2, true).is_some(), "a column may be requested twice");
@@ -342,6 +351,8 @@ mod tests {
             QueryTable { by: Some(QUERY_FIELDS_MAX as u16), ..table() },
             QueryTable { filter: vec![0; QUERY_FILTER_BYTES_MAX + 1], ..table() },
             QueryTable { covariance: true, ..table() },
+            QueryTable { data_sets: vec!["x".repeat(QUERY_NAMES_BYTES_MAX)], ..table() },
+            QueryTable { data_sets: vec![String::new(); QUERY_FIELDS_MAX + 1], ..table() },
         ];
         beyond.into_iter().for_each(|table| assert!(sent(QueryPart { table: Some(table), ..part() }).is_none()));
         let too_many = QueryTable { fields: QUERY_FIELDS_MAX as u16 + 1, ..table() };

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_offload::arrays::{ArrayTable, Columns};
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{AskedFile, Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
@@ -319,7 +320,7 @@ impl QueryParts {
     /// Makes a part on this thread.
     fn make(&self, part: QueryPart, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
         let QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted } = part;
-        let held = self.held(&file, generation, &is_given_up)?;
+        let held = Arc::new(self.held(&file, generation, &is_given_up)?);
         let is_any = |is: fn(&QueryTable) -> bool| table.as_ref().is_some_and(is);
         let collected = Collected {
             bytes: counts_bytes,
@@ -330,11 +331,16 @@ impl QueryParts {
             described: is_any(|table| !table.described_numbers.is_empty() || !table.described_texts.is_empty()),
         };
         let table = table.map(Rows::of).transpose()?;
+        let columns =
+            table.as_ref().map(|rows| rows.open(Arc::clone(&held))).transpose().map_err(|error| failed(&error))?;
         let table = table.as_ref().map(Rows::wanted);
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let part = Part { index: 0, first, blocks, begins_quoted };
         self.speeds.begin(collected);
-        let made = collect_part(&held, table, options, part);
+        let made = match columns.flatten() {
+            Some(columns) => collect_part(&columns, table, options, part),
+            None => collect_part(&*held, table, options, part),
+        };
         let bytes = u64::from(blocks) * forebay_query::limits::BLOCK_BYTES;
         self.speeds.end(if made.is_ok() { bytes.min(generation.size_bytes) } else { 0 });
         made.map(|state| Bytes::from(state.encode())).map_err(|error| failed(&error))
@@ -345,9 +351,9 @@ impl QueryParts {
         let QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft } =
             asked;
         let held = self.held(&file, generation, &is_given_up)?;
-        let Rows { schema, columns, .. } = Rows::of(table)?;
+        let Rows { data_sets, schema, columns, .. } = Rows::of(table)?;
         let (mean, deviation) = (f64::from_bits(mean_bits), f64::from_bits(deviation_bits));
-        if columns.is_empty() {
+        if columns.is_empty() || !data_sets.is_empty() {
             return Err(Errno::EINVAL);
         }
         let column = NormalisedColumn { schema: &schema, columns: &columns, mean, deviation };
@@ -412,6 +418,8 @@ fn attributes(exports: &dyn Exports, file: &ViewPath) -> Option<Attributes> {
 
 /// The rows of a request.
 struct Rows {
+    /// The data sets that are the table; none: it is text.
+    data_sets: Vec<String>,
     /// As much of one as a pass needs.
     schema: Schema,
     columns: Vec<usize>,
@@ -424,10 +432,15 @@ struct Rows {
 impl Rows {
     /// Those of a table whose columns are among its fields.
     fn of(table: QueryTable) -> Result<Self, Errno> {
-        let QueryTable { dialect, fields, rows_from, columns, described_numbers, described_texts, filter, .. } = table;
+        let QueryTable { dialect, data_sets, fields, rows_from, columns, described_numbers, .. } = table;
+        let (described_texts, filter) = (table.described_texts, table.filter);
         let (text_is_missing, by) = (table.text_is_missing, table.by.map(usize::from));
         let QueryDialect { separator, point, comment, missing } = dialect;
-        let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+        let separator = match separator {
+            _ if !data_sets.is_empty() => Separator::Doubles,
+            None => Separator::Blanks,
+            Some(byte) => Separator::Byte(byte),
+        };
         let missing = Words::new(&missing).map_err(|_| Errno::EINVAL)?;
         let dialect = Dialect { separator, point, comment, missing };
         if !dialect.is_sound() {
@@ -441,11 +454,21 @@ impl Rows {
             [] => None,
             filter => Some(Filter::decode(filter, schema.numeric.len()).ok_or(Errno::EINVAL)?),
         };
-        Ok(Self { schema, columns: indices(columns), described, on_text, filter, by })
+        Ok(Self { data_sets, schema, columns: indices(columns), described, on_text, filter, by })
+    }
+
+    /// The table of a file's data sets; None if it is text.
+    fn open(&self, held: Arc<HeldFile>) -> anyhow::Result<Option<Columns>> {
+        if self.data_sets.is_empty() {
+            return Ok(None);
+        }
+        let table = Arc::new(ArrayTable::open_again(held, &self.data_sets)?);
+        anyhow::ensure!(table.columns() == self.schema.numeric.len(), "the file has other data sets");
+        Ok(Some(table.only(&self.wanted().kept)))
     }
 
     fn wanted(&self) -> WantedRows<'_> {
-        let Self { schema, columns, described, on_text, filter, by } = self;
+        let Self { schema, columns, described, on_text, filter, by, .. } = self;
         let kept = Kept { columns, described, on_text: *on_text, filter: filter.as_ref(), by: *by };
         WantedRows { schema, kept }
     }

@@ -13,7 +13,7 @@ use forebay_wire::{Outcome, QueryMessage, QueryStream};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::UnixStream;
 
-use super::streams::{Open, Streams, carry};
+use super::streams::{Open, Streams, carry, carry_here};
 use super::workers::{Statement, WorkerOptions, Workers};
 use crate::shared::gather::call;
 use crate::shared::node::Node;
@@ -32,7 +32,7 @@ pub struct Statements {
 /// The other end of a stream that a process on this node has opened.
 pub enum FarEnd {
     /// A worker on this node, with its life if the stream is the statement's.
-    Here(UnixStream, Option<Statement>),
+    Here(Open, UnixStream, Option<Statement>),
     /// A worker on another.
     There(Open, NodeRank),
 }
@@ -95,11 +95,11 @@ impl Statements {
         getrandom(&mut random, GetRandomFlags::empty()).map_err(|_| "there are no random numbers")?;
         let stream = u64::from_le_bytes(random);
         let asked = QueryStream { statement, stream, starts };
+        let open = self.streams.open(stream).map_err(said_of_streams)?;
         if peer == self.node.rank() {
             let (local, life) = self.workers.connect(asked).await.map_err(said)?;
-            return Ok((self.workers.count() as u64, FarEnd::Here(local, life)));
+            return Ok((self.workers.count() as u64, FarEnd::Here(open, local, life)));
         }
-        let open = self.streams.open(stream).map_err(said)?;
         let reply = call(&self.node, peer, QueryMessage::OpenStream(asked), OPEN_DEADLINE).await?;
         let body = reply.body.ok_or("the answer has no body")?;
         body.whole_bytes().await.map_err(said)?;
@@ -109,16 +109,12 @@ impl Statements {
     }
 
     /// Carries a stream until either end closes it.
-    pub async fn carry(&self, far: FarEnd, mut local: UnixStream) {
+    pub async fn carry(&self, far: FarEnd, local: UnixStream) {
         match far {
             FarEnd::There(open, peer) => carry(&self.node, &open, peer, local).await,
-            FarEnd::Here(mut worker, life) => {
-                let ((from_local, to_local), (from_worker, to_worker)) = (&mut local.split(), &mut worker.split());
-                tokio::select! {
-                    _ = tokio::io::copy(from_local, to_worker) => {}
-                    _ = tokio::io::copy(from_worker, to_local) => {}
-                }
-                drop(life);
+            FarEnd::Here(open, worker, life) => {
+                carry_here(local, worker).await;
+                drop((open, life));
             }
         }
     }
@@ -128,6 +124,13 @@ fn answer(reply: Replier, with: Result<Bytes, Errno>) {
     match with {
         Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(bytes))),
         Err(errno) => reply.answer(Outcome::Failed(errno), None),
+    }
+}
+
+fn said_of_streams(errno: Errno) -> String {
+    match errno {
+        Errno::EBUSY => "it has as many streams of SQL as it may".to_owned(),
+        errno => errno.to_string(),
     }
 }
 

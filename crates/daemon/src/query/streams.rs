@@ -5,6 +5,7 @@
 //! bytes have arrived, so that it may be repeated. Either end closes the whole stream, by an empty answer or by being gone.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use forebay_transport::CallError;
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::query::QUERY_PULL_BYTES_MAX;
 use forebay_wire::{Outcome, QueryMessage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -34,6 +36,9 @@ const WAIT_SHARE: f64 = 0.4;
 
 /// How long the other end may take to pull the rest of a stream whose process has ended.
 const REST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a process is gone.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Pulls that are repeated one after the other when connections break.
 const REPEATS_MAX: u32 = 2;
@@ -162,7 +167,13 @@ impl Outgoing {
     async fn fill(&self, mut from: OwnedReadHalf) {
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         loop {
-            self.until(|state| state.unsent.len() < QUERY_PULL_BYTES_MAX).await;
+            let has_room = |state: &Unpulled| state.unsent.len() < QUERY_PULL_BYTES_MAX;
+            // A process that is gone waits for nobody who takes nothing.
+            while tokio::time::timeout(REST_DEADLINE, self.until(has_room)).await.is_err() {
+                if is_closed(from.as_ref()) {
+                    return self.end();
+                }
+            }
             let room = QUERY_PULL_BYTES_MAX - self.locked(|state| state.unsent.len());
             let read = (&mut from).take(room as u64).read_buf(&mut bytes).await;
             if !read.is_ok_and(|read| read > 0) {
@@ -198,6 +209,33 @@ pub async fn carry(node: &Node, open: &Open, peer: NodeRank, local: UnixStream) 
     if matches!(ended, Ended::Here) {
         give.await;
     }
+}
+
+/// Carries a stream between two processes on this node, until either closes it.
+pub async fn carry_here(mut asks: UnixStream, mut worker: UnixStream) {
+    // A worker that takes nothing keeps neither the stream nor, with it, itself.
+    let Ok(watched) = asks.as_fd().try_clone_to_owned() else { return };
+    let ((from, to), (from_worker, to_worker)) = (&mut asks.split(), &mut worker.split());
+    tokio::select! {
+        _ = tokio::io::copy(from, to_worker) => {}
+        _ = tokio::io::copy(from_worker, to) => {}
+        () = until_closed(&watched) => {}
+    }
+}
+
+/// Waits until a socket's process is gone, and a while longer for what it has written.
+async fn until_closed(socket: &impl AsFd) {
+    while !is_closed(socket) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    tokio::time::sleep(REST_DEADLINE).await;
+}
+
+/// Whether the process at the other end of a socket is gone.
+fn is_closed(socket: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
 /// Writes what comes from the other end.
@@ -314,6 +352,36 @@ mod tests {
         let streams = Arc::new(Streams::default());
         let _open = streams.open(1).unwrap();
         assert_eq!(streams.pull(1, 0, PULL_DEADLINE).await, Err(Errno::EAGAIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_gone_ends_its_stream_though_nobody_takes_its_bytes() {
+        let streams = Arc::new(Streams::default());
+        let open = streams.open(7).unwrap();
+        let (process, local) = UnixStream::pair().unwrap();
+        let (read, _write) = local.into_split();
+        // As much as the stream and both sockets take.
+        while process.try_write(&[0; 4096]).is_ok() {}
+        let fill = open.outgoing.fill(read);
+        tokio::pin!(fill);
+        assert!(tokio::time::timeout(REST_DEADLINE * 3, &mut fill).await.is_err(), "it may go on");
+        while process.try_write(&[0; 4096]).is_ok() {}
+        drop(process);
+        let ended = tokio::time::timeout(REST_DEADLINE * 3, fill).await;
+        assert!(ended.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_on_one_node_ends_with_its_process_though_the_worker_takes_nothing() {
+        let ((process, asks), (worker, _stopped)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+        let carried = tokio::spawn(carry_here(asks, worker));
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+            while process.try_write(&[0; 4096]).is_ok() {}
+        }
+        assert!(!carried.is_finished());
+        drop(process);
+        assert!(tokio::time::timeout(REST_DEADLINE * 3, carried).await.is_ok());
     }
 
     #[test]

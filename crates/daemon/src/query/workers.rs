@@ -66,13 +66,13 @@ struct Worker {
 pub struct Statement {
     workers: Arc<Workers>,
     number: u64,
+    worker: Arc<Worker>,
 }
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        if let Some(worker) = self.workers.list().remove(&self.number) {
-            worker.end.notify_one();
-        }
+        self.workers.remove(self.number, &self.worker);
+        self.worker.end.notify_one();
     }
 }
 
@@ -88,6 +88,14 @@ impl Workers {
 
     fn list(&self) -> MutexGuard<'_, HashMap<u64, Arc<Worker>>> {
         locked(&self.running)
+    }
+
+    /// Forgets a worker, but none that has its number since.
+    fn remove(&self, number: u64, worker: &Arc<Worker>) {
+        let mut list = self.list();
+        if list.get(&number).is_some_and(|listed| Arc::ptr_eq(listed, worker)) {
+            list.remove(&number);
+        }
     }
 
     /// How many there are.
@@ -144,15 +152,16 @@ impl Workers {
         drop(list);
         // The caches make room for it.
         let memory = LiveBytes::new(memory_bytes as usize);
+        let life = Statement { workers: Arc::clone(self), number, worker: Arc::clone(&worker) };
         let workers = Arc::clone(self);
         tokio::spawn(async move {
             watch(child, &worker).await;
-            workers.list().remove(&number);
+            workers.remove(number, &worker);
             // Those that expect it to join need not wait.
             locked(&worker.expected).clear();
             drop(memory);
         });
-        Ok(Statement { workers: Arc::clone(self), number })
+        Ok(life)
     }
 }
 

@@ -29,8 +29,8 @@ pub struct QueryArguments {
     /// Operators to compute, separated by commas, or one SQL statement
     #[arg(value_name = "OP[,OP...]|SQL")]
     pub operators: String,
-    /// Files, or patterns in quotes ('run/*.csv'): CSV for column operators, any for byte operators; several form one table. SQL
-    /// names its files itself
+    /// Files, or patterns in quotes ('run/*.csv'), or - for standard input: CSV for column operators, any for byte operators,
+    /// compressed (gzip, zstd) or not; several form one table. SQL names its files itself
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Columns, by name, or by number from 1 [default: all numeric columns]

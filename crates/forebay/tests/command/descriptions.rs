@@ -195,3 +195,46 @@ fn covariances_and_correlations_are_those_of_a_sample() {
     let shown = place.succeeds(&["query", "covariance", text(&file)]);
     assert!(shown.contains("of 20 rows: those in which no column is missing"), "{shown}");
 }
+
+#[test]
+fn infinities_and_rounded_numbers_are_said() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "x,id\n1,9007199254740993\n2,9007199254740995\n3,5\n9,6\ninf,7\n").unwrap();
+    let said = ask(&place, &["describe,histogram", text(&file)]);
+    let column = &said["described"][0];
+    assert_eq!((&column["skewness"], &column["infinite"], &column["mean"]), (&Value::Null, &json!(1), &json!("inf")));
+    let shown = place.succeeds(&["query", "describe,histogram", text(&file)]);
+    for part in ["infinite values are in no range: 1 of x", "are rounded, and different ones may count as one: id"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn a_condition_that_no_row_meets_leaves_an_empty_answer() {
+    let place = Place::new();
+    let file = place.path("t.csv");
+    fs::write(&file, "a,b\n10,1\n9,2\n").unwrap();
+    for operators in ["stats", "correlation", "describe,correlation"] {
+        let said = ask(&place, &[operators, text(&file), "--where-row", "a > 100"]);
+        assert_eq!((&said["rows"], &said["rows_left_out"]), (&json!(0), &json!(2)), "{operators}");
+    }
+    // A number in quotes is one beside numbers.
+    let said = ask(&place, &["stats", text(&file), "--where-row", "a < '9.5'"]);
+    assert_eq!(said["columns"][0]["max"], 9.0);
+    let said = place.fails(2, &["query", "stats", text(&file), "--where-row", "a < 1e400"]);
+    assert!(said.contains("a number, or a text"), "{said}");
+}
+
+#[test]
+fn a_column_is_the_same_in_any_order_of_the_files() {
+    let place = Place::new();
+    let (numbers, texts) = (place.path("numbers.csv"), place.path("texts.csv"));
+    fs::write(&numbers, "a,b\n1,2\n2,3\n").unwrap();
+    fs::write(&texts, "a,b\nx,2\ny,3\n").unwrap();
+    for files in [[&numbers, &texts], [&texts, &numbers]] {
+        let said = ask(&place, &["describe", text(files[0]), text(files[1])]);
+        let column = &said["described"][0];
+        assert_eq!((&column["kind"], &column["count"], &column["texts"]), (&json!("number"), &json!(2), &json!(2)));
+    }
+}

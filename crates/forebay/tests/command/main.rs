@@ -17,6 +17,7 @@ mod local_job;
 mod logs;
 mod messages;
 mod missing;
+mod packed;
 mod place;
 mod plots;
 mod profiles;

@@ -360,10 +360,9 @@ fn other_formats_and_dialects_that_cannot_be_told_apart_are_refused() {
     let place = Place::new();
     let file = place.path("t.csv");
     for (contents, part) in [
-        (&b"\x1f\x8b\x08\0\0"[..], "compressed by gzip; decompress it first: gzip -dc FILE > OUT"),
+        (&b"BZh91AY&SY\0"[..], "compressed by bzip2; decompress it first: bzip2 -dc FILE > OUT"),
         (b"\xff\xfea\0,\0b\0", "text in UTF-16; convert it first: iconv"),
         (b"PAR1\0\0", "Parquet; query it by SQL"),
-        (b"\x89HDF\r\n\x1a\n\0", "HDF5"),
     ] {
         fs::write(&file, contents).unwrap();
         let said = place.fails(1, &["query", "stats", text(&file)]);

@@ -10,12 +10,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, Quotes, record_end, turns_quoting};
+use forebay_query::{Block, DOUBLE_BYTES, Quotes, Schema, record_end, turns_quoting};
 
-use crate::files::contents::Contents;
+use crate::contents::Contents;
 
 /// Bytes that are read at once behind a block, to the end of its last row.
-const TAIL_BYTES: usize = 64 << 10;
+pub(super) const TAIL_BYTES: usize = 64 << 10;
 
 /// Bytes of a block that are read at once: a pass that is given up waits for no more, however slowly they come.
 const PIECE_BYTES: usize = 512 << 10;
@@ -31,8 +31,8 @@ pub struct BlockOptions<'a> {
     pub begins_quoted: bool,
     /// Threads; each holds a block.
     pub threads: usize,
-    /// Rows are wanted: whether a block begins within quotes, and its last row as a whole.
-    pub rows: bool,
+    /// The rows that are wanted of each block.
+    pub rows: RowsOf,
     /// Results are delivered in the order of the blocks.
     pub in_order: bool,
     /// Counts bytes that are done.
@@ -41,8 +41,31 @@ pub struct BlockOptions<'a> {
     pub is_given_up: &'a AtomicBool,
 }
 
+/// The rows of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RowsOf {
+    /// None: its bytes are wanted alone.
+    Bytes,
+    /// Lines: whether it begins within quotes, and its last line as a whole.
+    Text,
+    /// Rows of so many bytes, the last one as a whole.
+    Fixed(u64),
+}
+
+impl RowsOf {
+    /// Those of a table, if there is one.
+    pub fn of(table: Option<&Schema>) -> Self {
+        match table {
+            None => Self::Bytes,
+            Some(schema) if schema.is_of_doubles() => Self::Fixed((schema.numeric.len().max(1) * DOUBLE_BYTES) as u64),
+            Some(_) => Self::Text,
+        }
+    }
+}
+
 impl BlockOptions<'_> {
-    fn ensure_wanted(&self) -> anyhow::Result<()> {
+    /// Fails if the pass is given up.
+    pub(super) fn ensure_wanted(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.is_given_up.load(Ordering::Relaxed), "it was cancelled");
         Ok(())
     }
@@ -51,7 +74,7 @@ impl BlockOptions<'_> {
 /// Does `work` for each block, by a worker that `begin` makes for each thread, and delivers what comes of it, one at a time.
 /// Says which quotes there were, if rows are wanted.
 pub fn each_block<W, T>(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     options: BlockOptions<'_>,
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, Block<'_>) -> T + Sync,
@@ -60,7 +83,8 @@ pub fn each_block<W, T>(
     let blocks = options.end - options.first;
     let turns = Turns::new(options.begins_quoted);
     let deliver = Mutex::new(deliver);
-    let one_thread = || {
+    let threads = options.threads.clamp(1, blocks.max(1) as usize);
+    in_threads(threads, &turns, || {
         let mut worker = begin();
         let mut buffer = Vec::new();
         while let Some(index) = turns.take(blocks) {
@@ -70,23 +94,32 @@ pub fn each_block<W, T>(
             else {
                 return Ok(());
             };
-            if options.in_order && !turns.wait(|state| state.delivered == index) {
+            if options.in_order && !turns.wait_for(index) {
                 return Ok(());
             }
             (deliver.lock().unwrap_or_else(PoisonError::into_inner))(options.first + index, result)?;
-            turns.change(|state| state.delivered += 1);
+            turns.delivered();
             options.done_bytes.fetch_add(block, Ordering::Relaxed);
         }
         Ok(())
-    };
+    })?;
+    source.check()?;
+    Ok(turns.quotes())
+}
+
+/// The same work by so many threads; the first error of any, of which the others hear.
+pub(super) fn in_threads(
+    threads: usize,
+    turns: &Turns,
+    work: impl Fn() -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
     let whole_thread = || {
-        let ended = one_thread();
+        let ended = work();
         if ended.is_err() {
             turns.change(|state| state.has_failed = true);
         }
         ended
     };
-    let threads = options.threads.clamp(1, blocks.max(1) as usize);
     thread::scope(|scope| {
         // Where there are no more threads, fewer read.
         let begin = |_| thread::Builder::new().spawn_scoped(scope, whole_thread).ok();
@@ -96,14 +129,12 @@ pub fn each_block<W, T>(
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the query panicked"))));
         ended.fold(own, |first, next| first.and(next))
-    })?;
-    source.check()?;
-    Ok(turns.quotes())
+    })
 }
 
 /// Reads the block that is `index` blocks behind the first, and works on it: its length and what came of it. None if another thread has failed meanwhile.
 fn one_block<T>(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     options: BlockOptions<'_>,
     turns: &Turns,
     index: u64,
@@ -113,8 +144,12 @@ fn one_block<T>(
     let offset = (options.first + index) * BLOCK_BYTES;
     let len = (source.bytes() - offset).min(BLOCK_BYTES) as usize;
     // The byte before says whether a row begins with the block.
-    let lead = usize::from(offset > 0);
-    buffer.resize(lead + len, 0);
+    let lead = usize::from(offset > 0 && !matches!(options.rows, RowsOf::Fixed(_)));
+    let behind = match options.rows {
+        RowsOf::Fixed(row) => behind(row, offset + len as u64).min(source.bytes() - offset - len as u64),
+        RowsOf::Bytes | RowsOf::Text => 0,
+    };
+    buffer.resize(lead + len + behind as usize, 0);
     let mut at = offset - lead as u64;
     for piece in buffer.chunks_mut(PIECE_BYTES) {
         options.ensure_wanted()?;
@@ -122,8 +157,8 @@ fn one_block<T>(
         at += piece.len() as u64;
     }
     let mut is_quoted = false;
-    let mut is_end = offset + len as u64 == source.bytes();
-    if options.rows {
+    let mut is_end = offset + len as u64 + behind == source.bytes();
+    if options.rows == RowsOf::Text {
         let quotes = Quotes::of(&buffer[lead..]);
         let turns_here = quotes.turn();
         turns.change(|state| state.counted(index, quotes));
@@ -142,8 +177,18 @@ fn one_block<T>(
     Ok(Some((len as u64, work(block))))
 }
 
+/// Bytes from a place on to the end of the row that is open there.
+fn behind(row: u64, at: u64) -> u64 {
+    (row - at % row) % row
+}
+
 /// Appends what stands from `at` on, to the end of the row that is open there. Whether that is the end of the file.
-fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
+fn read_tail(
+    source: &(impl Contents + ?Sized),
+    buffer: &mut Vec<u8>,
+    mut at: u64,
+    mut is_quoted: bool,
+) -> anyhow::Result<bool> {
     let longest = at + RECORD_BYTES_MAX + 1;
     let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
     while !is_closed && at < source.bytes().min(longest) {
@@ -162,7 +207,7 @@ fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_q
 }
 
 /// The blocks that threads have, and the quotes of those that were read.
-struct Turns {
+pub(super) struct Turns {
     state: Mutex<TurnsState>,
     changed: Condvar,
 }
@@ -192,7 +237,8 @@ impl TurnsState {
 }
 
 impl Turns {
-    fn new(begins_quoted: bool) -> Self {
+    /// Of blocks of which the first begins so.
+    pub(super) fn new(begins_quoted: bool) -> Self {
         let state = TurnsState { begins_quoted: vec![begins_quoted], ..TurnsState::default() };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -213,6 +259,20 @@ impl Turns {
         let index = state.next;
         state.next += 1;
         (index < blocks && !state.has_failed).then_some(index)
+    }
+
+    /// Waits until all blocks before it are delivered; false if a thread has failed.
+    pub(super) fn wait_for(&self, index: u64) -> bool {
+        self.wait(|state| state.delivered == index)
+    }
+
+    /// One more block is.
+    pub(super) fn delivered(&self) {
+        self.change(|state| state.delivered += 1);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().has_failed
     }
 
     fn begins_quoted(&self, index: u64) -> bool {

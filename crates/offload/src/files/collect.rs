@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use anyhow::Context;
 use forebay_query::{Block, Collected, Kept, Part, PartState, Partials, Pass, Quotes, Schema, State};
 
-use crate::files::blocks::{BlockOptions, each_block};
-use crate::files::contents::Contents;
+use crate::arrays::Columns;
+use crate::contents::Contents;
+use crate::files::blocks::{BlockOptions, RowsOf, each_block};
+use crate::files::in_order::{InOrder, each_block_in_order};
 use crate::files::source::{FileSource, block_count};
 
 /// The subject of a pass, and how it reads.
@@ -44,11 +46,17 @@ pub(crate) fn begins_quoted(table: Table<'_>) -> bool {
 /// # Errors
 /// It cannot be read, or changes.
 pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) -> anyhow::Result<State> {
-    let blocks = block_count(source.bytes());
+    let columns = source.columns(table.as_ref().map(|rows| &rows.kept))?;
+    let (partials, blocks) = match source.in_order()? {
+        Some(bytes) => pass_in_order(source, bytes, table, options)?,
+        None => {
+            let (contents, blocks) = (contents_of(source, columns.as_ref()), block_count(source.table_bytes()));
+            (pass(contents, table, options, (0, blocks), begins_quoted(table))?.0, blocks)
+        }
+    };
     if blocks == 0 {
         return Ok(state_of_nothing(table, options.collected));
     }
-    let (partials, _) = pass(source, table, options, (0, blocks), begins_quoted(table))?;
     partials.finish(blocks).with_context(|| format!("the blocks of {} do not fit", source.path().display()))
 }
 
@@ -57,7 +65,7 @@ pub fn collect(source: &FileSource, table: Table<'_>, options: PassOptions<'_>) 
 /// # Errors
 /// It cannot be read, changes, or is not in the file.
 pub fn collect_part(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     table: Table<'_>,
     options: PassOptions<'_>,
     part: Part,
@@ -77,6 +85,28 @@ pub fn collect_part(
     Ok(PartState { quotes, unquoted: Some(unquoted), quoted })
 }
 
+/// The state of a part of a file of this host.
+///
+/// # Errors
+/// The same.
+pub fn collect_file_part(
+    source: &FileSource,
+    table: Table<'_>,
+    options: PassOptions<'_>,
+    part: Part,
+) -> anyhow::Result<PartState> {
+    let columns = source.columns(table.as_ref().map(|rows| &rows.kept))?;
+    collect_part(contents_of(source, columns.as_ref()), table, options, part)
+}
+
+/// A file as a pass reads it.
+fn contents_of<'a>(source: &'a FileSource, columns: Option<&'a Columns>) -> &'a dyn Contents {
+    match columns {
+        Some(columns) => columns,
+        None => source,
+    }
+}
+
 /// The state of no bytes, which every partial of a query is like.
 pub fn state_of_nothing(table: Table<'_>, collected: Collected) -> State {
     let (is_quoted, follows_newline, is_end) = (false, true, true);
@@ -90,15 +120,34 @@ fn new_pass(table: Table<'_>, collected: Collected) -> Pass {
     }
 }
 
+/// The partials of a file whose bytes come in order, and how many blocks it has.
+fn pass_in_order(
+    source: &FileSource,
+    bytes: InOrder<'_>,
+    table: Table<'_>,
+    options: PassOptions<'_>,
+) -> anyhow::Result<(Partials, u64)> {
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
+    let (rows, begins_quoted) = (RowsOf::of(table.map(|rows| rows.schema)), begins_quoted(table));
+    let (first, end, in_order) = (0, u64::MAX, false);
+    let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order, done_bytes, is_given_up };
+    let mut partials = Partials::default();
+    let begin = || new_pass(table, collected);
+    let add = |index, state| Ok(partials.add(index, state)?);
+    let read = each_block_in_order(bytes, blocks, begin, Pass::block, add);
+    let blocks = source.unless_changed(read)?;
+    Ok((partials, blocks))
+}
+
 fn pass(
-    source: &impl Contents,
+    source: &(impl Contents + ?Sized),
     table: Table<'_>,
     options: PassOptions<'_>,
     (first, end): (u64, u64),
     begins_quoted: bool,
 ) -> anyhow::Result<(Partials, Quotes)> {
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
-    let rows = table.is_some();
+    let rows = RowsOf::of(table.map(|rows| rows.schema));
     let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order: false, done_bytes, is_given_up };
     let mut partials = Partials::default();
     let begin = || new_pass(table, collected);

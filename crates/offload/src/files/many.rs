@@ -6,13 +6,25 @@ use std::thread;
 
 /// Files that are worked on at once: each waits for the file system most of its time. More would only wait for each other, and keep
 /// descriptors and blocks.
-const AT_ONCE: usize = 16;
+pub const AT_ONCE: usize = 16;
 
 /// The results of `make` for the numbers below `count`, in order.
 ///
 /// # Errors
 /// The first, by number.
 pub fn each_of_many<T: Send>(count: usize, make: impl Fn(usize) -> anyhow::Result<T> + Sync) -> anyhow::Result<Vec<T>> {
+    each_at_once(AT_ONCE, count, make)
+}
+
+/// The same, so many at a time.
+///
+/// # Errors
+/// The first, by number.
+pub fn each_at_once<T: Send>(
+    at_once: usize,
+    count: usize,
+    make: impl Fn(usize) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
     let results: Vec<Mutex<Option<anyhow::Result<T>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
@@ -25,7 +37,7 @@ pub fn each_of_many<T: Send>(count: usize, make: impl Fn(usize) -> anyhow::Resul
         }
     };
     thread::scope(|scope| {
-        for _ in 1..AT_ONCE.min(count) {
+        for _ in 1..at_once.min(count) {
             // Where there are no more threads, fewer work.
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;

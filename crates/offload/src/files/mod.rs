@@ -1,22 +1,26 @@
 //! Files read in blocks by several threads, through the core of queries.
 //!
-//! `source` is a file in one generation, `blocks` reads any `contents` block by block and says of each what came before,
+//! `source` is a file in one generation, `blocks` reads any `contents` block by block and says of each what came before, `in_order` does so for
+//! compressed files (`packing`) and pipes,
 //! `collect` makes partials of it, `normalised` writes a column, and `many` works on several files at once. A node of a job and the command without a job read
 //! files in the same way; the core (`forebay_query`) knows what to do with a block.
 
 mod blocks;
 mod collect;
-mod contents;
+mod in_order;
 mod many;
 mod normalised;
+mod packing;
 mod source;
 
+pub use crate::contents::Contents;
 pub(crate) use collect::begins_quoted;
-pub use collect::{PassOptions, Table, WantedRows, collect, collect_part, state_of_nothing};
-pub use contents::Contents;
-pub use many::each_of_many;
+pub use collect::{PassOptions, Table, WantedRows, collect, collect_file_part, collect_part, state_of_nothing};
+pub(crate) use many::AT_ONCE;
+pub use many::{each_at_once, each_of_many};
 pub use normalised::{
     NormalisedColumn, Run, Unfinished, column_mode, each_values, encoded_values, lines, lines_of_encoded,
     write_normalised,
 };
-pub use source::{FileSource, block_count};
+pub use packing::Packing;
+pub use source::{FileSource, STANDARD_INPUT, block_count};

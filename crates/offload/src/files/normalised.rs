@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use forebay_query::{BatchSink, Kept, OnText, Pass, Schema};
 
-use crate::files::blocks::{BlockOptions, each_block};
+use crate::contents::Contents;
+use crate::files::blocks::{BlockOptions, RowsOf, each_block};
 use crate::files::collect::PassOptions;
-use crate::files::contents::Contents;
+use crate::files::in_order::{InOrder, each_block_in_order};
 use crate::files::source::{FileSource, block_count};
 
 /// A column and what it is normalised by.
@@ -46,6 +47,13 @@ impl NormalisedColumn<'_> {
             false => String::new(),
         }
     }
+
+    /// The values of a block.
+    fn values(&self, pass: &mut Pass, block: forebay_query::Block<'_>) -> Vec<f64> {
+        let mut values = Values { values: Vec::new(), mean: self.mean, deviation: self.deviation };
+        pass.rows(block, &mut values);
+        values.values
+    }
 }
 
 /// Hands what `make` makes of each block's values to `deliver`, block by block: `(x - mean) / deviation` of every good row, NaN where
@@ -63,14 +71,27 @@ pub fn each_values<T>(
     let PassOptions { collected, threads, done_bytes, is_given_up } = options;
     let kept = Kept::summed(column.columns, OnText::Bad);
     let begin = || Pass::new(column.schema, kept, collected);
-    let work = |pass: &mut Pass, block: forebay_query::Block<'_>| {
-        let mut values = Values { values: Vec::new(), mean: column.mean, deviation: column.deviation };
-        pass.rows(block, &mut values);
-        make(values.values)
-    };
-    let blocks =
-        BlockOptions { first, end, begins_quoted, threads, rows: true, in_order: true, done_bytes, is_given_up };
+    let work = |pass: &mut Pass, block: forebay_query::Block<'_>| make(column.values(pass, block));
+    let rows = RowsOf::of(Some(column.schema));
+    let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order: true, done_bytes, is_given_up };
     each_block(source, blocks, begin, work, |_, made| deliver(made)).map(drop)
+}
+
+/// The same of all blocks of a file whose bytes come in order.
+fn each_values_in_order<T>(
+    bytes: InOrder<'_>,
+    column: &NormalisedColumn<'_>,
+    options: PassOptions<'_>,
+    make: impl Fn(Vec<f64>) -> T + Sync,
+    mut deliver: impl FnMut(T) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<()> {
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
+    let begin = || Pass::new(column.schema, Kept::summed(column.columns, OnText::Bad), collected);
+    let work = |pass: &mut Pass, block: forebay_query::Block<'_>| make(column.values(pass, block));
+    let (first, end, in_order, begins_quoted) = (0, u64::MAX, true, column.schema.turns_quoting);
+    let rows = RowsOf::of(Some(column.schema));
+    let blocks = BlockOptions { first, end, begins_quoted, threads, rows, in_order, done_bytes, is_given_up };
+    each_block_in_order(bytes, blocks, begin, work, |_, made| deliver(made)).map(drop)
 }
 
 /// The values of some blocks, as a little-endian double each.
@@ -121,6 +142,12 @@ pub fn write_normalised(
 ) -> anyhow::Result<()> {
     let mut file = Unfinished::create(output, Some(column_mode(source.mode())))?;
     file.write(column.head().as_bytes())?;
+    if let Some(bytes) = source.in_order()? {
+        let values = |values: Vec<f64>| lines(values.into_iter());
+        let written = each_values_in_order(bytes, column, options, values, |text| file.write(&text));
+        source.unless_changed(written)?;
+        return file.finish();
+    }
     let run = Run { first: 0, end: block_count(source.bytes()), begins_quoted: column.schema.turns_quoting };
     each_values(source, column, run, options, |values| lines(values.into_iter()), |text| file.write(&text))?;
     file.finish()

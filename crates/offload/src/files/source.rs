@@ -1,25 +1,35 @@
 //! A file that is asked about, in the generation that it was opened in.
 //!
 //! A query of thousands of files has few of them open at once: one that is released is opened when it is read again, and must be of the
-//! same generation then.
+//! same generation then. One that is compressed is read in order (`in_order`), and so is a pipe, which has no generation and comes once.
 
 use std::fs::{File, Metadata};
-use std::io::Read;
+use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
-use forebay_query::{QueryError, Reading, Schema, schema_of};
+use forebay_query::{Kept, QueryError, Reading, Schema, schema_of};
 
-use crate::files::contents::Contents;
+use crate::arrays::{ArrayFormat, ArrayTable, Columns};
+use crate::contents::Contents;
+use crate::files::in_order::{InOrder, Origin};
+use crate::files::packing::{MAGIC_BYTES, Packing};
 
 /// Bytes that a look for the schema reads first: enough where every column has a value among them.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 /// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
 const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+
+/// The path of standard input.
+pub const STANDARD_INPUT: &str = "/dev/stdin";
+
+/// Where a shell has the pipes that it makes of commands (`<(zcat FILE)`): nobody waits who opens one.
+const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
 /// A file.
 pub struct FileSource {
@@ -30,6 +40,21 @@ pub struct FileSource {
     mode: u32,
     /// All of a file that has bytes though its size is 0.
     held: Option<Vec<u8>>,
+    /// How it is compressed.
+    packing: Option<Packing>,
+    /// The bytes of a pipe; None once they were read.
+    pipe: Option<Mutex<Option<InOrder<'static>>>>,
+    /// Its data sets, if it has some, once its schema is known.
+    data_sets: OnceLock<DataSets>,
+}
+
+/// The data sets that are a file's table.
+struct DataSets {
+    names: Vec<String>,
+    /// Bytes of their rows.
+    bytes: u64,
+    /// They, open; None while the file is released.
+    table: Mutex<Option<Arc<ArrayTable>>>,
 }
 
 /// The attributes that change when a file does.
@@ -55,8 +80,14 @@ pub fn block_count(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES)
 }
 
+impl DataSets {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<ArrayTable>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl FileSource {
-    /// Opens a regular file.
+    /// Opens a regular file, or standard input or a shell's pipe, whatever it is.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("{} cannot be read", path.display());
         // Opening a pipe would wait for who writes into it.
@@ -66,6 +97,9 @@ impl FileSource {
             bail!(
                 "{path} is a directory, not a regular file; name its files by a pattern in quotes, such as '{path}/*.csv'"
             );
+        }
+        if is_input(path, &metadata) {
+            return Self::of_pipe(path, metadata);
         }
         if !metadata.is_file() {
             bail!("{} is not a regular file", path.display());
@@ -81,14 +115,132 @@ impl FileSource {
                 UNSIZED_BYTES_MAX >> 20
             );
         }
+        let packing = Packing::of(&beginning(&file, &held).with_context(context)?);
         let held = (!held.is_empty()).then_some(held);
         let file = Mutex::new(Some(Arc::new(file)));
-        Ok(Self { path: path.to_owned(), file, generation, mode: metadata.mode(), held })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            generation,
+            mode: metadata.mode(),
+            held,
+            packing,
+            pipe: None,
+            data_sets: OnceLock::new(),
+        })
+    }
+
+    /// Bytes that come in order from a place that has no size.
+    fn of_pipe(path: &Path, metadata: Metadata) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let open = || match path == Path::new(STANDARD_INPUT) {
+            true => std::io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(path),
+        };
+        let pipe = open().with_context(|| format!("{name} cannot be read"))?;
+        if pipe.is_terminal() {
+            bail!("{name} is a terminal; redirect a file or a command's output to it");
+        }
+        let bytes = InOrder::of_pipe(name, pipe)?;
+        let packing = bytes.packing();
+        let generation = Generation { bytes: 0, ..Generation::of(&metadata) };
+        let (file, pipe) = (Mutex::new(None), Some(Mutex::new(Some(bytes))));
+        let (path, mode, data_sets) = (path.to_owned(), metadata.mode(), OnceLock::new());
+        Ok(Self { path, file, generation, mode, held: None, packing, pipe, data_sets })
+    }
+
+    /// How it is compressed.
+    pub fn packing(&self) -> Option<Packing> {
+        self.packing
+    }
+
+    /// Whether its size is known only at its end, and it is read once.
+    pub fn is_pipe(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Whether its bytes come in order, from the first on.
+    pub fn is_in_order(&self) -> bool {
+        self.packing.is_some() || self.is_pipe()
+    }
+
+    /// Its bytes in order, from the first on; None if they can be read by place.
+    ///
+    /// # Errors
+    /// They come once, and have come.
+    pub(crate) fn in_order(&self) -> anyhow::Result<Option<InOrder<'_>>> {
+        let Some(pipe) = &self.pipe else {
+            let bytes = |packing| InOrder::new(self.path.display().to_string(), Origin::File(self), Some(packing));
+            return Ok(self.packing.map(bytes));
+        };
+        let bytes = pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
+        bytes.map(Some).with_context(|| {
+            let path = self.path.display();
+            format!(
+                "{path} comes once, and a second pass is needed, since columns turned out to have text, or no number; name columns \
+                 with --columns, or write it to a file first"
+            )
+        })
+    }
+
+    /// The result of reading it, unless it changed meanwhile, which may be why that failed.
+    pub(crate) fn unless_changed<T>(&self, read: anyhow::Result<T>) -> anyhow::Result<T> {
+        self.check()?;
+        read
     }
 
     /// Closes it until it is read again.
     pub fn release(&self) {
         self.lock().take();
+        if let Some(data_sets) = self.data_sets.get() {
+            data_sets.lock().take();
+        }
+    }
+
+    /// Bytes of its rows: its own, or those that its data sets have as rows of doubles.
+    pub fn table_bytes(&self) -> u64 {
+        self.data_sets.get().map_or_else(|| self.bytes(), |data_sets| data_sets.bytes)
+    }
+
+    /// Whether its table is made of data sets.
+    pub fn has_data_sets(&self) -> bool {
+        self.data_sets.get().is_some()
+    }
+
+    /// The names of the data sets that are its table; none for text.
+    pub fn data_sets(&self) -> &[String] {
+        self.data_sets.get().map_or(&[], |data_sets| &data_sets.names)
+    }
+
+    /// The columns that a pass looks at, of a table of data sets; None for text.
+    ///
+    /// # Errors
+    /// It cannot be read again.
+    pub fn columns(&self, kept: Option<&Kept<'_>>) -> anyhow::Result<Option<Columns>> {
+        let Some((data_sets, kept)) = self.data_sets.get().zip(kept) else { return Ok(None) };
+        let mut open = data_sets.lock();
+        let table = match &*open {
+            Some(table) => Arc::clone(table),
+            None => {
+                let name = || self.path.display().to_string();
+                let table = ArrayTable::open_again(Arc::new(self.again()?), &data_sets.names).with_context(name)?;
+                Arc::clone(open.insert(Arc::new(table)))
+            }
+        };
+        Ok(Some(table.only(kept)))
+    }
+
+    /// The same file, opened once more.
+    fn again(&self) -> anyhow::Result<Self> {
+        let again = Self::open(&self.path)?;
+        match again.generation == self.generation {
+            true => Ok(again),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> anyhow::Error {
+        anyhow!("{} changed while it was read; repeat the query when nothing writes to the file", self.path.display())
     }
 
     /// It, open.
@@ -103,7 +255,7 @@ impl FileSource {
         Ok(Arc::clone(open.insert(file)))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<File>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,10 +263,7 @@ impl FileSource {
         let metadata =
             file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
         if Generation::of(&metadata) != self.generation {
-            bail!(
-                "{} changed while it was read; repeat the query when nothing writes to the file",
-                self.path.display()
-            );
+            return Err(self.changed());
         }
         Ok(())
     }
@@ -134,34 +283,101 @@ impl FileSource {
     /// # Errors
     /// It cannot be read, changes, or is no table.
     pub fn schema(&self, reading: &Reading) -> anyhow::Result<Schema> {
-        let name = || self.path.display().to_string();
+        if let Some(pipe) = &self.pipe {
+            let mut bytes = pipe.lock().unwrap_or_else(PoisonError::into_inner);
+            let bytes = bytes.as_mut().context("the pipe was read already")?;
+            return self.schema_in_order(bytes, reading);
+        }
+        if let Some(mut bytes) = self.in_order()? {
+            return self.unless_changed(self.schema_in_order(&mut bytes, reading));
+        }
         let mut window = vec![];
         let mut wanted = WINDOW_BYTES;
         loop {
             let (from, len) = (window.len(), self.bytes().min(wanted) as usize);
             window.resize(len, 0);
             self.read(&mut window[from..], from as u64)?;
+            if ArrayFormat::of(&window).is_some() {
+                return self.schema_of_data_sets(reading).with_context(|| self.path.display().to_string());
+            }
             let is_end = len as u64 == self.bytes();
-            if let Some(schema) = schema_of(&window, is_end, reading).with_context(name)? {
+            if let Some(schema) = self.schema_by(&window, is_end, reading)? {
                 self.check()?;
                 return Ok(schema);
             }
-            if wanted > 2 * RECORD_BYTES_MAX {
-                return Err(QueryError::FirstRecordTooLong).with_context(name);
-            }
-            wanted = if wanted < SCHEMA_BYTES_MAX { SCHEMA_BYTES_MAX } else { wanted * 2 };
+            wanted = self.wider(wanted)?;
         }
+    }
+
+    fn schema_in_order(&self, bytes: &mut InOrder<'_>, reading: &Reading) -> anyhow::Result<Schema> {
+        let mut wanted = WINDOW_BYTES;
+        loop {
+            let (window, is_end) = bytes.beginning(wanted as usize)?;
+            if ArrayFormat::of(window).is_some() {
+                let path = self.path.display();
+                bail!("{path} has data sets, which do not come in order; write it to a file first, decompressed");
+            }
+            if let Some(schema) = self.schema_by(window, is_end, reading)? {
+                return Ok(schema);
+            }
+            wanted = self.wider(wanted)?;
+        }
+    }
+
+    fn schema_by(&self, window: &[u8], is_end: bool, reading: &Reading) -> anyhow::Result<Option<Schema>> {
+        schema_of(window, is_end, reading).with_context(|| self.path.display().to_string())
+    }
+
+    /// The next window of a look for the schema, if so much was not enough.
+    fn wider(&self, wanted: u64) -> anyhow::Result<u64> {
+        if wanted > 2 * RECORD_BYTES_MAX {
+            return Err(QueryError::FirstRecordTooLong).with_context(|| self.path.display().to_string());
+        }
+        Ok(if wanted < SCHEMA_BYTES_MAX { SCHEMA_BYTES_MAX } else { wanted * 2 })
+    }
+
+    /// Its columns, if it has data sets.
+    fn schema_of_data_sets(&self, reading: &Reading) -> anyhow::Result<Schema> {
+        let table = ArrayTable::open(Arc::new(self.again()?), &reading.columns)?;
+        self.check()?;
+        let schema = table.schema(reading.missing.clone());
+        let (names, bytes) = (table.data_sets(), table.bytes());
+        let table = Mutex::new(Some(Arc::new(table)));
+        let _ = self.data_sets.set(DataSets { names, bytes, table });
+        Ok(schema)
     }
 
     /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen. Files that make their
     /// contents up when they are read are not.
     pub fn is_version(&self, other: &forebay_types::Generation) -> bool {
-        if self.held.is_some() {
+        if self.held.is_some() || self.is_pipe() {
             return false;
         }
         let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
         (other.size_bytes, modified) == (self.generation.bytes, self.generation.modified)
     }
+}
+
+/// Whether a path is one of those whose bytes are taken as they come. A redirected file is read by place like any other, unless some of it
+/// was read before.
+fn is_input(path: &Path, metadata: &Metadata) -> bool {
+    let is_pipe = !metadata.is_file();
+    match path == Path::new(STANDARD_INPUT) {
+        true => is_pipe || rustix::fs::tell(std::io::stdin()).is_ok_and(|at| at > 0),
+        false => {
+            is_pipe && path.parent().is_some_and(|parent| DESCRIPTORS.iter().any(|place| parent == Path::new(place)))
+        }
+    }
+}
+
+/// The bytes that say how a file is compressed.
+fn beginning(file: &File, held: &[u8]) -> std::io::Result<Vec<u8>> {
+    if !held.is_empty() {
+        return Ok(held[..held.len().min(MAGIC_BYTES)].to_vec());
+    }
+    let mut bytes = [0; MAGIC_BYTES];
+    let len = file.read_at(&mut bytes, 0)?;
+    Ok(bytes[..len].to_vec())
 }
 
 /// The bytes of a file, up to one more than may be held.
@@ -177,6 +393,7 @@ impl Contents for FileSource {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.is_pipe(), "{} can only be read in order", self.path.display());
         if let Some(held) = &self.held {
             // All bytes within the file's size are held.
             buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
@@ -201,6 +418,8 @@ impl Contents for FileSource {
         match self.held {
             // Its bytes are those of one moment.
             Some(_) => Ok(()),
+            // Those of a pipe come once.
+            None if self.is_pipe() => Ok(()),
             None => self.ensure_same(&*self.file()?),
         }
     }

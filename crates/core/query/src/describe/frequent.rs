@@ -34,14 +34,21 @@ pub struct Counted {
     pub count: u64,
 }
 
-/// The beginning of a text, as it is kept.
-fn beginning(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[..text.len().min(TEXT_SHOWN_BYTES_MAX)]).into_owned()
+/// A text as it is shown. One that goes on ends in three points, behind a whole letter.
+pub fn shown_beginning(text: &[u8]) -> String {
+    let shown = |text| String::from_utf8_lossy(text).into_owned();
+    let Some((kept, _)) = text.split_at_checked(TEXT_SHOWN_BYTES_MAX).filter(|(_, rest)| !rest.is_empty()) else {
+        return shown(text);
+    };
+    // A letter has four bytes at most.
+    let ends = (kept.len() - 3..=kept.len()).rev().map(|len| &kept[..len]);
+    let whole = ends.into_iter().find(|kept| std::str::from_utf8(kept).is_ok()).unwrap_or(kept);
+    format!("{}...", shown(whole))
 }
 
 /// Whether it may be one; what travelled may not.
 fn is_beginning(text: &str) -> bool {
-    text.len() <= TEXT_SHOWN_BYTES_MAX * char::REPLACEMENT_CHARACTER.len_utf8()
+    text.len() <= TEXT_SHOWN_BYTES_MAX * char::REPLACEMENT_CHARACTER.len_utf8() + "...".len()
 }
 
 impl Frequent {
@@ -145,7 +152,7 @@ impl TextCounter {
         if let Some(registers) = &mut self.frequent.registers {
             registers.add(hash);
         }
-        let counted = self.counts.entry(hash).or_insert_with(|| Counted { text: beginning(text), count: 0 });
+        let counted = self.counts.entry(hash).or_insert_with(|| Counted { text: shown_beginning(text), count: 0 });
         counted.count += 1;
         if self.counts.len() > SPARE * FREQUENT_MAX {
             self.join();

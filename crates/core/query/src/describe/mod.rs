@@ -75,6 +75,30 @@ impl NumberColumn {
     }
 }
 
+impl NumberColumn {
+    /// Its infinite values.
+    pub fn infinite(&self) -> u64 {
+        self.values.count() - self.column.finite()
+    }
+
+    /// Whether it has integers that not every double can be, such as numbers that stand for names.
+    pub fn may_be_rounded(&self) -> bool {
+        // Numbers beyond those of 64 bits are no names of things.
+        let largest = self.column.summary().max.max(-self.column.summary().min);
+        largest > 2_f64.powi(53) && largest <= 2_f64.powi(64)
+    }
+
+    /// The skewness (`Shape::skewness`); NaN where a value is infinite.
+    pub fn skewness(&self) -> f64 {
+        if self.infinite() > 0 { f64::NAN } else { self.shape.skewness() }
+    }
+
+    /// The kurtosis (`Shape::kurtosis`), likewise.
+    pub fn kurtosis(&self) -> f64 {
+        if self.infinite() > 0 { f64::NAN } else { self.shape.kurtosis() }
+    }
+}
+
 /// Ranges of each of so many columns of numbers.
 fn ranges_max(columns: usize) -> u32 {
     (RANGES_ALL_MAX / columns.max(1)).clamp(RANGES_MIN, RANGES_MAX) as u32

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::dates::is_date;
-use crate::describe::frequent::{Counted, Frequent, TextCounter};
+use crate::describe::frequent::{Counted, Frequent, TextCounter, shown_beginning};
 use crate::describe::values::Distinct;
 use crate::dialect::{Dialect, bare};
 use crate::limits::TEXT_SHOWN_BYTES_MAX;
@@ -50,7 +50,7 @@ impl TextColumn {
 
     /// Whether it can be of so many rows and newlines; what travelled may not.
     pub(crate) fn is_of(&self, rows: u64, lines: u64) -> bool {
-        let is_short = |(least, greatest): &(Vec<u8>, Vec<u8>)| least.len().max(greatest.len()) <= TEXT_SHOWN_BYTES_MAX;
+        let is_short = |(least, greatest): &(Vec<u8>, Vec<u8>)| least.len().max(greatest.len()) <= KEPT_BYTES;
         self.count.checked_add(self.missing) == Some(rows)
             && self.words.is_of(self.missing, lines)
             && self.dates <= self.count
@@ -79,10 +79,9 @@ impl TextColumn {
         self.count > 0 && self.dates == self.count
     }
 
-    /// The beginnings of the least and the greatest text, by their bytes.
+    /// The beginnings of the least and the greatest text, by their bytes, as `shown_beginning` has them.
     pub fn extremes(&self) -> Option<(String, String)> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.extremes.as_ref().map(|(least, greatest)| (text(least), text(greatest)))
+        self.extremes.as_ref().map(|(least, greatest)| (shown_beginning(least), shown_beginning(greatest)))
     }
 
     /// How many different texts there are.
@@ -101,9 +100,12 @@ impl TextColumn {
     }
 }
 
+/// Bytes of a text that are kept: by the last one it is seen to go on.
+const KEPT_BYTES: usize = TEXT_SHOWN_BYTES_MAX + 1;
+
 /// As much of a text as is kept.
 fn beginning(text: &[u8]) -> Vec<u8> {
-    text[..text.len().min(TEXT_SHOWN_BYTES_MAX)].to_vec()
+    text[..text.len().min(KEPT_BYTES)].to_vec()
 }
 
 /// Counts the texts of one block.
@@ -183,6 +185,18 @@ mod tests {
         assert_eq!(column.extremes(), Some(("a \"c\"".to_owned(), "z".to_owned())));
         assert_eq!((column.distinct(), column.most_frequent(1)[0].count), (Distinct::Exactly(3), 3));
         assert!(column.is_of(8, 8) && !column.is_of(7, 8) && !column.are_dates());
+    }
+
+    #[test]
+    fn a_text_that_goes_on_is_shown_so() {
+        let exact = "m".repeat(TEXT_SHOWN_BYTES_MAX);
+        let letters = format!("x{}", "\u{e9}".repeat(TEXT_SHOWN_BYTES_MAX / 2));
+        let column = of(&[&exact, &format!("{exact}a"), &letters]);
+        let cut = format!("{}...", &letters[..TEXT_SHOWN_BYTES_MAX - 1]);
+        assert_eq!(column.extremes(), Some((exact.clone(), cut.clone())));
+        let mut shown: Vec<String> = column.most_frequent(3).into_iter().map(|counted| counted.text).collect();
+        shown.sort();
+        assert_eq!(shown, [exact.clone(), format!("{exact}..."), cut]);
     }
 
     #[test]

@@ -182,6 +182,10 @@ impl Values {
                 let first = key << self.shift;
                 let last = first | ((1u64 << self.shift) - 1);
                 let (low, high) = (value_of(first), value_of(last));
+                // Most values next to 0 are 0 itself.
+                if low == 0.0 {
+                    return low;
+                }
                 if low == high || !low.is_finite() || !high.is_finite() {
                     return if low.is_finite() || high.is_nan() { low } else { high };
                 }
@@ -354,6 +358,16 @@ mod tests {
         }
         let Distinct::About(about) = values.distinct() else { panic!("50,000 values are not counted one by one") };
         assert!((about as f64 / 50_000.0 - 1.0).abs() < 0.07, "{about}");
+    }
+
+    #[test]
+    fn zeros_among_thousands_of_values_are_zeros() {
+        let mut all = vec![0.0; 10_000];
+        all.extend(numbers(5, 5_000).iter().map(|value| value.abs() + 1.0));
+        let values = of(&all, 256);
+        assert!(values.error() > 0.0);
+        assert_eq!([0.0, 0.3, 0.5].map(|share| values.quantile(share)), [0.0; 3]);
+        assert!(values.quantile(0.9) > 1.0);
     }
 
     #[test]

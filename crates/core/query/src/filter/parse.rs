@@ -1,5 +1,6 @@
 //! The text of a condition, taken apart.
 
+use crate::dialect::Field;
 use crate::filter::steps::{Relation, Step, Value};
 use crate::limits::FILTER_STEPS_MAX;
 use crate::schema::Schema;
@@ -118,7 +119,7 @@ impl<'a> Parser<'a> {
         }
         let is_not = self.takes_word("not")?;
         if self.takes_word("in")? {
-            let values = self.values()?;
+            let values = self.values(column)?;
             self.push(Step::In(column, values))?;
             return if is_not { self.push(Step::Not) } else { Ok(()) };
         }
@@ -126,7 +127,7 @@ impl<'a> Parser<'a> {
         let Some(relation) = relation else {
             return Err(self.expected("a comparison (= != < <= > >=, is missing, in)"));
         };
-        let value = self.value()?;
+        let value = self.value_for(column)?;
         self.push(Step::Compare(column, relation, value))
     }
 
@@ -149,13 +150,13 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn values(&mut self) -> Parsed<Vec<Value>> {
+    fn values(&mut self, column: u16) -> Parsed<Vec<Value>> {
         if !self.takes_sign("(")? {
             return Err(self.expected("a ("));
         }
-        let mut values = vec![self.value()?];
+        let mut values = vec![self.value_for(column)?];
         while self.takes_sign(",")? {
-            values.push(self.value()?);
+            values.push(self.value_for(column)?);
             if values.len() > FILTER_STEPS_MAX {
                 return Err(FilterError::TooLong);
             }
@@ -163,11 +164,30 @@ impl<'a> Parser<'a> {
         if self.takes_sign(")")? { Ok(values) } else { Err(self.expected("a , or a )")) }
     }
 
+    /// A value that is compared with a column: a text that is a number is one beside numbers, as in SQL.
+    fn value_for(&mut self, column: u16) -> Parsed<Value> {
+        let has_numbers = self.schema.numeric[usize::from(column)] == Some(true);
+        Ok(match self.value()? {
+            Value::Text(text) if has_numbers => match self.schema.dialect.field(text.as_bytes()) {
+                Field::Number(number) => Value::Number(number),
+                _ => Value::Text(text),
+            },
+            value => value,
+        })
+    }
+
     fn value(&mut self) -> Parsed<Value> {
         let before = self.rest;
         let value = match self.token()? {
             Some(Token::Text(text)) => Some(Value::Text(text)),
-            Some(Token::Word(word)) => word.parse().ok().filter(|number: &f64| !number.is_nan()).map(Value::Number),
+            // A number too large for a double is no infinity.
+            Some(Token::Word(word)) => {
+                let is_told = |number: &f64| {
+                    number.is_finite()
+                        || (number.is_infinite() && !word.contains(|letter: char| letter.is_ascii_digit()))
+                };
+                word.parse().ok().filter(is_told).map(Value::Number)
+            }
             _ => None,
         };
         value.ok_or_else(|| {

@@ -16,13 +16,14 @@ mod shown;
 mod sql;
 mod table;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use forebay_offload::files::{Contents, FileSource, PassOptions, each_of_many};
+use forebay_offload::files::{FileSource, PassOptions, STANDARD_INPUT, each_of_many};
 use forebay_offload::{Collector, Makings};
 use forebay_query::limits::GROUP_BYTES_MAX;
 use forebay_query::{Collected, Groups, Operator, Reading, Refused, Schema, groups_max};
@@ -39,6 +40,7 @@ use crate::commands::query::plots::PLOTTED;
 use crate::commands::query::shown::{Format, show};
 use crate::commands::query::sql::{become_sql, is_sql};
 use crate::commands::query::table::{Table, reading};
+use crate::output::shown_path;
 use crate::progress::Progress;
 use crate::settings::{Effective, UsageError};
 
@@ -57,16 +59,14 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let arguments = &arguments;
     let collected = Collected::of(&operators);
     let began = Instant::now();
-    let (sources, schemas) = opened(arguments, collected)?;
+    let (sources, schemas) = opened(arguments, &operators)?;
     let mut table = schemas.map(|schemas| Table::of(schemas, arguments, &operators)).transpose()?;
     let outputs = match operators.contains(&Operator::Normalise) {
-        true => outputs(arguments)?,
+        true => outputs(arguments, &sources)?,
         false => vec![],
     };
     let plotted = arguments.plot.as_ref().map(|path| PlotFile::begin(path, &sources, &outputs)).transpose()?;
-    let passes = if outputs.is_empty() { 1 } else { 2 };
-    let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
-    let progress = Progress::begin(all_bytes);
+    let progress = Progress::begin(bytes_to_read(&sources, if outputs.is_empty() { 1 } else { 2 }));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     // A user who gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
@@ -80,6 +80,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     let left_out = table.as_ref().and_then(|table| table.left_out(arguments, &operators));
+    let notes = merged.notes.into_iter().chain(notes::of_bytes(&sources, &operators)).collect();
     let answer = Answer {
         operators,
         named: named(arguments),
@@ -88,7 +89,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         bad_extent: merged.bad_extent,
         first_records: table.iter().flat_map(|table| &table.schemas).map(FirstRecord::of).collect(),
         left_out,
-        notes: merged.notes,
+        notes,
         names: table.as_ref().map_or_else(Vec::new, Table::names),
         is_filtered: arguments.where_row.is_some(),
         by: table.as_ref().and_then(Table::by),
@@ -106,16 +107,39 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses what is said of text alone, for a file of data sets.
+fn ensure_of_rows(source: &FileSource, operators: &[Operator]) -> anyhow::Result<()> {
+    let is_of_text = |operator: &&Operator| !operator.reads_rows() || **operator == Operator::Normalise;
+    let Some(operator) = operators.iter().find(is_of_text) else { return Ok(()) };
+    let (path, name) = (shown_path(source.path()), operator.name());
+    Err(UsageError(match operator {
+        Operator::Normalise => format!("{path} has data sets, and {name} writes columns of text alone"),
+        _ => format!("{path} has data sets: {name} counts the bytes of a file, so ask for it by itself"),
+    })
+    .into())
+}
+
+/// Bytes that so many passes read; None if that is not known.
+fn bytes_to_read(sources: &[FileSource], passes: u64) -> Option<u64> {
+    let is_known = !sources.iter().any(FileSource::is_pipe);
+    is_known.then(|| sources.iter().map(FileSource::table_bytes).sum::<u64>() * passes)
+}
+
 /// The files in a caption.
 fn named(arguments: &QueryArguments) -> String {
     match &arguments.files[..] {
+        [file] if file == Path::new(STANDARD_INPUT) => "standard input".to_owned(),
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
         files => format!("{} files", count(files.len() as u64)),
     }
 }
 
 /// The files, and their schemas if rows are collected.
-fn opened(arguments: &QueryArguments, collected: Collected) -> anyhow::Result<(Vec<FileSource>, Option<Vec<Schema>>)> {
+fn opened(
+    arguments: &QueryArguments,
+    operators: &[Operator],
+) -> anyhow::Result<(Vec<FileSource>, Option<Vec<Schema>>)> {
+    let collected = Collected::of(operators);
     let files = &arguments.files;
     let open = |number: usize, reading: &Reading| {
         let source = FileSource::open(&files[number])?;
@@ -133,6 +157,9 @@ fn opened(arguments: &QueryArguments, collected: Collected) -> anyhow::Result<(V
     }
     let others = each_of_many(files.len() - 1, |number| open(number + 1, &reading))?;
     let (sources, schemas): (Vec<_>, Vec<_>) = std::iter::once(first).chain(others).unzip();
+    if let Some(source) = sources.iter().find(|source| source.has_data_sets()) {
+        ensure_of_rows(source, operators)?;
+    }
     Ok((sources, schemas.into_iter().collect()))
 }
 
@@ -157,7 +184,8 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<(Vec<Operator>, Format)> 
     }
     if arguments.plot.is_some() && !operators.iter().any(|operator| PLOTTED.contains(operator)) {
         return Err(usage(
-            "--plot needs one of the operators stats, correlation, gramian, histogram, digits and entropy".to_owned(),
+            "--plot needs one of the operators stats, covariance, correlation, gramian, histogram, digits and entropy"
+                .to_owned(),
         ));
     }
     if arguments.by.is_some() && operators != [Operator::Stats] {

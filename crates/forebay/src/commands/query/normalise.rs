@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_daemon::query::draft_path;
-use forebay_offload::files::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
+use forebay_offload::files::{Contents, FileSource, NormalisedColumn, PassOptions, STANDARD_INPUT, write_normalised};
 use forebay_offload::{Destination, Made, Written};
 use forebay_query::{ColumnSummary, QueryError, State};
 
@@ -15,14 +15,25 @@ use crate::commands::paths::place_of;
 use crate::commands::query::merged::Second;
 use crate::commands::query::near::note_lost;
 use crate::commands::query::table::Table;
+use crate::settings::UsageError;
 
 /// Where the normalised column of each file goes.
-pub fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// There is no place for one, or a file is a pipe: it is read twice.
+pub fn outputs(arguments: &QueryArguments, sources: &[FileSource]) -> anyhow::Result<Vec<PathBuf>> {
+    if let Some(pipe) = sources.iter().find(|source| source.is_pipe()) {
+        let path = pipe.path().display();
+        bail!("{path} comes once, and normalise reads its files twice; write it to a file first");
+    }
     let named = |file: &PathBuf| {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         file.with_file_name(format!("{stem}.normalised.csv"))
     };
     let files = &arguments.files;
+    if arguments.output.is_none() && files.iter().any(|file| file == Path::new(STANDARD_INPUT)) {
+        return Err(UsageError("normalise of standard input needs --output FILE".to_owned()).into());
+    }
     let mut outputs: Vec<PathBuf> = match &arguments.output {
         None => files.iter().map(named).collect(),
         Some(directory) if directory.is_dir() => {

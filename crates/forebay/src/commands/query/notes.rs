@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_offload::files::FileSource;
-use forebay_query::{OnText, Rows, TextColumn, TextFields, shown_name};
+use forebay_query::{OnText, Operator, Rows, TextColumn, TextFields, shown_name};
 
 use crate::columns::count;
 use crate::commands::query::merged::numbers_texts;
@@ -26,6 +26,22 @@ pub fn of(
         notes.extend(at_most(texts(sources, first_texts, rows, table), "column"));
     }
     notes
+}
+
+/// The notes about operators over bytes: those of compressed files are not those that lie there.
+pub fn of_bytes(sources: &[FileSource], operators: &[Operator]) -> Vec<String> {
+    let mut packed = sources.iter().filter_map(|source| Some((source, source.packing()?)));
+    let Some((first, packing)) = packed.next().filter(|_| !operators.iter().all(|operator| operator.reads_rows()))
+    else {
+        return vec![];
+    };
+    let (more, path, packing) = (packed.count(), shown_path(first.path()), packing.name());
+    let are = match more {
+        0 => format!("{path} is compressed by {packing}"),
+        1 => format!("{path} is compressed by {packing}, and so is another file"),
+        more => format!("{path} is compressed by {packing}, and so are {} other files", count(more as u64)),
+    };
+    vec![format!("{are}: lines, digits and entropy are those of the decompressed text")]
 }
 
 /// How the files are written: of the first, and of those that differ.

@@ -1,23 +1,39 @@
 //! Patterns of files, for more files than a command line may have: `'run/*.csv'`, in quotes so that the shell leaves it alone.
 //!
 //! As in a shell, `*`, `?` and `[a-z]` stand for parts of a name, never for a slash or for the dot that hides a file, and files come in the
-//! order of their names. A file whose name is the pattern itself wins.
+//! order of their names. A file whose name is the pattern itself wins. `-` is standard input.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
+use forebay_offload::files::STANDARD_INPUT;
+
+use crate::settings::UsageError;
 
 /// Files of a query at most: a file takes some hundred bytes of memory.
 const FILES_MAX: usize = 1_000_000;
 
-/// The files that were named, patterns replaced by what they match.
+/// The files that were named, patterns replaced by what they match, and `-` by the path of standard input.
 ///
 /// # Errors
-/// A pattern matches no file, or a directory cannot be read.
+/// A pattern matches no file, a directory cannot be read, or standard input is named with others by which its place is not clear.
 pub fn expanded(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let inputs = named.iter().filter(|name| is_input(name)).count();
+    if inputs > 1 {
+        return Err(UsageError("standard input (-) comes once, but is named several times".to_owned()).into());
+    }
+    if inputs == 1 && named.iter().any(|name| is_pattern(name)) {
+        return Err(
+            UsageError("standard input (-) cannot be beside a pattern: name the files one by one".to_owned()).into()
+        );
+    }
     let mut files = vec![];
     for name in named {
+        if is_input(name) {
+            files.push(STANDARD_INPUT.into());
+            continue;
+        }
         match is_pattern(name) && fs::symlink_metadata(name).is_err() {
             true => files.append(&mut matching(name)?),
             false => files.push(name.clone()),
@@ -27,6 +43,10 @@ pub fn expanded(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+fn is_input(path: &Path) -> bool {
+    [Path::new("-"), Path::new(STANDARD_INPUT)].contains(&path)
 }
 
 fn is_pattern(path: &Path) -> bool {

@@ -73,7 +73,7 @@ fn dialect(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     let delimiter = match arguments.delimiter {
         Some(Delimiter(Some(Separator::Byte(byte)))) => byte,
         None => b',',
-        Some(Delimiter(Some(Separator::Blanks) | None)) => {
+        Some(Delimiter(Some(Separator::Blanks | Separator::Doubles) | None)) => {
             let message = "--delimiter auto and blanks are for OP FILE..., not for SQL: name one character";
             return Err(UsageError(message.to_owned()).into());
         }

@@ -40,8 +40,10 @@ impl Table {
         for (index, here) in schemas.iter().enumerate() {
             same_columns(&schemas[0], here).with_context(|| name(index))?;
         }
-        // A column is what it first is in any of the files.
-        let deciding = |column: usize| schemas.iter().find(|schema| schema.numeric[column].is_some());
+        // A column has numbers if it has in one of the files, in whatever order they are.
+        let is = |schema: &&Schema, column: usize, numeric| schema.numeric[column] == Some(numeric);
+        let first = |column, numeric| schemas.iter().find(|schema| is(schema, column, numeric));
+        let deciding = |column: usize| first(column, true).or_else(|| first(column, false));
         let all = 0..schemas[0].numeric.len();
         let numeric: Vec<Option<bool>> =
             all.clone().map(|column| deciding(column).and_then(|schema| schema.numeric[column])).collect();
@@ -90,6 +92,10 @@ impl Table {
     /// No column is left.
     pub fn narrow(&mut self, rows: &Rows, notes: &[String]) -> anyhow::Result<Option<Vec<usize>>> {
         let left_out = rows.not_numeric();
+        if rows.good == 0 && rows.filtered > 0 {
+            // No row says anything about a column.
+            return Ok(None);
+        }
         if self.on_text == OnText::Bad || self.columns.is_empty() {
             return Ok(None);
         }
@@ -200,5 +206,6 @@ pub fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
         return Err(usage("--delimiter, --decimal and --comment are to be different characters".to_owned()));
     }
     let header = arguments.header.into();
-    Ok(Reading { separator, point, comment, skipped_lines: arguments.skip, missing, header })
+    let columns = arguments.columns.clone();
+    Ok(Reading { separator, point, comment, skipped_lines: arguments.skip, missing, header, columns })
 }

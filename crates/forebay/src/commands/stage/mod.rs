@@ -281,7 +281,7 @@ fn gather(told: std::sync::mpsc::Receiver<(usize, Told)>, hosts: usize, count: u
             }
         }
         if begun == hosts {
-            let progress: &mut Progress = progress.get_or_insert_with(|| Progress::begin(all));
+            let progress: &mut Progress = progress.get_or_insert_with(|| Progress::begin(Some(all)));
             progress.done_bytes().store(done.values().sum(), Ordering::Relaxed);
         }
     }

@@ -92,7 +92,7 @@ fn described(name: &str, held: Held<'_>) -> Vec<Cell> {
                 different(column.values.distinct()),
             ]);
             let of = [summary.mean, column.column.sample_deviation(), summary.min, low, middle, high, summary.max];
-            cells.extend(of.into_iter().chain([column.shape.skewness(), column.shape.kurtosis()]).map(Cell::Number));
+            cells.extend(of.into_iter().chain([column.skewness(), column.kurtosis()]).map(Cell::Number));
         }
         Held::Text(column) => {
             let extremes = column.extremes();
@@ -190,6 +190,24 @@ fn remarks(answer: &Answer) -> Vec<String> {
             "quantiles of columns with thousands of different values are within {error}% of the exact ones"
         ));
     }
+    if answer.has(Operator::Histogram) {
+        let infinite = numbers(answer)
+            .filter(|(_, column)| column.infinite() > 0)
+            .map(|(name, column)| format!("{} of {}", crate::columns::count(column.infinite()), shown_name(name)));
+        let infinite = infinite.collect::<Vec<_>>().join(", ");
+        if !infinite.is_empty() {
+            remarks.push(format!("infinite values are in no range: {infinite}"));
+        }
+    }
+    if has(&[Operator::Describe, Operator::Top]) {
+        let names = numbers(answer).filter(|(_, column)| column.may_be_rounded()).map(|(name, _)| shown_name(name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            remarks.push(format!(
+                "numbers beyond 9,007,199,254,740,992 are rounded, and different ones may count as one: {names}"
+            ));
+        }
+    }
     let is_about = |held| match held {
         Held::Number(column) => matches!(column.values.distinct(), Distinct::About(_)),
         Held::Text(column) => matches!(column.distinct(), Distinct::About(_)),
@@ -283,8 +301,8 @@ fn numbers_in_json(answer: &Answer, column: &NumberColumn, say: &mut impl FnMut(
             ("sample_deviation", column.column.sample_deviation()),
             ("min", summary.min),
             ("max", summary.max),
-            ("skewness", column.shape.skewness()),
-            ("kurtosis", column.shape.kurtosis()),
+            ("skewness", column.skewness()),
+            ("kurtosis", column.kurtosis()),
         ] {
             say(key, number(value));
         }
@@ -296,6 +314,7 @@ fn numbers_in_json(answer: &Answer, column: &NumberColumn, say: &mut impl FnMut(
         say("quantile_error", json!(column.values.error()));
     }
     if has(Operator::Histogram) {
+        say("infinite", json!(column.infinite()));
         let bin = |bin: forebay_query::Bin| json!({"from": bin.from, "to": bin.to, "count": bin.count});
         say("histogram", column.bins.at_most(details.bins).into_iter().map(bin).collect());
     }

@@ -24,8 +24,10 @@ pub fn in_json(answer: &Answer) -> Value {
         let column = |(name, value): &(String, Option<String>)| json!({"name": name, "first_value": value});
         say("left_out", left_out.iter().map(column).collect());
     }
-    if let Some(rows) = &state.rows {
-        rows_in_json(answer, rows, &mut say);
+    match &state.rows {
+        Some(rows) => rows_in_json(answer, rows, &mut say),
+        None if answer.notes.is_empty() => {}
+        None => say("notes", json!(answer.notes)),
     }
     if !answer.described.is_empty() {
         say("described", described::in_json(answer));

@@ -1,0 +1,175 @@
+//! Data sets of HDF5 files, and so of NetCDF-4 and of MATLAB 7.3.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use hdf5_reader::error::Error;
+use hdf5_reader::filters::FilterRegistry;
+use hdf5_reader::group::Group;
+use hdf5_reader::messages::datatype::Datatype;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use hdf5_reader::{Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
+
+use crate::arrays::data_set::{DataSet, Found, NamedSet, SETS_MAX, StoredAs};
+use crate::arrays::lzf;
+use crate::arrays::stored::Stored;
+use crate::arrays::tiles::Slab;
+use crate::contents::Contents;
+
+/// Groups within each other; deeper ones are not looked at.
+const DEPTH_MAX: usize = 32;
+
+/// Bytes of chunks that are kept unpacked: those that threads read at once, as the file is cut.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Bytes of one chunk. A file may say that it has larger ones, and have none.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
+
+/// The number of h5py's filter, and where it notes the bytes of a chunk.
+const LZF: u16 = 32000;
+const LZF_LEN_AT: usize = 2;
+
+/// A data set of numbers.
+struct Numbers {
+    set: Dataset,
+    kind: Kind,
+    shape: Vec<u64>,
+    has_axes: bool,
+    packing: StoredAs,
+}
+
+/// The type of an element: bytes, and whether it has a sign.
+#[derive(Clone, Copy)]
+enum Kind {
+    Integer(u8, bool),
+    Double(u8),
+}
+
+/// The data sets of a file.
+///
+/// # Errors
+/// It cannot be read, or is damaged.
+pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
+    let options = OpenOptions::default().with_chunk_cache_bytes(CACHE_BYTES).with_max_chunk_bytes(CHUNK_BYTES_MAX);
+    let options = options.with_filter_registry(filters());
+    let file = Hdf5File::from_storage_with_options(Arc::new(Stored(Arc::clone(contents))), options)?;
+    let mut found = Found::default();
+    let root = file.root_group()?;
+    let mut seen = BTreeSet::from([root.address()]);
+    walk(&root, "", DEPTH_MAX, &mut seen, &mut found)?;
+    Ok(found)
+}
+
+/// The filters that chunks may have passed: the library's, and h5py's own.
+fn filters() -> FilterRegistry {
+    let mut filters = FilterRegistry::new();
+    let unpack = |filter: &FilterDescription, packed: &[u8], _: usize| {
+        let len = filter.client_data.get(LZF_LEN_AT).map_or(CHUNK_BYTES_MAX, |len| *len as usize);
+        let damaged = || Error::FilterError("a chunk that LZF compressed is damaged".to_owned());
+        lzf::unpacked(packed, len.min(CHUNK_BYTES_MAX)).ok_or_else(damaged)
+    };
+    filters.register(LZF, Box::new(unpack));
+    filters
+}
+
+/// Adds the data sets of a group and of those below it, each once.
+fn walk(group: &Group, above: &str, depth: usize, seen: &mut BTreeSet<u64>, found: &mut Found) -> anyhow::Result<()> {
+    let (groups, sets) = group.members().with_context(|| format!("its group /{above} cannot be read"))?;
+    for set in sets {
+        anyhow::ensure!(found.sets.len() < SETS_MAX, "it has more than {SETS_MAX} data sets");
+        let name = format!("{above}{}", set.name());
+        match numbers(set) {
+            Ok(Some(set)) => {
+                if !set.packing.is_none() {
+                    found.unpacked.push(name.clone());
+                }
+                found.sets.push(NamedSet { name, set: Box::new(set) });
+            }
+            // An axis without values.
+            Ok(None) => {}
+            Err(reason) => found.not_numbers.push(format!("{name} ({reason})")),
+        }
+    }
+    for below in groups {
+        if depth > 0 && seen.insert(below.address()) {
+            walk(&below, &format!("{above}{}/", below.name()), depth - 1, seen, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// A data set, if its elements are numbers; else what they are. None if it is an axis that stands for none.
+fn numbers(set: Dataset) -> Result<Option<Numbers>, &'static str> {
+    let kind = match set.dtype() {
+        Datatype::FixedPoint { size: size @ (1 | 2 | 4 | 8), signed, .. } => Kind::Integer(*size, *signed),
+        Datatype::FloatingPoint { size: size @ (4 | 8), .. } => Kind::Double(*size),
+        Datatype::FixedPoint { .. } | Datatype::FloatingPoint { .. } => return Err("numbers of an odd size"),
+        Datatype::String { .. } | Datatype::VarLen { .. } => return Err("text, or rows of different lengths"),
+        Datatype::Compound { .. } => return Err("records"),
+        Datatype::Enum { .. } => return Err("words"),
+        _ => return Err("no numbers"),
+    };
+    let text = |name: &str| set.attribute(name).ok()?.read_string().ok();
+    if text("NAME").is_some_and(|name| name.starts_with("This is a netCDF dimension but not a netCDF variable")) {
+        return Ok(None);
+    }
+    let has = |name: &str| set.attribute(name).is_ok();
+    let has_axes = has("DIMENSION_LIST") || has("_Netcdf4Dimid") || has("_Netcdf4Coordinates");
+    let packing = StoredAs::of(|name| match set.attribute(name) {
+        Ok(attribute) => attribute.read_as_f64().map(|value| vec![value]).unwrap_or_default(),
+        Err(_) => vec![],
+    });
+    let shape = set.shape().to_vec();
+    Ok(Some(Numbers { set, kind, shape, has_axes, packing }))
+}
+
+impl Numbers {
+    fn values<T: H5Type>(&self, slice: &SliceInfo, value: impl Fn(T) -> f64) -> anyhow::Result<Vec<f64>> {
+        let values = self.set.read_slice::<T>(slice).map_err(|error| told(error, self.set.name()))?;
+        Ok(values.into_iter().map(value).collect())
+    }
+}
+
+/// An error with the way out, if there is one.
+fn told(error: Error, name: &str) -> anyhow::Error {
+    let is_filter = matches!(error, Error::UnsupportedFilter(_));
+    let error = anyhow!(error).context(format!("its data set {name} cannot be read"));
+    match is_filter {
+        true => error.context("h5repack -f GZIP=4 FILE OUT writes it as it can be read"),
+        false => error,
+    }
+}
+
+impl DataSet for Numbers {
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk(&self) -> Option<Vec<u64>> {
+        Some(self.set.chunks()?.into_iter().map(u64::from).collect())
+    }
+
+    fn may_be_table(&self) -> bool {
+        !self.has_axes
+    }
+
+    fn read(&self, slab: &Slab) -> anyhow::Result<Vec<f64>> {
+        let along = |(start, len): (&u64, &u64)| SliceInfoElem::Slice { start: *start, end: start + len, step: 1 };
+        let slice = SliceInfo { selections: slab.start.iter().zip(&slab.len).map(along).collect() };
+        let mut values = match self.kind {
+            Kind::Integer(1, true) => self.values::<i8>(&slice, f64::from),
+            Kind::Integer(1, false) => self.values::<u8>(&slice, f64::from),
+            Kind::Integer(2, true) => self.values::<i16>(&slice, f64::from),
+            Kind::Integer(2, false) => self.values::<u16>(&slice, f64::from),
+            Kind::Integer(4, true) => self.values::<i32>(&slice, f64::from),
+            Kind::Integer(4, false) => self.values::<u32>(&slice, f64::from),
+            Kind::Integer(_, true) => self.values::<i64>(&slice, |value| value as f64),
+            Kind::Integer(_, false) => self.values::<u64>(&slice, |value| value as f64),
+            Kind::Double(4) => self.values::<f32>(&slice, f64::from),
+            Kind::Double(_) => self.values::<f64>(&slice, |value| value),
+        }?;
+        self.packing.unpack(&mut values);
+        Ok(values)
+    }
+}

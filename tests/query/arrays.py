@@ -1,0 +1,72 @@
+"""arrays.py DIRECTORY: files of data sets in it, and their statistics by numpy as JSON: FILE, COLUMNS, {COLUMN: [count, mean, min, max]}."""
+import json
+import os
+import sys
+
+import h5py
+import netCDF4
+import numpy as np
+
+os.chdir(sys.argv[1])
+seeded = np.random.default_rng(7)
+cases = []
+
+
+def case(file, columns, sets):
+    def known(values):
+        values = np.ma.masked_invalid(np.ma.asarray(values, dtype=float)).compressed()
+        return [len(values), values.mean(), values.min(), values.max()]
+
+    cases.append([file, columns, {name: known(values) for name, values in sets.items()}])
+
+
+def hdf5(name, **options):
+    cube, counts = seeded.normal(size=(30, 40, 50)), seeded.integers(-9, 99, size=(30, 40, 50)).astype(">i2")
+    with h5py.File(name, "w", **options) as file:
+        file.create_dataset("g/cube", data=cube, chunks=(7, 40, 13), compression="gzip", shuffle=True, fletcher32=True)
+        file.create_dataset("g/counts", data=counts, chunks=(11, 9, 50), compression="lzf")
+        file["line"], file["name"], file["none"] = np.arange(100.0), "text", np.zeros((0, 3))
+    case(name, None, {"g/cube": cube, "g/counts": counts})
+    case(name, "/line", {"line": np.arange(100.0)})
+
+
+hdf5("old.h5")
+hdf5("new.h5", libver="latest")
+table = seeded.normal(size=(5000, 6)).astype("f4")
+with h5py.File("table.h5", "w") as file:
+    file["X"], file["y"] = table, np.arange(5000)
+case("table.h5", None, {f"X[{column}]": table[:, column] for column in range(6)})
+case("table.h5", "X[3]", {"X[3]": table[:, 3]})
+case("table.h5", "y", {"y": np.arange(5000)})
+for kind in ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]:
+    file = netCDF4.Dataset(f"{kind}.nc", "w", format=kind)
+    for name, length in [("time", None), ("lat", 6), ("lon", 8)]:
+        file.createDimension(name, length)
+    lat = file.createVariable("lat", "f4", ("lat",))
+    packed = file.createVariable("t2m", "i2", ("time", "lat", "lon"), fill_value=-32768)
+    packed.scale_factor, packed.add_offset = 0.01, 273.15
+    plain = file.createVariable("rain", "f4", ("time", "lat", "lon"))
+    plain.missing_value = np.float32(-999)
+    lat[:] = np.linspace(-85, 85, 6)
+    values = 273.15 + 20 * seeded.normal(size=(90, 6, 8))
+    packed[:] = np.ma.masked_array(values, mask=seeded.random(values.shape) < 0.1)
+    rain = seeded.random(values.shape).astype("f4")
+    rain[seeded.random(values.shape) < 0.05] = -999
+    plain[:] = rain
+    case(f"{kind}.nc", None, {"t2m": packed[:], "rain": plain[:]})
+    case(f"{kind}.nc", "lat", {"lat": lat[:]})
+    file.close()
+for name, array in [
+    ("c", seeded.normal(size=(3000, 5))),
+    ("f", np.asfortranarray(seeded.normal(size=(3000, 5)))),
+    ("line", seeded.integers(0, 255, size=700_000).astype("u1")),
+    ("half", seeded.normal(size=(5, 6, 7)).astype("f2")),
+    ("big-endian", seeded.normal(size=1000).astype(">f4")),
+    ("wide", seeded.integers(-9, 9, (10, 700))),
+]:
+    np.save(name, array)
+    is_table = array.ndim == 2 and array.shape[1] <= 512
+    sets = {f"array[{column}]": array[:, column] for column in range(array.shape[1])} if is_table else {"array": array}
+    case(f"{name}.npy", None, sets)
+np.save("text.npy", np.array(["a", "b"]))
+print(json.dumps(cases))
