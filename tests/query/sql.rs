@@ -37,6 +37,13 @@ fn the_command_becomes_the_program() {
         String::from_utf8(done.stdout).unwrap(),
         "--format=arrow\n--no-newlines\n--delimiter=\t\n--where\nauto\n--\nSELECT\n1\n"
     );
+    let written = ["--missing", "NA,-", "--comment", "#", "--quote", "'", "--escape", "\\", "--sample", "9"];
+    let done = query(&sandbox, &[&["SELECT 1", "--types", "a=date,b=decimal(9,2)"], &written[..]].concat());
+    assert_eq!(
+        String::from_utf8(done.stdout).unwrap(),
+        "--delimiter=,\n--quote='\n--escape=\\\n--comment=#\n--missing=NA\n--missing=-\n--types=a=date,b=decimal(9,2)\n\
+         --sample=9\n--where\nauto\n--\nSELECT 1\n"
+    );
 }
 
 #[test]
@@ -47,7 +54,10 @@ fn options_that_sql_and_operators_do_not_share() {
         (&["SELECT 1", "--columns", "a"], "--columns"),
         (&["SELECT 1", "--on-error", "skip"], "--on-error"),
         (&["SELECT 1", "--where", "split"], "--where split"),
+        (&["SELECT 1", "--skip", "1"], "--skip"),
+        (&["SELECT 1", "--quote", "ab"], "one character"),
         (&["stats", "--no-newlines", "x.csv"], "are for SQL only"),
+        (&["stats", "--types", "a=date", "x.csv"], "are for SQL only"),
         (&["stats", "--format", "arrow", "x.csv"], "is for SQL only"),
         (&["stats"], "at least one FILE"),
     ] {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::dialect::Dialect;
+
 /// SQL over files, on this host or near the data.
 #[derive(Parser, Debug)]
 #[command(
@@ -18,7 +20,7 @@ pub struct Arguments {
     /// The statement
     #[arg(value_name = "SQL")]
     pub statement: String,
-    /// A table by name: CSV or Parquet, a file, a directory or a pattern
+    /// A table by name: CSV, JSON lines or Parquet, a file, a directory or a pattern
     #[arg(long = "table", value_name = "NAME=PATH", value_parser = table)]
     pub tables: Vec<(String, String)>,
     /// Format of the result
@@ -36,6 +38,24 @@ pub struct Arguments {
     /// Field separator of CSV files: one character, or tab
     #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
     pub delimiter: u8,
+    /// Quote around fields of CSV files: one character
+    #[arg(long, value_name = "C", default_value = "\"", value_parser = sign)]
+    pub quote: u8,
+    /// Character before a quote within a quoted field of CSV files [default: such quotes are doubled]
+    #[arg(long, value_name = "C", value_parser = sign)]
+    pub escape: Option<u8>,
+    /// Lines of CSV files that begin with this character are no rows
+    #[arg(long, value_name = "C", value_parser = sign)]
+    pub comment: Option<u8>,
+    /// Text that stands for a missing value in CSV files, beside the empty field
+    #[arg(long, value_name = "TEXT,...", value_delimiter = ',', allow_hyphen_values = true)]
+    pub missing: Vec<String>,
+    /// Types of columns of CSV and JSON files and of their directories, in the words of SQL: day=date,price=decimal(9,2)
+    #[arg(long, value_name = "NAME=TYPE,...", value_parser = types)]
+    pub types: Option<Types>,
+    /// Rows of CSV and JSON files that the types of other columns are taken from
+    #[arg(long, value_name = "ROWS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample: u32,
     /// No field of the CSV files contains a newline, so files may be split among threads and nodes
     #[arg(long)]
     pub no_newlines: bool,
@@ -51,6 +71,31 @@ pub struct Arguments {
     /// A view of the job on this host
     #[arg(long = "view", value_name = "DIR", hide = true)]
     pub views: Vec<PathBuf>,
+}
+
+/// `--types`.
+#[derive(Clone, Debug)]
+pub struct Types(pub Vec<(String, String)>);
+
+impl Arguments {
+    /// How CSV is written.
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            delimiter: self.delimiter,
+            quote: self.quote,
+            escape: self.escape,
+            comment: self.comment,
+            has_header: !self.no_header,
+            has_newlines: !self.no_newlines,
+            missing: self.missing.clone(),
+            sample_rows: self.sample as usize,
+        }
+    }
+
+    /// Types of columns by name.
+    pub fn types(&self) -> &[(String, String)] {
+        self.types.as_ref().map_or(&[], |types| &types.0)
+    }
 }
 
 /// `--where`.
@@ -92,4 +137,27 @@ fn delimiter(text: &str) -> Result<u8, String> {
         (_, [byte]) if byte.is_ascii() && !b"\"\n\r".contains(byte) => Ok(*byte),
         _ => Err("a delimiter is one character, or tab".to_owned()),
     }
+}
+
+fn sign(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\n\r".contains(byte) => Ok(*byte),
+        _ => Err("it is one character of ASCII, no letter and no digit".to_owned()),
+    }
+}
+
+/// Commas within parentheses belong to a type.
+fn types(text: &str) -> Result<Types, String> {
+    let mut depth = 0;
+    let ends = move |sign: char| {
+        depth += i32::from(sign == '(') - i32::from(sign == ')');
+        sign == ',' && depth == 0
+    };
+    let pair = |text: &str| match text.split_once('=') {
+        Some((name, own)) if !name.trim().is_empty() && !own.trim().is_empty() => {
+            Ok((name.trim().to_owned(), own.trim().to_owned()))
+        }
+        _ => Err("types are NAME=TYPE,...".to_owned()),
+    };
+    text.split(ends).map(pair).collect::<Result<_, _>>().map(Types)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -20,10 +21,14 @@ use datafusion_distributed::{
 };
 
 use crate::channels::url_of;
+use crate::inflate::uncompressed;
 use crate::residency::{Resident, scan_of};
 
 /// Words of the error of a stage that one task has to carry out, where no node holds all that it reads.
 pub const SCATTERED: &str = "no node holds all files of a part of the plan that cannot be divided";
+
+/// Words of the error of a file whose name on its node does not say how it is compressed.
+pub const RENAMED: &str = "a compressed file has a name without .gz or .zst on its node";
 
 /// A node that has a part in a statement.
 #[derive(Debug)]
@@ -81,11 +86,8 @@ impl Leaves {
         let mut dealt: Vec<Vec<Part>> = vec![vec![]; tasks];
         let mut load = vec![0.0; tasks];
         for file in whole_files(scan) {
-            let resident = self.0.files.get(&file.object_meta.location);
-            let resident = resident.ok_or_else(|| DataFusionError::Plan("a file is of no table".to_owned()))?;
+            let (placed, resident) = self.placed(&file)?;
             let size = file.object_meta.size;
-            let mut placed = file.clone();
-            placed.object_meta.location = resident.place.clone();
             let among: Vec<usize> =
                 (0..tasks.min(readers.len())).filter(|task| resident.ranks.contains(&readers[*task].rank)).collect();
             if among.is_empty() {
@@ -131,7 +133,9 @@ impl Leaves {
                 reader.bytes.fetch_add(parts.iter().map(Part::bytes).sum(), Ordering::Relaxed);
             }
             let groups = grouped(parts, partitions, can_be_cut);
-            let scan = FileScanConfigBuilder::from(scan.clone()).with_file_groups(groups).build();
+            let scan = FileScanConfigBuilder::from(scan.clone()).with_file_groups(groups);
+            // The stores decompress.
+            let scan = scan.with_file_compression_type(FileCompressionType::UNCOMPRESSED).build();
             DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>
         });
         let leaf = DistributedLeafExec::try_new(Arc::clone(event.plan), leaves)?;
@@ -140,15 +144,26 @@ impl Leaves {
 
     /// The parts of a table that one task reads.
     fn undivided(&self, scan: &FileScanConfig) -> Result<Vec<Part>> {
-        let part = |file: PartitionedFile| {
-            let resident = self.0.files.get(&file.object_meta.location);
-            let resident = resident.ok_or_else(|| DataFusionError::Plan("a file is of no table".to_owned()))?;
+        let part = |file: &PartitionedFile| {
+            let (file, _) = self.placed(file)?;
             let end = file.object_meta.size;
-            let mut file = file;
-            file.object_meta.location = resident.place.clone();
             Ok(Part { file, start: 0, end })
         };
-        whole_files(scan).into_iter().map(part).collect()
+        whole_files(scan).iter().map(part).collect()
+    }
+
+    /// A file by the name that nodes know, and who holds it.
+    fn placed(&self, file: &PartitionedFile) -> Result<(PartitionedFile, &Resident)> {
+        let own = &file.object_meta.location;
+        let resident = self.0.files.get(own);
+        let resident = resident.ok_or_else(|| DataFusionError::Plan("a file is of no table".to_owned()))?;
+        // Workers see by its name whether a file is compressed; one behind a symbolic link may have another.
+        if uncompressed(resident.place.as_ref()).1 != uncompressed(own.as_ref()).1 {
+            return Err(DataFusionError::Plan(RENAMED.to_owned()));
+        }
+        let mut placed = file.clone();
+        placed.object_meta.location = resident.place.clone();
+        Ok((placed, resident))
     }
 
     /// The nodes that hold all that the leaves of a stage read; none where it has no leaves.

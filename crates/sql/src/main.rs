@@ -1,6 +1,7 @@
-//! `forebay-sql`: SQL over CSV and Parquet files by DataFusion, in a binary of its own, which nobody else links.
+//! `forebay-sql`: SQL over CSV, JSON and Parquet files by DataFusion, in a binary of its own, which nobody else links.
 //!
-//! `session` sets the engine up, `tables` makes tables of paths, `functions` are the operators of `forebay query` as aggregates,
+//! `session` sets the engine up. `tables` makes tables of paths: `dialect` is how their files are written, `columns` are what these hold,
+//! `missing` are words for NULL, `partitions` are columns in the names of directories, `inflate` reads what is compressed. `functions` are the operators of `forebay query` as aggregates,
 //! `output` writes results, `caret` shows where a statement is wrong.
 //!
 //! Near the data: `residency` finds who holds the files of a plan, and `near` starts a worker on each such node by way of the `daemon`.
@@ -11,11 +12,16 @@
 mod caret;
 mod channels;
 mod cli;
+mod columns;
 mod daemon;
+mod dialect;
 mod functions;
+mod inflate;
 mod leaves;
+mod missing;
 mod near;
 mod output;
+mod partitions;
 mod residency;
 mod session;
 mod spill;

@@ -8,14 +8,18 @@ use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::object_store::local::LocalFileSystem;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_distributed::{DistributedExt, SessionStateBuilderExt, WorkerResolver};
 use url::Url;
 
 use crate::channels::{Channels, url_of};
+use crate::dialect::Types;
 use crate::functions;
+use crate::inflate::Inflating;
 use crate::leaves::Leaves;
 use crate::spill::Spill;
 use crate::tables::Tables;
@@ -35,29 +39,31 @@ pub struct Options<'a> {
     pub memory_bytes: usize,
     /// Tables by name.
     pub named: &'a [(String, String)],
+    /// Types of columns by name, in the words of SQL.
+    pub types: &'a [(String, String)],
 }
 
 /// A session for statements over these tables.
 ///
 /// # Errors
-/// A named table cannot be opened.
-pub async fn for_statements(tables: Tables, options: Options<'_>) -> Result<SessionContext> {
+/// A named table cannot be opened, or a type is none.
+pub async fn for_statements(tables: Arc<Tables>, options: Options<'_>) -> Result<SessionContext> {
     let mut config = config(SessionConfig::new(), threads(), options.memory_bytes);
     config.options_mut().sql_parser.collect_spans = true;
     // The files of devices stand side by side: a directory is all that is below it.
     config.options_mut().execution.listing_table_ignore_subdirectory = false;
-    let mut state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime(options.memory_bytes, None)?)
-        .with_default_features()
-        .build();
-    let tables = Arc::new(tables);
+    let runtime = runtime(options.memory_bytes, None)?;
+    let files = Arc::new(Inflating(LocalFileSystem::new()));
+    runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), files);
+    let mut state =
+        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
     let files = DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&tables) as _);
     state.register_catalog_list(Arc::new(files));
     let context = SessionContext::new_with_state(state);
     functions::all().into_iter().for_each(|function| context.register_udaf(function));
     let session = context.state_weak_ref();
-    tables.belong_to(Box::new(move || session.upgrade().map(|state| state.read().clone())));
+    let types = Types::new(options.types, &context.state())?;
+    tables.belong_to(Box::new(move || session.upgrade().map(|state| state.read().clone())), types);
     for (name, path) in options.named {
         context.register_table(TableReference::bare(name.as_str()), tables.table(path).await?)?;
     }

@@ -20,12 +20,13 @@ use futures::TryStreamExt;
 
 use crate::caret;
 use crate::cli::Arguments;
-use crate::leaves::SCATTERED;
+use crate::inflate;
+use crate::leaves::{RENAMED, SCATTERED};
 use crate::near::{self, Near, Progress, Workers, read_bytes};
 use crate::output::{Output, Writer};
 use crate::session::{self, Options};
 use crate::store::CHANGED;
-use crate::tables::{Dialect, Tables};
+use crate::tables::Tables;
 
 /// How often a statement runs again without the nodes that it lost.
 const AGAIN_MAX: u32 = 2;
@@ -60,13 +61,14 @@ impl fmt::Display for Changed {
 impl std::error::Error for Changed {}
 
 async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { statement, delimiter, no_header, no_newlines, .. } = arguments;
+    let statement = &arguments.statement;
     let wrong = |error: DataFusionError| anyhow!(caret::shown(&error, statement));
-    let dialect = Dialect { delimiter: *delimiter, has_header: !no_header, has_newlines: !no_newlines };
     let memory_bytes = usize::try_from(arguments.memory_mib << 20)?;
-    let options = Options { memory_bytes, named: &arguments.tables };
-    let context = session::for_statements(Tables::new(dialect), options).await.map_err(wrong)?;
+    let options = Options { memory_bytes, named: &arguments.tables, types: arguments.types() };
+    let tables = Arc::new(Tables::new(arguments.dialect()));
+    let context = session::for_statements(Arc::clone(&tables), options).await.map_err(wrong)?;
     let logical = logical(&context, statement).await.map_err(wrong)?;
+    tables.types().check().map_err(wrong)?;
     let state = context.state();
     let plan = state.create_physical_plan(&logical).await.map_err(wrong)?;
     let _progress = Progress::begin();
@@ -79,6 +81,7 @@ async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
         eprintln!("{}", displayable(plan.as_ref()).indent(false));
     }
     let mut output = Output::open(arguments.output.as_deref(), false)?;
+    let plan = inflate::executable(plan).map_err(wrong)?;
     write_rows(&plan, &state, arguments, &mut output).await?;
     output.finish()?;
     if arguments.explain {
@@ -102,7 +105,7 @@ async fn near_data(
             Err(error) => error,
         };
         let said = format!("{error:#}");
-        let cannot = [SCATTERED, EXHAUSTED].into_iter().find(|words| said.contains(words));
+        let cannot = [SCATTERED, RENAMED, EXHAUSTED].into_iter().find(|words| said.contains(words));
         if let Some(words) = cannot.filter(|_| !output.has_left()) {
             eprintln!("forebay-sql: note: {words}; this host answers");
             return Ok(false);

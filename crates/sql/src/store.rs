@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
     CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
@@ -20,6 +21,8 @@ use datafusion::object_store::{
 use forebay_offload::AskedFile;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+
+use crate::inflate::{self, uncompressed};
 
 /// Words of the error of a file that is not the one that the plan means; a statement that meets it is planned again.
 pub const CHANGED: &str = "has changed since the statement began";
@@ -101,6 +104,27 @@ impl Place {
     }
 }
 
+/// A file from its beginning, each of whose bytes is one of its version.
+struct Reading {
+    place: Arc<Place>,
+    file: Option<File>,
+    at: u64,
+}
+
+impl io::Read for Reading {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => self.place.open()?,
+        };
+        let end = self.place.meta.size.min(self.at + bytes.len() as u64);
+        let read = self.place.read(self.file.insert(file), &(self.at..end))?;
+        bytes[..read.len()].copy_from_slice(&read);
+        self.at += read.len() as u64;
+        Ok(read.len())
+    }
+}
+
 async fn blocking<T: Send + 'static>(
     place: &Arc<Place>,
     read: impl FnOnce(&Place) -> io::Result<T> + Send + 'static,
@@ -137,6 +161,12 @@ impl ObjectStore for Placed {
         let place = self.place(name)?;
         let meta = place.meta.clone();
         options.check_preconditions(&meta)?;
+        let (_, kind) = uncompressed(name.as_ref());
+        if kind != CompressionTypeVariant::UNCOMPRESSED && options.range.is_none() && !options.head {
+            let range = 0..meta.size;
+            let payload = GetResultPayload::Stream(inflate::stream(name, Reading { place, file: None, at: 0 }, kind)?);
+            return Ok(GetResult { payload, meta, range, attributes: Default::default() });
+        }
         let range = range_of(options.range, meta.size);
         let wanted = if options.head { 0..0 } else { range.clone() };
         // The first bytes come with the opening: most reads are small.

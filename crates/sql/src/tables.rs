@@ -1,34 +1,38 @@
-//! Tables: files, directories and patterns, CSV or Parquet by their names.
+//! Tables: files, directories and patterns; CSV, JSON or Parquet by their names, compressed or not.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{TableProvider, UrlTableFactory};
-use datafusion::common::config::CsvOptions;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::config::JsonOptions;
+use datafusion::common::parsers::CompressionTypeVariant;
+use datafusion::common::{Column, DataFusionError, Result, plan_err};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
+use datafusion::object_store::path::Path as ObjectPath;
 use futures::TryStreamExt;
+
+use crate::columns;
+use crate::dialect::{Dialect, Types};
+use crate::inflate::uncompressed;
+use crate::missing;
+use crate::partitions::{Partitioned, Partitions, Pattern};
 
 /// The bytes read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. Bytes
 /// before that may be far away.
 const FOOTER_BYTES: usize = 32 << 10;
 
-/// How CSV is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Dialect {
-    /// The separator of fields.
-    pub delimiter: u8,
-    /// Whether the first line has the names.
-    pub has_header: bool,
-    /// Whether a quoted field may hold a newline, so that a file cannot be cut.
-    pub has_newlines: bool,
-}
+/// The name of a table below the condition of a pattern.
+const BELOW: &str = "files";
 
 /// How a session is had; none when it has ended.
 type Session = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
@@ -36,6 +40,8 @@ type Session = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
 /// Makes tables of paths.
 pub struct Tables {
     dialect: Dialect,
+    /// Types by option.
+    types: OnceLock<Types>,
     session: OnceLock<Session>,
 }
 
@@ -45,15 +51,29 @@ impl fmt::Debug for Tables {
     }
 }
 
+/// The kind of a file, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Parquet,
+    /// With this separator.
+    Csv(u8),
+    Json,
+}
+
 impl Tables {
     /// Tables whose CSV is like this.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, session: OnceLock::new() }
+        Self { dialect, types: OnceLock::new(), session: OnceLock::new() }
     }
 
-    /// The session that they belong to.
-    pub fn belong_to(&self, session: Session) {
-        drop(self.session.set(session));
+    /// The session that they belong to, and the types of columns by option.
+    pub fn belong_to(&self, session: Session, types: Types) {
+        drop((self.session.set(session), self.types.set(types)));
+    }
+
+    /// Types by option, all of which a column should have when the tables of a statement are made.
+    pub fn types(&self) -> &Types {
+        self.types.get_or_init(Types::default)
     }
 
     /// The table at a path.
@@ -61,44 +81,131 @@ impl Tables {
         let Some(state) = self.session.get().and_then(|session| session()) else {
             return plan_err!("{path}: the session has ended");
         };
-        let url = ListingTableUrl::parse(path)?;
+        let pattern = Pattern::of(path)?;
+        let url = pattern.url()?;
         if url.scheme() != "file" {
             return plan_err!("{path}: tables are files; mount what is elsewhere");
         }
-        let store = state.runtime_env().object_store(&url)?;
-        let mut files = url.list_all_files(&state, store.as_ref(), "").await?;
-        let first = loop {
-            match files.try_next().await? {
-                // Files that begin so belong to the programs that write the others.
-                Some(file) if file.location.filename().is_some_and(|name| name.starts_with(['.', '_'])) => {}
-                first => break first,
-            }
-        };
-        drop(files);
-        let Some(first) = first else {
+        let (files, ending) = files(&url, &state).await?;
+        let Some(first) = files.first() else {
             let what = if Path::new(path).is_dir() { "no file is in this directory" } else { "no such file" };
             return plan_err!("no table '{path}': {what}");
         };
-        let extension = first.location.extension().unwrap_or_default().to_ascii_lowercase();
-        let format: Arc<dyn FileFormat> = match &*extension {
-            "parquet" | "parq" | "pq" => Arc::new(ParquetFormat::default().with_metadata_size_hint(Some(FOOTER_BYTES))),
-            "tsv" if self.dialect.delimiter == b',' => Arc::new(self.csv(b'\t')),
-            "csv" | "tsv" | "txt" | "log" | "dat" => Arc::new(self.csv(self.dialect.delimiter)),
-            _ => return plan_err!("{}: neither .csv, .tsv, .txt, .log or .dat nor .parquet", first.location),
+        let (kind, compression) = self.kind(first)?;
+        let partitions = Partitions::of(&files, &url, self.types())?;
+        let columns = self.columns(kind, compression, &files).await?;
+        let is_text = matches!(kind, Kind::Csv(_)) && !self.dialect.missing.is_empty();
+        let read =
+            columns.as_ref().map(|columns| if is_text { missing::as_text(columns) } else { Arc::clone(columns) });
+        let options = ListingOptions::new(self.format(kind, compression)).with_file_extension(ending);
+        let options = options.with_table_partition_cols(partitions.columns.clone());
+        let config = ListingTableConfig::new_with_multi_paths(partitions.urls(&pattern, url)?);
+        let config = config.with_listing_options(options);
+        let config = match read {
+            Some(columns) => config.with_schema(columns),
+            None => config.infer_schema(&state).await?,
         };
-        // Of a directory only what has the first one's extension.
-        let extension = first.location.extension().map(|text| format!(".{text}")).unwrap_or_default();
-        let extension = if url.is_collection() { extension } else { String::new() };
-        let options = ListingOptions::new(format).with_file_extension(extension);
-        let config = ListingTableConfig::new(url).with_listing_options(options).infer_schema(&state).await?;
-        Ok(Arc::new(ListingTable::try_new(config)?))
+        let table = ListingTable::try_new(config)?;
+        let names: Vec<String> = partitions.columns.into_iter().map(|(name, _)| name).collect();
+        let mut table: Arc<dyn TableProvider> = match names.is_empty() {
+            true => Arc::new(table),
+            false => Arc::new(Partitioned { table, columns: names }),
+        };
+        if let Some(columns) = columns.filter(|_| is_text) {
+            table = missing::view(table, &columns, &self.dialect.missing)?;
+        }
+        conditioned(table, &pattern.fixed)
     }
 
-    fn csv(&self, delimiter: u8) -> CsvFormat {
-        let Dialect { has_header, has_newlines, .. } = self.dialect;
-        let options = CsvOptions { has_header: Some(has_header), delimiter, ..CsvOptions::default() };
-        CsvFormat::default().with_options(CsvOptions { newlines_in_values: Some(has_newlines), ..options })
+    fn kind(&self, file: &ObjectPath) -> Result<(Kind, CompressionTypeVariant)> {
+        let (name, compression) = uncompressed(file.as_ref());
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
+        let kind = match &*extension {
+            "parquet" | "parq" | "pq" if compression == CompressionTypeVariant::UNCOMPRESSED => Kind::Parquet,
+            "tsv" if self.dialect.delimiter == b',' => Kind::Csv(b'\t'),
+            "csv" | "tsv" | "txt" | "log" | "dat" => Kind::Csv(self.dialect.delimiter),
+            "ndjson" | "jsonl" | "json" => Kind::Json,
+            _ => {
+                return plan_err!(
+                    "{file}: neither .csv, .tsv, .txt, .log or .dat, nor .ndjson, .jsonl or .json, nor .parquet; \
+                     all but .parquet may have .gz or .zst behind"
+                );
+            }
+        };
+        Ok((kind, compression))
     }
+
+    fn format(&self, kind: Kind, compression: CompressionTypeVariant) -> Arc<dyn FileFormat> {
+        match kind {
+            Kind::Parquet => Arc::new(ParquetFormat::default().with_metadata_size_hint(Some(FOOTER_BYTES))),
+            Kind::Csv(delimiter) => {
+                Arc::new(CsvFormat::default().with_options(self.dialect.options(delimiter, compression)))
+            }
+            Kind::Json => {
+                let sample = Some(self.dialect.sample_rows);
+                let options = JsonOptions { compression, schema_infer_max_rec: sample, ..JsonOptions::default() };
+                Arc::new(JsonFormat::default().with_options(options))
+            }
+        }
+    }
+
+    /// The columns of files that say little about them; Parquet has them in its footers.
+    async fn columns(
+        &self,
+        kind: Kind,
+        compression: CompressionTypeVariant,
+        files: &[ObjectPath],
+    ) -> Result<Option<SchemaRef>> {
+        if kind == Kind::Parquet {
+            return Ok(None);
+        }
+        let paths: Vec<PathBuf> = files.iter().map(|file| Path::new("/").join(file.as_ref())).collect();
+        let dialect = self.dialect.clone();
+        let read = move || match kind {
+            Kind::Csv(delimiter) => columns::of_csv(&paths, &dialect, delimiter, compression),
+            _ => columns::of_json(&paths, dialect.sample_rows, compression),
+        };
+        #[expect(clippy::disallowed_methods, reason = "a command may end where it has no thread")]
+        let read: Result<Schema> =
+            tokio::task::spawn_blocking(read).await.map_err(|error| DataFusionError::External(error.into()))?;
+        read.map(|columns| Some(self.types().applied(&columns)))
+    }
+}
+
+/// The files of a table and the ending that they have, if they are all of a directory whose names end as the first one's.
+async fn files(url: &ListingTableUrl, state: &SessionState) -> Result<(Vec<ObjectPath>, String)> {
+    let store = state.runtime_env().object_store(url)?;
+    let listed = url.list_all_files(state, store.as_ref(), "").await?;
+    let mut files: Vec<ObjectPath> = listed.map_ok(|file| file.location).try_collect().await?;
+    files.sort();
+    // Files that begin so belong to the programs that write the others.
+    let is_own = |file: &ObjectPath| file.filename().is_some_and(|name| !name.starts_with(['.', '_']));
+    let first = files.iter().find(|file| is_own(file)).map(|file| file.to_string());
+    let Some(first) = first else { return Ok((vec![], String::new())) };
+    let (name, _) = uncompressed(&first);
+    let ending = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
+        Some(extension) if url.is_collection() => first[name.len() - extension.len() - 1..].to_owned(),
+        _ => String::new(),
+    };
+    files.retain(|file| file.as_ref().ends_with(&ending));
+    Ok((files, ending))
+}
+
+/// The rows of a table that a pattern means which has values of columns.
+fn conditioned(table: Arc<dyn TableProvider>, fixed: &[(String, String)]) -> Result<Arc<dyn TableProvider>> {
+    if fixed.is_empty() {
+        return Ok(table);
+    }
+    let columns = table.schema();
+    let condition = fixed.iter().map(|(name, value)| {
+        let own = columns.field_with_name(name)?.data_type();
+        let column = Expr::Column(Column::new(Some(BELOW), name));
+        Ok(column.eq(datafusion::logical_expr::cast(lit(value), own.clone())))
+    });
+    let condition = condition.collect::<Result<Vec<_>>>()?.into_iter().reduce(Expr::and);
+    let plan = LogicalPlanBuilder::scan(BELOW, provider_as_source(table), None)?;
+    let plan = condition.into_iter().try_fold(plan, LogicalPlanBuilder::filter)?;
+    Ok(Arc::new(ViewTable::new(plan.build()?, None)))
 }
 
 #[async_trait]

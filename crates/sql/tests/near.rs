@@ -6,8 +6,9 @@
 
 mod tpch;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -55,8 +56,12 @@ impl Job {
     }
 
     fn command_for(&self, statement: &str, tables: &[(&str, &str)], place: &str) -> Command {
+        self.command_for_dialect(statement, tables, place, &["--no-newlines"])
+    }
+
+    fn command_for_dialect(&self, statement: &str, tables: &[(&str, &str)], place: &str, more: &[&str]) -> Command {
         let mut command = self.command();
-        command.args(["query", statement, "--format", "csv", "--no-newlines", "--where", place, "--explain"]);
+        command.args(["query", statement, "--format", "csv", "--where", place, "--explain"]).args(more);
         for (name, table) in tables {
             command.arg("--table").arg(format!("{name}={}", self.path(table).display()));
         }
@@ -186,6 +191,90 @@ fn devices_answer_about_what_they_hold() {
     job.until_workers(|count| count == 0);
 }
 
+/// A table of each kind at the paths of devices, in directories that are columns, and the options that read it.
+const KINDS: [(&str, &[&str]); 6] = [
+    ("x.csv", &["--missing", "NA,-", "--types", "b=double,note=text", "--comment", "#", "--quote", "'"]),
+    ("x.csv.gz", &["--missing", "NA,-", "--types", "b=double", "--comment", "#", "--quote", "'"]),
+    ("x.csv.zst", &["--comment", "#", "--quote", "'", "--sample", "50"]),
+    ("x.ndjson", &["--types", "b=double"]),
+    ("x.jsonl.gz", &[]),
+    ("x.parquet", &[]),
+];
+
+/// Rows of a month as such a file.
+fn file_of(month: u32, name: &str, job: &Job) -> Vec<u8> {
+    let rows = (0..20_000).map(|row| (row % 7, (row * 31 + month) % 997, row % 13));
+    let csv = |(a, b, note): (u32, u32, u32)| match a {
+        3 => format!("# {b},\"\n{a},NA,-\n"),
+        _ => format!("{a},{b}.25,'note, {note}'\n"),
+    };
+    let json = |(a, b, note): (u32, u32, u32)| match a {
+        3 => format!("{{\"a\":{a}}}\n"),
+        _ => format!("{{\"a\":{a},\"b\":{b}.25,\"note\":\"note, {note}\"}}\n"),
+    };
+    let text: String = match name.contains("json") {
+        true => rows.map(json).collect(),
+        false => std::iter::once("a,b,note\n".to_owned()).chain(rows.map(csv)).collect(),
+    };
+    match name.rsplit_once('.').unwrap().1 {
+        "gz" => {
+            let mut encoder = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+            encoder.write_all(text.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        }
+        "zst" => zstd::encode_all(text.as_bytes(), 1).unwrap(),
+        "parquet" => {
+            let from = job.path("from.csv");
+            fs::write(&from, text).unwrap();
+            let statement = format!("SELECT a, b, note FROM '{}'", from.display());
+            let mut made = Command::new(engine());
+            made.args([&statement, "--format", "parquet"]).args(KINDS[0].1);
+            made.output().unwrap().stdout
+        }
+        _ => text.into_bytes(),
+    }
+}
+
+#[test]
+fn nodes_read_every_kind_of_file_as_the_host_does() {
+    let Some(job) = Job::of_four(true, &engine()) else { return };
+    for (kind, (name, _)) in KINDS.iter().enumerate() {
+        for month in 1..=8 {
+            let directory = job.path(&format!("data/{}/{kind}/year={}/month={month:02}", month % 4, 2023 + month % 2));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(name), file_of(month, name, &job)).unwrap();
+        }
+    }
+    for (kind, (name, options)) in KINDS.iter().enumerate() {
+        let table = format!("data/*/{kind}/year=*/month=*/{name}");
+        // Words for missing values are text where no option names them.
+        let is_number = *name != "x.csv.zst";
+        let sum = if is_number { "sum(b)" } else { "count(DISTINCT b)" };
+        let asked = |condition: &str, place: &str| {
+            let statement = format!(
+                "SELECT year, month, a, {sum}, count(b), count(note) FROM t WHERE {condition} GROUP BY year, month, a ORDER BY 1, 2, 3"
+            );
+            let done = job.command_for_dialect(&statement, &[("t", &table)], place, options).output().unwrap();
+            let said = String::from_utf8(done.stderr).unwrap();
+            assert!(done.status.success(), "{name}: {said}");
+            (String::from_utf8(done.stdout).unwrap(), said)
+        };
+        let ((here, _), (there, said)) = (asked("true", "host"), asked("true", "data"));
+        assert_eq!(there, here, "{name}");
+        assert_eq!(here.lines().count(), 1 + 8 * 7, "{name}: {here}");
+        assert!(said.contains("node 3: ") && !said.contains("note:"), "{name}: {said}");
+        // The others' files are neither read nor asked about.
+        let ((here, _), (there, said)) =
+            (asked("month = 5 AND year = 2024", "host"), asked("month = 5 AND year = 2024", "data"));
+        assert_eq!((there, here.lines().count()), (here.clone(), 1 + 7), "{name}");
+        assert!(
+            said.contains("node 1: ") && !said.contains("node 3: ") && !said.contains("month=06"),
+            "{name}: {said}"
+        );
+    }
+    job.until_workers(|count| count == 0);
+}
+
 #[test]
 fn an_error_of_a_statement_is_told_once_and_ends_its_workers() {
     let Some(job) = Job::of_four(true, &engine()) else { return };
@@ -243,6 +332,38 @@ fn nodes_without_the_engine_are_stood_in_for() {
     let (there, said) = job.rows(STATEMENTS[0], "data/1/t.csv", "data");
     assert_eq!(there, job.rows(STATEMENTS[0], "data/1/t.csv", "host").0);
     assert!(said.contains("note: node 1 on") && said.contains("note: this host answers"), "{said}");
+}
+
+#[test]
+fn sorts_of_workers_beyond_their_memory_spill_and_leave_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (program, spilled) = (temporary.path().join("program"), temporary.path().join("spilled"));
+    fs::create_dir(&spilled).unwrap();
+    // Each worker has 32 MiB.
+    let script = format!(
+        "#!/bin/sh\nfor word; do shift\n[ \"$last\" = --memory-bytes ] && set -- \"$@\" 33554432 || set -- \"$@\" \"$word\"\nlast=$word\ndone\n\
+         TMPDIR='{}' exec '{}' \"$@\"\n",
+        spilled.display(),
+        engine().display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let Some(job) = Job::of_four(true, &program) else { return };
+    for rank in 0..4_u32 {
+        let rows = (rank * 100_000..(rank + 1) * 100_000).fold("a,b,note\n".to_owned(), |mut text, row| {
+            writeln!(text, "{},{row},x{:0199}", row.wrapping_mul(2_654_435_761) % 1_000_003, row % 1009).unwrap();
+            text
+        });
+        fs::write(job.path(&format!("data/{rank}/t.csv")), rows).unwrap();
+    }
+    let statement = "SELECT a, b, note FROM t ORDER BY a, b";
+    let ((here, _), (there, said)) = (job.rows(statement, "data", "host"), job.rows(statement, "data", "data"));
+    assert!(there == here, "{} and {} bytes", there.len(), here.len());
+    assert!(said.contains("node 3: ") && !said.contains("note:"), "{said}");
+    let has_spilled = |words: &str| words.contains("spilled_bytes=") && !words.contains("spilled_bytes=0");
+    assert!(said.split(", ").any(has_spilled), "{said}");
+    assert_eq!(fs::read_dir(&spilled).unwrap().count(), 0);
+    job.until_workers(|count| count == 0);
 }
 
 /// A statement over a file that all nodes read, of whose workers one does something: the rows are right, and no worker is left.

@@ -2,48 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod bed;
+
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use bed::Bed;
 use datafusion::arrow::ipc::reader::StreamReader;
-
-/// A log with missing fields, a quoted newline, and names.
-const LOG: &str = "a,b,note\n1,2.5,x\n2,,\"y\nz\"\n3,4.5,12\n";
-
-struct Bed(tempfile::TempDir);
-
-impl Bed {
-    fn new() -> Self {
-        let bed = Self(tempfile::tempdir().unwrap());
-        fs::write(bed.path().join("log.csv"), LOG).unwrap();
-        bed
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn run(&self, statement: &str, more: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay-sql"));
-        command.current_dir(self.path()).arg(statement).args(more).output().unwrap()
-    }
-
-    #[track_caller]
-    fn good(&self, statement: &str, more: &[&str]) -> String {
-        let done = self.run(statement, more);
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8(done.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn bad(&self, statement: &str, more: &[&str]) -> String {
-        let done = self.run(statement, more);
-        assert_eq!(done.status.code(), Some(1), "{}", String::from_utf8_lossy(&done.stdout));
-        assert!(done.stdout.is_empty());
-        String::from_utf8(done.stderr).unwrap()
-    }
-}
 
 #[test]
 fn every_format_has_the_same_rows() {

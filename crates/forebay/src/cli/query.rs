@@ -16,7 +16,7 @@ use crate::settings::GivenForJob;
                   value of every column), stats (count, sum, mean, min, max; variance and deviation, which divide by the count), \
                   quantiles, histogram, top, covariance, correlation, gramian (A^T A), normalise, count-lines, digits, entropy. Several run in one pass: stats,entropy. The numeric columns are those whose \
                   fields are numbers or missing; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
-                  1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
+                  1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV, JSON and Parquet files \
                   that the statement names.\n\nExamples:\n  forebay query describe log.csv\n  forebay query stats,entropy log.csv\n  \
                   forebay query stats --format csv --plot columns.png 'run/rank*.csv'\n  \
                   forebay query stats --by site --where-row \"flow > 3 and level is not missing\" log.csv\n  \
@@ -52,7 +52,8 @@ pub struct QueryArguments {
     /// Leave out so many lines at the beginning of each file
     #[arg(long, value_name = "LINES", default_value = "0", hide_default_value = true)]
     pub skip: u64,
-    /// Text that counts as a missing number [default: NA, N/A, NULL, -, ?, unknown and others; docs/query.md]
+    /// Text that counts as a missing number [default: NA, N/A, NULL, -, ?, unknown and others; docs/query.md]; SQL: as a missing
+    /// value of any type, beside the empty field [default: none]
     #[arg(long, value_name = "TEXT,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub missing: Option<Vec<String>>,
     /// Leave out rows of which this does not hold: comparisons with numbers, or texts in quotes ('north'), `is missing`, `in (...)`, joined
@@ -97,6 +98,18 @@ pub struct QueryArguments {
     /// SQL: a table by name
     #[arg(long = "table", value_name = "NAME=PATH")]
     pub tables: Vec<String>,
+    /// SQL: types of columns of CSV and JSON files and of their directories: day=date,price=decimal(9,2)
+    #[arg(long, value_name = "NAME=TYPE,...")]
+    pub types: Option<String>,
+    /// SQL: rows of CSV and JSON files that the types of other columns are taken from [default: 1000]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample: Option<u32>,
+    /// SQL: quote around fields of CSV files [default: "]
+    #[arg(long, value_name = "C", value_parser = sign)]
+    pub quote: Option<u8>,
+    /// SQL: character before a quote within a quoted field of CSV files [default: such quotes are doubled]
+    #[arg(long, value_name = "C", value_parser = sign)]
+    pub escape: Option<u8>,
     /// SQL: no field of the CSV files contains a newline, so files may be split among threads and nodes
     #[arg(long)]
     pub no_newlines: bool,
@@ -164,6 +177,12 @@ fn delimiter(text: &str) -> Result<Delimiter, String> {
     };
     let kinds = "a delimiter is auto, tab, blanks, or one character that does not occur in numbers or quotes";
     separator.map(|separator| Delimiter(Some(separator))).ok_or_else(|| kinds.to_owned())
+}
+
+fn sign(text: &str) -> Result<u8, String> {
+    let sign =
+        one_byte(text).filter(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\n\r".contains(byte));
+    sign.ok_or_else(|| "it is one character of ASCII, no letter and no digit".to_owned())
 }
 
 fn point(text: &str) -> Result<u8, String> {

@@ -168,8 +168,11 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<(Vec<Operator>, Format)> 
     if arguments.files.is_empty() {
         return Err(usage(format!("{:?} needs at least one FILE", arguments.operators)));
     }
-    if !arguments.tables.is_empty() || arguments.no_newlines {
-        return Err(usage("--table and --no-newlines are for SQL only".to_owned()));
+    let has_quotes = arguments.quote.is_some() || arguments.escape.is_some();
+    let has_types = arguments.types.is_some() || arguments.sample.is_some();
+    if !arguments.tables.is_empty() || arguments.no_newlines || has_quotes || has_types {
+        let options = "--table, --types, --sample, --quote, --escape and --no-newlines";
+        return Err(usage(format!("{options} are for SQL only")));
     }
     let operators: Vec<Operator> = arguments
         .operators

@@ -41,9 +41,8 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     if !arguments.columns.is_empty() || arguments.plot.is_some() || arguments.on_error == OnError::Skip {
         return Err(usage("--columns, --plot and --on-error are for OP FILE..., not for SQL"));
     }
-    let has_dialect = arguments.decimal.is_some() || arguments.comment.is_some() || arguments.missing.is_some();
-    if has_dialect || arguments.skip > 0 {
-        return Err(usage("--decimal, --comment, --skip and --missing are for OP FILE..., not for SQL"));
+    if arguments.decimal.is_some() || arguments.skip > 0 {
+        return Err(usage("--decimal and --skip are for OP FILE..., not for SQL"));
     }
     let mut options: Vec<OsString> = vec![];
     let format = arguments.format.clone().or_else(|| arguments.json.then(|| "json".to_owned()));
@@ -58,18 +57,7 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
     if arguments.no_newlines {
         options.push("--no-newlines".into());
     }
-    let delimiter = match arguments.delimiter {
-        Some(Delimiter(Some(Separator::Byte(byte)))) => byte,
-        None => b',',
-        Some(Delimiter(Some(Separator::Blanks | Separator::Json | Separator::Doubles) | None)) => {
-            return Err(usage("--delimiter auto and blanks are for OP FILE..., not for SQL: name one character"));
-        }
-    };
-    options.push(format!("--delimiter={}", char::from(delimiter)).into());
-    match arguments.header {
-        HeaderChoice::Auto | HeaderChoice::Yes => {}
-        HeaderChoice::No => options.push("--no-header".into()),
-    }
+    options.extend(dialect(arguments)?);
     options.push("--where".into());
     options.push(match arguments.place {
         WherePlace::Auto => "auto".into(),
@@ -77,6 +65,31 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
         WherePlace::Data => "data".into(),
         WherePlace::Split => return Err(usage("--where split is for OP FILE..., not for SQL")),
     });
+    Ok(options)
+}
+
+/// How files are written.
+fn dialect(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
+    let delimiter = match arguments.delimiter {
+        Some(Delimiter(Some(Separator::Byte(byte)))) => byte,
+        None => b',',
+        Some(Delimiter(Some(Separator::Blanks | Separator::Json | Separator::Doubles) | None)) => {
+            let message = "--delimiter auto and blanks are for OP FILE..., not for SQL: name one character";
+            return Err(UsageError(message.to_owned()).into());
+        }
+    };
+    let mut options: Vec<OsString> = vec![format!("--delimiter={}", char::from(delimiter)).into()];
+    match arguments.header {
+        HeaderChoice::Auto | HeaderChoice::Yes => {}
+        HeaderChoice::No => options.push("--no-header".into()),
+    }
+    let signs = [("quote", arguments.quote), ("escape", arguments.escape), ("comment", arguments.comment)];
+    for (name, sign) in signs {
+        options.extend(sign.map(|sign| format!("--{name}={}", char::from(sign)).into()));
+    }
+    options.extend(arguments.missing.iter().flatten().map(|word| format!("--missing={word}").into()));
+    options.extend(arguments.types.as_ref().map(|types| format!("--types={types}").into()));
+    options.extend(arguments.sample.map(|rows| format!("--sample={rows}").into()));
     Ok(options)
 }
 

@@ -1,0 +1,220 @@
+//! How files become tables on one host: dialects, types, directories that are columns, JSON, compression.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod bed;
+
+use std::fs;
+use std::io::Write;
+
+use bed::Bed;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+const CSV: [&str; 2] = ["--format", "csv"];
+
+/// The rows of a statement as CSV.
+#[track_caller]
+fn rows(bed: &Bed, statement: &str, more: &[&str]) -> String {
+    bed.good(statement, &[&CSV[..], more].concat())
+}
+
+fn write(bed: &Bed, name: &str, text: impl AsRef<[u8]>) {
+    let path = bed.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(vec![], Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn words_for_missing_values_are_null_in_columns_of_any_type() {
+    let bed = Bed::new();
+    write(
+        &bed,
+        "log.csv",
+        "id,day,flow,note\n1,2024-01-05,2.5,x\n2,NA,-,NA\n3,2024-02-01,,\"-\"\n4,2024-02-02,1.5,-NA\n",
+    );
+    let of = "SELECT arrow_typeof(min(day)) AS t, count(day) AS d, sum(flow) AS f, count(flow) AS c, count(note) AS n FROM 'log.csv'";
+    assert_eq!(rows(&bed, of, &["--missing", "NA,-"]), "t,d,f,c,n\nDate32,3,4.0,2,2\n");
+    // A sign that a regular expression has a meaning for, and one word alone.
+    write(&bed, "dots.csv", "a\n1\n.\n23\n");
+    assert_eq!(rows(&bed, "SELECT sum(a) AS s, count(*) AS c FROM 'dots.csv'", &["--missing", "."]), "s,c\n24,3\n");
+    let said = bed.bad("SELECT sum(flow) FROM 'log.csv'", &["--missing", "NA"]);
+    assert!(said.contains("flow") || said.contains("sum"), "{said}");
+    // Other columns of the file, conditions and joins.
+    let of = "SELECT x.id FROM 'log.csv' x JOIN 'log.csv' y ON x.id = y.id WHERE x.flow IS NULL AND y.day IS NOT NULL";
+    assert_eq!(rows(&bed, of, &["--missing", "NA,-"]), "id\n3\n");
+    // Beyond the sample a word is one, too, and what is no number is an error that names it.
+    write(&bed, "late.csv", format!("n\n{}NA\n", "1\n".repeat(2000)));
+    assert_eq!(rows(&bed, "SELECT count(n) AS c FROM 'late.csv'", &["--missing", "NA"]), "c\n2000\n");
+    write(&bed, "wrong.csv", format!("n\n{}NA\nx7\n", "1\n".repeat(2000)));
+    assert!(bed.bad("SELECT count(n), sum(n) FROM 'wrong.csv'", &["--missing", "NA"]).contains("x7"));
+}
+
+#[test]
+fn types_are_those_of_options_or_of_a_sample() {
+    let bed = Bed::new();
+    write(&bed, "late.csv", format!("n,day\n{}2.5,2024-01-05\n", "1,2024-01-05\n".repeat(1500)));
+    let sum = "SELECT sum(n) AS s FROM 'late.csv'";
+    bed.bad(sum, &[]);
+    assert_eq!(rows(&bed, sum, &["--types", "n=double"]), "s\n1502.5\n");
+    assert_eq!(rows(&bed, sum, &["--sample", "2000"]), "s\n1502.5\n");
+    assert_eq!(rows(&bed, sum, &["--types", "n=decimal(9,2), day=text"]), "s\n1502.50\n");
+    let of = "SELECT arrow_typeof(max(day)) AS t FROM 'late.csv'";
+    assert_eq!(rows(&bed, of, &["--types", "day=timestamp,n=double"]).lines().last().unwrap(), "Timestamp(ns)");
+    // With words for missing values, too.
+    assert_eq!(rows(&bed, sum, &["--types", "n=decimal(9,2)", "--missing", "NA"]), "s\n1502.50\n");
+    for (types, says) in [
+        ("m=int", "has a column m"),
+        ("n=number(", "is no type of SQL"),
+        ("n=interval", "a column of a file cannot be interval"),
+    ] {
+        let said = bed.bad(sum, &["--types", types]);
+        assert!(said.contains(says), "{said}");
+    }
+    let wrong = bed.run(sum, &["--types", "n"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("NAME=TYPE"));
+}
+
+#[test]
+fn columns_without_values_in_the_sample_lose_none_further_on() {
+    let bed = Bed::new();
+    write(&bed, "late.csv", format!("a,n\n{}1,7\n", "1,\n".repeat(1500)));
+    assert_eq!(rows(&bed, "SELECT count(n) AS c, max(n) AS m FROM 'late.csv'", &[]), "c,m\n1,7\n");
+    // Numbers of one file that are whole, and of another that are not.
+    write(&bed, "d/0.csv", "n\n1\n");
+    write(&bed, "d/1.csv", "n\n2.5\n");
+    assert_eq!(rows(&bed, "SELECT sum(n) AS s FROM 'd'", &[]), "s\n3.5\n");
+    write(&bed, "d/2.csv", "m\n2\n");
+    let said = bed.bad("SELECT sum(n) AS s FROM 'd'", &[]);
+    assert!(said.contains("2.csv") && said.contains("not those of the table's first file"), "{said}");
+}
+
+#[test]
+fn comments_quotes_and_escapes_are_those_of_options() {
+    let bed = Bed::new();
+    write(&bed, "odd.csv", "# made by a program's \"log\na;note\n1;'x;\ny'\n# more\n2;'it\\'s'\n");
+    let more = ["--comment", "#", "--quote", "'", "--escape", "\\", "--delimiter", ";"];
+    let of = "SELECT a, length(note) AS l FROM 'odd.csv' ORDER BY a";
+    assert_eq!(rows(&bed, of, &more), "a,l\n1,4\n2,4\n");
+    for wrong in [["--quote", "ab"], ["--comment", "x"], ["--escape", "\n"], ["--sample", "0"]] {
+        assert_eq!(bed.run(of, &wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// Twelve months of two years, and the rows that each has.
+fn partitioned(bed: &Bed, directory: &str, name: &str, text: impl Fn(u32, u32) -> Vec<u8>) {
+    for year in [2023, 2024] {
+        for month in 1..=12 {
+            write(bed, &format!("{directory}/year={year}/month={month:02}/{name}"), text(year, month));
+        }
+    }
+}
+
+#[test]
+fn directories_are_columns_and_conditions_on_them_leave_files_unread() {
+    let bed = Bed::new();
+    partitioned(&bed, "t", "x.csv", |year, month| format!("n\n{year}\n{month}\n").into_bytes());
+    let of = |from: &str, more: &str| {
+        let statement = format!(
+            "SELECT year, month, sum(n) AS s FROM '{from}' t WHERE {more} GROUP BY year, month ORDER BY year, month"
+        );
+        let done = bed.run(&statement, &["--format", "csv", "--explain"]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{said}");
+        (String::from_utf8(done.stdout).unwrap(), said.matches("x.csv").count())
+    };
+    let one = ("year,month,s\n2024,3,2027\n".to_owned(), 1);
+    assert_eq!(of("t", "year = 2024 AND month = 3"), one);
+    assert_eq!(of("t/year=*/month=*/*.csv", "year = 2024 AND month = 3"), one);
+    assert_eq!(of("t/year=*/month=03/*.csv", "year = 2024"), one);
+    assert_eq!(of("*/year=2024/month=*/x.csv", "month = 3"), one);
+    assert_eq!(
+        of("t", "year > 2023 AND month BETWEEN 2 AND 3"),
+        ("year,month,s\n2024,2,2026\n2024,3,2027\n".to_owned(), 2)
+    );
+    // As texts, with words for missing values, and where the path is below.
+    let texts =
+        rows(&bed, "SELECT max(month) AS m, count(n) AS c FROM 't'", &["--types", "month=text", "--missing", "2023"]);
+    assert_eq!(texts, "m,c\n12,36\n");
+    assert_eq!(
+        rows(&bed, "SELECT month, n FROM 't/year=2024' WHERE month = 12 ORDER BY n", &[]),
+        "month,n\n12,12\n12,2024\n"
+    );
+    assert!(bed.bad("SELECT year FROM 't/year=2024'", &[]).contains("No field named year"));
+    assert!(bed.bad("SELECT n FROM 't/year=20*/*/x.csv'", &[]).contains("WHERE year"));
+    write(&bed, "t/x.csv", "n\n1\n");
+    assert!(bed.bad("SELECT n FROM 't'", &[]).contains("its directories have the columns"));
+}
+
+#[test]
+fn directories_of_parquet_are_columns_too() {
+    let bed = Bed::new();
+    for day in ["2024-01-01", "2024-01-02"] {
+        fs::create_dir_all(bed.path().join(format!("a b/day={day}"))).unwrap();
+        let to = format!("a b/day={day}/x.parquet");
+        bed.good("SELECT 1 AS n UNION ALL SELECT 2", &["--format", "parquet", "--output", &to]);
+    }
+    let of = "SELECT day, arrow_typeof(day) AS t, n FROM 'a b' WHERE day = DATE '2024-01-02' AND n = 2";
+    assert_eq!(rows(&bed, of, &[]), "day,t,n\n2024-01-02,Date32,2\n");
+    assert_eq!(rows(&bed, "SELECT count(*) AS c FROM 'a b/day=2024-01-02/*.parquet'", &[]), "c\n2\n");
+}
+
+#[test]
+fn lines_of_json_are_rows_whatever_objects_name() {
+    let bed = Bed::new();
+    let text =
+        "{\"a\":1,\"day\":\"2024-01-05\",\"p\":{\"x\":1.5}}\n\n{\"a\":2,\"b\":\"y\\nz\"}\n{\"a\":null,\"b\":null}\n";
+    for name in ["log.ndjson", "log.jsonl", "log.json"] {
+        write(&bed, name, text);
+        let of = format!("SELECT a, b, p['x'] AS x FROM '{name}' WHERE a IS NOT NULL ORDER BY a");
+        assert_eq!(rows(&bed, &of, &[]), "a,b,x\n1,,1.5\n2,\"y\nz\",\n");
+    }
+    let of = "SELECT arrow_typeof(max(day)) AS t, arrow_typeof(max(a)) AS u FROM 'log.ndjson'";
+    assert_eq!(rows(&bed, of, &["--types", "day=date,a=double"]), "t,u\nDate32,Float64\n");
+    write(&bed, "array.json", " [{\"a\":1}]\n");
+    assert!(bed.bad("SELECT a FROM 'array.json'", &[]).contains("an object a line"));
+    write(&bed, "wrong.json", "{\"a\":1}\n{\"a\":\n");
+    assert!(bed.bad("SELECT a FROM 'wrong.json'", &[]).contains("wrong.json"));
+}
+
+#[test]
+fn compressed_files_have_the_rows_of_what_they_hold() {
+    let bed = Bed::new();
+    let csv = (0..50_000).fold("a,note\n".to_owned(), |text, row| text + &format!("{row},\"x\n{}\"\n", row % 7));
+    let json =
+        (0..50_000).fold(String::new(), |text, row| text + &format!("{{\"a\":{row},\"note\":\"{}\"}}\n", row % 7));
+    let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
+    write(&bed, "one.csv.gz", gzipped(&csv));
+    // Several members, as `cat` and parallel compressors leave them.
+    write(&bed, "two.csv.gz", [gzipped("a,note\n1,x\n"), gzipped("2,y\n")].concat());
+    write(&bed, "one.csv.zst", zstd(&csv));
+    write(&bed, "one.ndjson.gz", gzipped(&json));
+    write(&bed, "one.jsonl.zst", zstd(&json));
+    for name in ["one.csv.gz", "one.csv.zst", "one.ndjson.gz", "one.jsonl.zst"] {
+        let of = format!("SELECT count(*) AS c, sum(a) AS s, count(DISTINCT note) AS n FROM '{name}'");
+        for more in [&[][..], &["--no-newlines"], &["--missing", "NA"]] {
+            // Without newlines in fields, lines would be cut: a file that is compressed is not.
+            if !(more == ["--no-newlines"] && name.contains(".csv")) {
+                assert_eq!(rows(&bed, &of, more), "c,s,n\n50000,1249975000,7\n", "{name} {more:?}");
+            }
+        }
+    }
+    assert_eq!(rows(&bed, "SELECT sum(a) AS s FROM 'two.csv.gz'", &["--no-newlines"]), "s\n3\n");
+    // A directory's files end as its first one.
+    for part in 0..3 {
+        write(&bed, &format!("d/{part}.csv.gz"), gzipped(&format!("a\n{part}\n")));
+    }
+    write(&bed, "d/0.csv.sha256", "x");
+    assert_eq!(rows(&bed, "SELECT sum(a) AS s FROM 'd'", &[]), "s\n3\n");
+    write(&bed, "cut.csv.gz", &gzipped(&csv)[..1000]);
+    bed.bad("SELECT sum(a) FROM 'cut.csv.gz'", &[]);
+    write(&bed, "x.parquet.gz", gzipped("x"));
+    assert!(bed.bad("SELECT 1 FROM 'x.parquet.gz'", &[]).contains("all but .parquet may have .gz"));
+}
