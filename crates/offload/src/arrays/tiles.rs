@@ -103,16 +103,20 @@ fn along_first_axes(shape: &[u64]) -> Vec<u64> {
     tile
 }
 
-/// Some elements of a tile: no more of its first axis than they need.
-fn part(tile: &Slab, first: u64, end: u64) -> Run {
-    let mut slab = tile.clone();
-    let rows = (end - first) as usize;
-    let Some(len) = slab.len.first_mut() else { return Run { slab, skipped: 0, rows } };
-    let each: u64 = tile.len[1..].iter().product();
-    let from = first / each;
-    *len = end.div_ceil(each) - from;
-    slab.start[0] += from;
-    Run { slab, skipped: (first - from * each) as usize, rows }
+/// Some elements of a tile, and no more of its axes than they need.
+fn part(tile: &Slab, mut first: u64, mut end: u64) -> Run {
+    let (mut slab, rows) = (tile.clone(), (end - first) as usize);
+    for axis in 0..slab.len.len() {
+        let each: u64 = tile.len[axis + 1..].iter().product();
+        let (from, to) = (first / each, end.div_ceil(each));
+        slab.start[axis] += from;
+        slab.len[axis] = to - from;
+        (first, end) = (first - from * each, end - from * each);
+        if to - from > 1 {
+            break;
+        }
+    }
+    Run { slab, skipped: first as usize, rows }
 }
 
 #[cfg(test)]
@@ -170,6 +174,18 @@ mod tests {
         assert_eq!(tile(&[3, 2, 1 << 20]), [1, 1, 1 << 16]);
         assert_eq!(tile(&[0, 5]), [1, 5]);
         assert_eq!(Tiles::new(&[0, 5], None).runs(0, 0), []);
+    }
+
+    #[test]
+    fn no_more_of_a_tile_is_read_than_is_needed() {
+        let tiles = Tiles::new(&[9, 1000, 1000], Some(&[1, 1000, 1000]));
+        let [run] = &tiles.runs(2_500_300, 2_501_700)[..] else { panic!("one tile") };
+        assert_eq!((&run.slab.start, &run.slab.len), (&vec![2, 500, 0], &vec![1, 2, 1000]));
+        assert_eq!((run.skipped, run.rows), (300, 1400));
+    }
+
+    #[test]
+    fn shapes_beyond_counting_are_noticed() {
         assert_eq!(Tiles::new(&[u64::MAX, 2], None).rows(), None);
     }
 }

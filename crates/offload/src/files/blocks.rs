@@ -151,7 +151,12 @@ fn one_block<T>(
     };
     buffer.resize(lead + len + behind as usize, 0);
     let mut at = offset - lead as u64;
-    for piece in buffer.chunks_mut(PIECE_BYTES) {
+    let piece_bytes = match options.rows {
+        // Each piece might unpack the same chunk again.
+        RowsOf::Fixed(_) => buffer.len().max(1),
+        RowsOf::Bytes | RowsOf::Text(_) => PIECE_BYTES,
+    };
+    for piece in buffer.chunks_mut(piece_bytes) {
         options.ensure_wanted()?;
         source.read(piece, at)?;
         at += piece.len() as u64;
