@@ -93,6 +93,13 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
         let said = files.fails(1, "stats", name, &["--columns", columns]);
         assert!(said.contains(part), "{part}: {said}");
     }
+    // Beside text with the same columns, in either order.
+    fs::write(files.path("y.csv"), "y\n5000\n5001\n").unwrap();
+    for (first, second) in [("table.h5", "y.csv"), ("y.csv", "table.h5")] {
+        let second = files.path(second);
+        let said = files.ask("stats", first, &[second.to_str().unwrap(), "--columns", "y"]);
+        assert_eq!((&said["rows"], &said["columns"][0]["max"]), (&json!(5002), &json!(5001.0)), "{first}: {said}");
+    }
     for (operator, part) in [("stats,entropy", "counts the bytes of a file"), ("normalise", "columns of text alone")] {
         let said = files.fails(2, operator, "old.h5", &[]);
         assert!(said.contains(part), "{part}: {said}");

@@ -151,8 +151,10 @@ fn opened(
     };
     let mut reading = reading(arguments)?;
     let first = open(0, &reading)?;
-    if let (_, Some(schema)) = &first {
-        // One table is written in one way.
+    if let (_, Some(schema)) = &first
+        && !schema.is_of_doubles()
+    {
+        // One table of text is written in one way.
         (reading.separator, reading.point) = (Some(schema.dialect.separator), Some(schema.dialect.point));
     }
     let others = each_of_many(files.len() - 1, |number| open(number + 1, &reading))?;
