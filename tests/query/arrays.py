@@ -53,7 +53,17 @@ for kind in ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BI
     rain = seeded.random(values.shape).astype("f4")
     rain[seeded.random(values.shape) < 0.05] = -999
     plain[:] = rain
-    case(f"{kind}.nc", None, {"t2m": packed[:], "rain": plain[:]})
+    signed = file.createVariable("counts", "i1", ("time", "lat", "lon"))
+    signed.setncattr("_Unsigned", "true")
+    signed[:] = seeded.integers(0, 255, size=values.shape).astype("u1").view("i1")
+    several = file.createVariable("several", "f4", ("time", "lat", "lon"))
+    several.missing_value = np.array([0.1, 1e20])
+    several[:45] = seeded.choice(np.array([0.1, 1e20, 2, 3], dtype="f4"), size=(45, 6, 8))
+    several[89] = 2
+    known = several[:]
+    # netCDF4 takes no list of values for one: what follows is what the list says.
+    known = np.ma.masked_where(np.isin(np.ma.filled(known, 0.1), np.array([0.1, 1e20], dtype="f4")), known)
+    case(f"{kind}.nc", None, {"t2m": packed[:], "rain": plain[:], "counts": signed[:], "several": known})
     case(f"{kind}.nc", "lat", {"lat": lat[:]})
     file.close()
 for name, array in [

@@ -61,7 +61,7 @@ pub enum Finding {
     },
     /// These data sets are not read, for a reason each.
     NotNumbers(Vec<String>),
-    /// Values of these were stored as others, and are taken as their attributes say: `scale_factor`, `add_offset`, `_FillValue`.
+    /// Values of these were stored as others, and are taken as attributes say, such as `scale_factor` and `_FillValue`.
     Unpacked(Vec<String>),
 }
 
@@ -127,7 +127,7 @@ impl std::fmt::Display for Finding {
             }
             Self::NotNumbers(names) => write!(out, "data sets that are left out: {}", few(names)),
             Self::Unpacked(names) => {
-                write!(out, "scale_factor, add_offset and _FillValue were applied to {}", few(names))
+                write!(out, "attributes such as scale_factor and _FillValue were applied to {}", few(names))
             }
         }
     }

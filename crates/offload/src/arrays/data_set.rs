@@ -42,29 +42,69 @@ pub struct Found {
     pub unpacked: Vec<String>,
 }
 
-/// The meaning of stored values, as attributes of a data set say it (CF conventions, section 8.1).
+/// The type of a stored element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// An integer of so many bytes, with a sign or without one.
+    Integer(u8, bool),
+    /// A number with a fraction, of so many bytes.
+    Double(u8),
+}
+
+/// The value that NetCDF's libraries write where a program has written none.
+const NETCDF_FILL: f64 = 9.969_209_968_386_869e36;
+
+/// The meaning of stored values, as attributes of a data set say it (CF conventions, section 8.1; `_Unsigned` as NetCDF's users' guide has it).
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAs {
     /// Stored values that stand for missing ones.
-    pub missing: Vec<f64>,
+    missing: Vec<f64>,
+    /// Added to stored values below 0, which stand for others.
+    wrap: Option<f64>,
     /// A value is the stored one times this,
-    pub scale: f64,
+    scale: f64,
     /// and this added.
-    pub offset: f64,
+    offset: f64,
 }
 
 impl Default for StoredAs {
     fn default() -> Self {
-        Self { missing: vec![], scale: 1.0, offset: 0.0 }
+        Self { missing: vec![], wrap: None, scale: 1.0, offset: 0.0 }
     }
 }
 
 impl StoredAs {
-    /// That which the numbers of attributes say.
-    pub fn of(attribute: impl Fn(&str) -> Vec<f64>) -> Self {
-        let one = |name: &str| attribute(name).first().copied();
-        let missing = attribute("_FillValue").into_iter().chain(attribute("missing_value")).collect();
-        Self { missing, scale: one("scale_factor").unwrap_or(1.0), offset: one("add_offset").unwrap_or(0.0) }
+    /// That which attributes say: `numbers` has those of one, none where there is none; `is_unsigned` is what `_Unsigned` says.
+    ///
+    /// # Errors
+    /// `numbers` fails where an attribute has no numbers: then nobody knows the values.
+    pub fn of<E>(
+        element: Element,
+        numbers: impl Fn(&str) -> Result<Vec<f64>, E>,
+        is_unsigned: bool,
+    ) -> Result<Self, E> {
+        let one = |name: &str| numbers(name).map(|numbers| numbers.first().copied());
+        let mut missing = numbers("_FillValue")?;
+        missing.extend(numbers("missing_value")?);
+        if element == Element::Double(4) {
+            // An attribute may have more digits than elements have.
+            missing.iter_mut().for_each(|value| *value = f64::from(*value as f32));
+        }
+        let wrap = match element {
+            Element::Integer(bytes, true) if is_unsigned => Some((8.0 * f64::from(bytes)).exp2()),
+            _ => None,
+        };
+        let (scale, offset) = (one("scale_factor")?.unwrap_or(1.0), one("add_offset")?.unwrap_or(0.0));
+        Ok(Self { missing, wrap, scale, offset })
+    }
+
+    /// The same for a file of NetCDF: what was never written is missing.
+    #[must_use]
+    pub fn with_fill(mut self, element: Element) -> Self {
+        if matches!(element, Element::Double(_)) {
+            self.missing.push(NETCDF_FILL);
+        }
+        self
     }
 
     /// Whether stored values are the values.
@@ -78,10 +118,12 @@ impl StoredAs {
             return;
         }
         for value in stored {
-            *value = match self.missing.contains(value) {
-                true => f64::NAN,
-                false => *value * self.scale + self.offset,
-            };
+            if self.missing.contains(value) {
+                *value = f64::NAN;
+                continue;
+            }
+            let wrapped = self.wrap.filter(|_| *value < 0.0).map_or(*value, |wrap| *value + wrap);
+            *value = wrapped * self.scale + self.offset;
         }
     }
 }

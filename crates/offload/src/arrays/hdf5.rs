@@ -9,9 +9,9 @@ use hdf5_reader::filters::FilterRegistry;
 use hdf5_reader::group::Group;
 use hdf5_reader::messages::datatype::Datatype;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use hdf5_reader::{Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
+use hdf5_reader::{Attribute, Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
 
-use crate::arrays::data_set::{DataSet, Found, NamedSet, SETS_MAX, StoredAs};
+use crate::arrays::data_set::{DataSet, Element, Found, NamedSet, SETS_MAX, StoredAs};
 use crate::arrays::lzf;
 use crate::arrays::stored::Stored;
 use crate::arrays::tiles::Slab;
@@ -33,17 +33,10 @@ const LZF_LEN_AT: usize = 2;
 /// A data set of numbers.
 struct Numbers {
     set: Dataset,
-    kind: Kind,
+    kind: Element,
     shape: Vec<u64>,
     has_axes: bool,
     packing: StoredAs,
-}
-
-/// The type of an element: bytes, and whether it has a sign.
-#[derive(Clone, Copy)]
-enum Kind {
-    Integer(u8, bool),
-    Double(u8),
 }
 
 /// The data sets of a file.
@@ -84,6 +77,7 @@ fn walk(group: &Group, above: &str, depth: usize, seen: &mut BTreeSet<u64>, foun
                 if !set.packing.is_none() {
                     found.unpacked.push(name.clone());
                 }
+                let set = if set.has_axes { Numbers { packing: set.packing.with_fill(set.kind), ..set } } else { set };
                 found.sets.push(NamedSet { name, set: Box::new(set) });
             }
             // An axis without values.
@@ -102,8 +96,8 @@ fn walk(group: &Group, above: &str, depth: usize, seen: &mut BTreeSet<u64>, foun
 /// A data set, if its elements are numbers; else what they are. None if it is an axis that stands for none.
 fn numbers(set: Dataset) -> Result<Option<Numbers>, &'static str> {
     let kind = match set.dtype() {
-        Datatype::FixedPoint { size: size @ (1 | 2 | 4 | 8), signed, .. } => Kind::Integer(*size, *signed),
-        Datatype::FloatingPoint { size: size @ (4 | 8), .. } => Kind::Double(*size),
+        Datatype::FixedPoint { size: size @ (1 | 2 | 4 | 8), signed, .. } => Element::Integer(*size, *signed),
+        Datatype::FloatingPoint { size: size @ (4 | 8), .. } => Element::Double(*size),
         Datatype::FixedPoint { .. } | Datatype::FloatingPoint { .. } => return Err("numbers of an odd size"),
         Datatype::String { .. } | Datatype::VarLen { .. } => return Err("text, or rows of different lengths"),
         Datatype::Compound { .. } => return Err("records"),
@@ -116,12 +110,36 @@ fn numbers(set: Dataset) -> Result<Option<Numbers>, &'static str> {
     }
     let has = |name: &str| set.attribute(name).is_ok();
     let has_axes = has("DIMENSION_LIST") || has("_Netcdf4Dimid") || has("_Netcdf4Coordinates");
-    let packing = StoredAs::of(|name| match set.attribute(name) {
-        Ok(attribute) => attribute.read_as_f64().map(|value| vec![value]).unwrap_or_default(),
-        Err(_) => vec![],
-    });
+    let attributes = set.attributes();
+    let attribute = |name: &str| attributes.iter().find(|attribute| attribute.name == name);
+    let numbers = |name: &str| {
+        let has_no_numbers = "an attribute that says what its values are has no numbers";
+        attribute(name).map_or(Ok(vec![]), |attribute| numbers_of(attribute).ok_or(has_no_numbers))
+    };
+    let is_unsigned = text("_Unsigned").is_some_and(|said| said.eq_ignore_ascii_case("true"));
+    let packing = StoredAs::of(kind, numbers, is_unsigned)?;
     let shape = set.shape().to_vec();
     Ok(Some(Numbers { set, kind, shape, has_axes, packing }))
+}
+
+/// The numbers of an attribute; None if it has others.
+fn numbers_of(attribute: &Attribute) -> Option<Vec<f64>> {
+    fn read<T: H5Type>(attribute: &Attribute, value: impl Fn(T) -> f64) -> Option<Vec<f64>> {
+        Some(attribute.read_1d::<T>().ok()?.into_iter().map(value).collect())
+    }
+    match &attribute.datatype {
+        Datatype::FixedPoint { size: 1, signed: true, .. } => read::<i8>(attribute, f64::from),
+        Datatype::FixedPoint { size: 1, signed: false, .. } => read::<u8>(attribute, f64::from),
+        Datatype::FixedPoint { size: 2, signed: true, .. } => read::<i16>(attribute, f64::from),
+        Datatype::FixedPoint { size: 2, signed: false, .. } => read::<u16>(attribute, f64::from),
+        Datatype::FixedPoint { size: 4, signed: true, .. } => read::<i32>(attribute, f64::from),
+        Datatype::FixedPoint { size: 4, signed: false, .. } => read::<u32>(attribute, f64::from),
+        Datatype::FixedPoint { size: 8, signed: true, .. } => read::<i64>(attribute, |value| value as f64),
+        Datatype::FixedPoint { size: 8, signed: false, .. } => read::<u64>(attribute, |value| value as f64),
+        Datatype::FloatingPoint { size: 4, .. } => read::<f32>(attribute, f64::from),
+        Datatype::FloatingPoint { size: 8, .. } => read::<f64>(attribute, |value| value),
+        _ => None,
+    }
 }
 
 impl Numbers {
@@ -158,16 +176,16 @@ impl DataSet for Numbers {
         let along = |(start, len): (&u64, &u64)| SliceInfoElem::Slice { start: *start, end: start + len, step: 1 };
         let slice = SliceInfo { selections: slab.start.iter().zip(&slab.len).map(along).collect() };
         let mut values = match self.kind {
-            Kind::Integer(1, true) => self.values::<i8>(&slice, f64::from),
-            Kind::Integer(1, false) => self.values::<u8>(&slice, f64::from),
-            Kind::Integer(2, true) => self.values::<i16>(&slice, f64::from),
-            Kind::Integer(2, false) => self.values::<u16>(&slice, f64::from),
-            Kind::Integer(4, true) => self.values::<i32>(&slice, f64::from),
-            Kind::Integer(4, false) => self.values::<u32>(&slice, f64::from),
-            Kind::Integer(_, true) => self.values::<i64>(&slice, |value| value as f64),
-            Kind::Integer(_, false) => self.values::<u64>(&slice, |value| value as f64),
-            Kind::Double(4) => self.values::<f32>(&slice, f64::from),
-            Kind::Double(_) => self.values::<f64>(&slice, |value| value),
+            Element::Integer(1, true) => self.values::<i8>(&slice, f64::from),
+            Element::Integer(1, false) => self.values::<u8>(&slice, f64::from),
+            Element::Integer(2, true) => self.values::<i16>(&slice, f64::from),
+            Element::Integer(2, false) => self.values::<u16>(&slice, f64::from),
+            Element::Integer(4, true) => self.values::<i32>(&slice, f64::from),
+            Element::Integer(4, false) => self.values::<u32>(&slice, f64::from),
+            Element::Integer(_, true) => self.values::<i64>(&slice, |value| value as f64),
+            Element::Integer(_, false) => self.values::<u64>(&slice, |value| value as f64),
+            Element::Double(4) => self.values::<f32>(&slice, f64::from),
+            Element::Double(_) => self.values::<f64>(&slice, |value| value),
         }?;
         self.packing.unpack(&mut values);
         Ok(values)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use netcdf_reader::{NcFile, NcSliceInfo, NcSliceInfoElem, NcType};
+use netcdf_reader::{NcAttrValue, NcFile, NcSliceInfo, NcSliceInfoElem, NcType};
 
-use crate::arrays::data_set::{DataSet, Found, NamedSet, StoredAs};
+use crate::arrays::data_set::{DataSet, Element, Found, NamedSet, StoredAs};
 use crate::arrays::stored::Stored;
 use crate::arrays::tiles::Slab;
 use crate::contents::Contents;
@@ -30,16 +30,44 @@ pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
             found.not_numbers.push(format!("{name} (text)"));
             continue;
         }
-        let attribute = |name: &str| variable.attribute(name).and_then(|found| found.value.as_f64_vec());
-        let packing = StoredAs::of(|name| attribute(name).unwrap_or_default());
+        let Some(element) = element_of(variable.dtype()) else {
+            found.not_numbers.push(format!("{name} (no numbers)"));
+            continue;
+        };
+        let attribute = |name: &str| variable.attribute(name).map(|attribute| &attribute.value);
+        let numbers = |name: &str| attribute(name).map_or(Ok(vec![]), |value| value.as_f64_vec().ok_or(()));
+        let said = attribute("_Unsigned").and_then(NcAttrValue::as_string);
+        let is_unsigned = said.is_some_and(|said| said.eq_ignore_ascii_case("true"));
+        let Ok(packing) = StoredAs::of(element, numbers, is_unsigned) else {
+            found.not_numbers.push(format!("{name} (an attribute that says what its values are has no numbers)"));
+            continue;
+        };
         if !packing.is_none() {
             found.unpacked.push(name.clone());
         }
+        let packing = packing.with_fill(element);
         let (file, shape) = (Arc::clone(&file), variable.shape());
         let set = Variable { file, name: name.clone(), shape, packing };
         found.sets.push(NamedSet { name, set: Box::new(set) });
     }
     Ok(found)
+}
+
+/// The type of a variable's elements, if they are numbers.
+fn element_of(kind: &NcType) -> Option<Element> {
+    Some(match kind {
+        NcType::Byte => Element::Integer(1, true),
+        NcType::UByte => Element::Integer(1, false),
+        NcType::Short => Element::Integer(2, true),
+        NcType::UShort => Element::Integer(2, false),
+        NcType::Int => Element::Integer(4, true),
+        NcType::UInt => Element::Integer(4, false),
+        NcType::Int64 => Element::Integer(8, true),
+        NcType::UInt64 => Element::Integer(8, false),
+        NcType::Float => Element::Double(4),
+        NcType::Double => Element::Double(8),
+        _ => return None,
+    })
 }
 
 impl DataSet for Variable {
