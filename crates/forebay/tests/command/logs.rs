@@ -178,7 +178,7 @@ fn a_killed_bug_report_leaves_one_file_that_the_next_one_removes() {
     };
     wait_until("what compressed for it has ended", || is_free().is_some());
     assert!(wanted.exists() && !part.exists());
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    wait_until("the checks of the killed one have ended", || fs::read_dir(&temporary).unwrap().count() == 0);
     let message = String::from_utf8(debug().output().unwrap().stderr).unwrap();
     assert!(message.contains("it exists") && message.contains("choose another with --output"), "{message}");
     place.assert_clean();
