@@ -9,6 +9,8 @@ use forebay_tests::program::{file_of_tests, run};
 use forebay_tests::{Sandbox, require};
 use serde_json::{Value, json};
 
+use crate::bed::Bed;
+
 /// Stores.
 struct Stores {
     sandbox: Sandbox,
@@ -78,8 +80,10 @@ fn rows_of_arrays_in_different_chunks_fit_each_other() {
     require!(PythonModule("numcodecs"));
     let stores = Stores::new();
     for store in ["same.zarr", "same3.zarr"] {
-        let said = stores.ask("stats", store, &["--where-row", "a = b", "--columns", "a"]);
-        assert_eq!((&said["rows"], &said["rows_left_out"]), (&json!(60_000), &json!(0)), "{store}: {said}");
+        let said = stores.ask("gramian", store, &[]);
+        let squares = &said["gramian"][0][0];
+        assert_eq!(said["gramian"], json!([[squares, squares], [squares, squares]]), "{store}: {said}");
+        assert_eq!(said["gramian_rows"], 60_000);
     }
     let by = stores.ask("stats", "v2.zarr", &["--by", "g/counts"]);
     assert_eq!(by["groups"].as_array().unwrap().len(), 108);
@@ -107,7 +111,6 @@ fn arrays_that_are_left_out_are_named_with_the_reason() {
         ("stats", "v2.zarr", &["--columns", "old"], 1, "no data set \"old\""),
         ("stats", "huge.zarr", &[], 1, "no elements"),
         ("stats", "", &[], 1, "is a directory, not a regular file"),
-        ("stats", "v2.zarr", &["--where", "split"], 1, "directory of Zarr arrays, which this host reads alone"),
         ("entropy", "v2.zarr", &[], 2, "entropy counts the bytes of a file"),
         ("normalise", "v2.zarr", &[], 2, "columns of text alone"),
     ] {
@@ -155,7 +158,7 @@ fn damaged_stores_are_errors_that_name_the_file() {
         ("v3.zarr/g/cube/zarr.json", "\"shape\": [30", "\"shape\": [\"30\"", "array g/cube is damaged"),
         ("v3.zarr/zarr.json", "group", "heap", "node_type is \"heap\""),
         ("table.zarr/.zarray", "[5000, 6]", "[18446744073709551615, 6]", "is no file's"),
-        ("none.zarr/.zarray", "[3, 300]", "[4294967295, 4294967295]", "1024 MiB are the most"),
+        ("none.zarr/.zarray", "[3, 300]", "[4294967295, 4294967295]", "chunks of more than 1024 MiB"),
         ("missing.zarr/.zarray", "\"fill_value\": NaN", "\"fill_value\": [1]", "fill_value is [1]"),
         ("one3.zarr/zarr.json", "\"shape\": []", "\"shape\": [1, 1]", "do not fit its shape"),
     ] {
@@ -172,4 +175,25 @@ fn column_of(chunk: &str) -> &str {
     let (_, within) = chunk.split_once('/').unwrap();
     let names = ["g/cube", "g/counts", "line", "g/start", "g/end", "g/gzip"];
     names.into_iter().find(|name| Path::new(within).starts_with(name)).unwrap_or("array")
+}
+
+#[test]
+fn nodes_are_not_asked_for_stores() {
+    require!(Fuse);
+    let bed = Bed::of_devices();
+    let store = bed.file(2, "x.zarr");
+    fs::create_dir(&store).unwrap();
+    let document = json!({"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "<f8", "compressor": null,
+        "fill_value": null, "order": "C", "filters": null});
+    fs::write(store.join(".zarray"), document.to_string()).unwrap();
+    let values: Vec<u8> = [1.0_f64, 2.0, 6.0].into_iter().flat_map(f64::to_le_bytes).collect();
+    fs::write(store.join("0"), values).unwrap();
+    for place in ["data", "split"] {
+        let refused = bed.query("stats", &store, &["--where", place]);
+        assert!(!refused.status.success());
+        assert!(refused.stderr.contains("which this host reads alone"), "{}", refused.stderr);
+    }
+    let said: Value = serde_json::from_slice(&bed.query("stats", &store, &["--json"]).good().stdout).unwrap();
+    assert_eq!((&said["columns"][0]["mean"], &said["where"]), (&json!(3.0), &json!("host")));
+    bed.job.down();
 }

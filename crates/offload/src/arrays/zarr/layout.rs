@@ -140,16 +140,12 @@ impl Layout {
         }
         let chunk_bytes = self.chunk.iter().try_fold(bytes, |bytes, len| bytes.checked_mul(*len));
         if chunk_bytes.is_none_or(|bytes| bytes > CHUNK_BYTES_MAX) {
-            return unknown(format!(
-                "chunks of shape {:?}, and {} MiB are the most",
-                self.chunk,
-                CHUNK_BYTES_MAX >> 20
-            ));
+            return unknown(format!("chunks of more than {} MiB", CHUNK_BYTES_MAX >> 20));
         }
         if let Some(shards) = &self.shards {
             let index_bytes = shards.chunks.iter().try_fold(16_u64, |bytes, len| bytes.checked_mul(*len));
             if index_bytes.is_none_or(|bytes| bytes > INDEX_BYTES_MAX) {
-                return unknown(format!("shards of {:?} chunks, which are too many", shards.chunks));
+                return unknown("shards of too many chunks");
             }
         }
         Ok(self)
