@@ -81,7 +81,7 @@ bench-query: ## queries beside other ways to compute the same, and on emulated d
 	@echo 'by pip into a directory of its own, which it removes.'
 	@benches/bench-query.sh
 
-bench-sql: ## SQL near the data, TPC-H's Q1 and Q6 (SCALE_FACTOR=1), to target/bench/ (needs 2 GB there and ten minutes)
+bench-sql: ## SQL on this host and near the data, TPC-H (SCALE_FACTOR=1), to target/bench/ (needs 2 GB there and half an hour)
 	@echo 'Packages: installs python3 by apt-get where it is missing; says so before it does.'
 	@SQL_TARGET_DIR="$(sql_target)" benches/bench-sql.sh
 

@@ -20,7 +20,7 @@ g++ -O2 -std=c++17 benches/query-plain.cpp -o "$work/plain"
 g++ -O2 -std=c++17 -fopenmp benches/query-plain.cpp -o "$work/plain_openmp"
 python3 -m venv "$work/venv" >/dev/null || die "needs venv (apt-get install python3-venv)"
 pip=("$work/venv/bin/pip" install --quiet --disable-pip-version-check)
-"${pip[@]}" numpy==2.4.6 pandas==3.1.1 polars==2.1.0 datafusion==55.0.0 duckdb==1.5.6
+"${pip[@]}" numpy==2.4.6 pandas==3.1.1 polars==2.1.0 datafusion==55.0.0 duckdb==2.0.1
 "${pip[@]}" pyspark==4.3.0 || say "pyspark cannot be installed; the table is without it"
 # shellcheck disable=SC2086
 "$work/venv/bin/python" benches/query-compare.py "$(realpath -- "$(release_dir)/forebay")" "$work" \

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # bench-sql.sh: `make bench-sql`. TPC-H (SCALE_FACTOR, default 1) as Parquet, on NODES (default 4) nodes, each a device with a part of every table:
-# whether the rows are those of one host and, at scale factor 1, the published ones, and how many bytes come to the host. Processors are this
-# machine's and the program is not optimised: the figures are bytes, not seconds.
+# whether the rows are those of one host and, at scale factor 1, the published ones, and how many bytes come to the host. Then, with four
+# nodes, seconds (sql-times.py): on this host beside the same engine as it comes, and as root over links of 1 Gbit/s (RUNS of each, 3).
 set -euo pipefail
 NAME=bench-sql
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . benches/setup.sh
 
 need python3:python3
-say 'building forebay and forebay-sql (dev)'
-cargo build --quiet --package forebay
-cargo test --quiet --locked --no-run --manifest-path crates/sql/Cargo.toml --target-dir "$SQL_TARGET_DIR"
+build_release forebay
+say 'building forebay-sql (release)'
+cargo build --release --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir "$SQL_TARGET_DIR" --bins --examples
 out=${BENCH_DIR:-target/bench}
 mkdir -p -- "$out"
 work=$(realpath -- "$(mktemp -d -- "$out/sql.XXXXXX")")
-forebay=$(realpath -- "${CARGO_TARGET_DIR:-target}/debug/forebay")
-tpch=$(realpath -- "$SQL_TARGET_DIR/debug/examples/tpch")
+forebay=$(realpath -- "$(release_dir)/forebay")
+built=$(realpath -- "$SQL_TARGET_DIR/release")
+tpch=$built/examples/tpch
 nodes=${NODES:-4} scale=${SCALE_FACTOR:-1}
-export FOREBAY_SQL=$SQL_TARGET_DIR/debug/forebay-sql FOREBAY_DIRECTORY=$work/jobs FOREBAY_JOB=bench-sql
+export FOREBAY_SQL=$built/forebay-sql FOREBAY_DIRECTORY=$work/jobs FOREBAY_JOB=bench-sql
 end() {
   "$forebay" down >/dev/null 2>&1 || true
   rm -rf -- "$work"
@@ -48,3 +49,15 @@ for query in $(seq 22); do
   done
 done
 python3 benches/tpch/judge.py "$work" "$scale" "$nodes" "$out/sql.json"
+"$forebay" down >/dev/null
+if [ "$nodes" = 4 ]; then
+  links=()
+  if ((EUID == 0)) && [[ -c /dev/fuse && -d /sys/fs/cgroup/cpu ]]; then
+    need glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip
+    links=(--links)
+  else
+    say 'links are emulated with namespaces, GlusterFS and control groups of version 1, by root: left out'
+  fi
+  python3 benches/sql-times.py "$forebay" "$FOREBAY_SQL" "$built/examples/plain" "$work/data" "$work" "${links[@]}" --runs "${RUNS:-3}" \
+    --json "$out/sql-times.json"
+fi

@@ -46,7 +46,7 @@ def run(name, binary, path, kind):
     if name == "duckdb":
         import duckdb
 
-        duckdb.sql(f"SUMMARIZE SELECT * FROM read_csv('{path}', header={header}, delim='{separator}')").fetchall()
+        duckdb.connect().execute(f"SUMMARIZE SELECT * FROM read_csv('{path}', header={header}, delim='{separator}')").fetchall()
     else:
         import polars as pl
 

@@ -48,7 +48,8 @@ def said(argv, **options):
 
 
 class Bed:
-    def __init__(self, forebay, work, devices=DEVICES, sizes_mb=(*SIZES_MB, LARGE_MB)):
+    def __init__(self, forebay, work, devices=DEVICES, sizes_mb=(*SIZES_MB, LARGE_MB), client_rate="none"):
+        self.client_rate = client_rate
         self.forebay, self.work, self.devices, self.sizes_mb = forebay, work, devices, sizes_mb
         self.state = Path(f"/dev/shm/forebay-query-{os.getpid()}")
         self.data = work / "data"
@@ -70,7 +71,7 @@ class Bed:
         for name in ["run", "view", "data", "export"]:
             (self.work / name).mkdir(mode=0o700)
         try:
-            self.testbed("up", "-n", self.devices + 1, "-r", "none", "-p", "none")
+            self.testbed("up", "-n", self.devices + 1, "-r", "none", "-R", self.client_rate, "-p", "none")
             brick = self.state / "srv/0/brick"
             spec = importlib.util.spec_from_file_location("compare", Path(__file__).with_name("query-compare.py"))
             compare = importlib.util.module_from_spec(spec)

@@ -60,7 +60,7 @@ def duckdb(path, kind):
         f"count({c}), sum({c}), avg({c}), min({c}), max({c}), var_pop({c}), stddev_pop({c})" for c in names
     )
     between = ", delim=' '" if kind == "savetxt" else ""
-    row = duckdb.sql(f"SELECT {wanted} FROM read_csv('{path}', header=false{between})").fetchone()
+    row = duckdb.connect().execute(f"SELECT {wanted} FROM read_csv('{path}', header=false{between})").fetchone()
     return [[float(x) for x in row[at : at + 7]] for at in range(0, len(row), 7)]
 
 

@@ -1,8 +1,8 @@
 """`forebay query stats` on sets of public tables as people have them, beside pandas and DuckDB.
 
 Every file is answered by all three. An answer is the same as another's if both have numbers in the same columns, and of each the
-same count, sum, least and greatest value. pandas is asked twice: as it is, and with the words that Forebay takes for missing. A file
-counts if pandas or DuckDB have a numeric column in it. Called by bench-query.sh:
+same count, sum, least and greatest value. pandas is asked twice: as it is, and with the words that Forebay takes for missing, also with
+blanks around them. A file counts if pandas or DuckDB have a numeric column in it. Called by bench-query.sh:
 query-sets.py FOREBAY SET... [--json FILE] [--all]; a SET is a directory with .csv and .tsv files.
 """
 
@@ -50,6 +50,13 @@ def by_pandas(path, words=None):
     found = []
     for at, (name, kind) in enumerate(table.dtypes.items()):
         column = table.iloc[:, at].dropna()
+        if words and not pandas.api.types.is_numeric_dtype(kind):
+            # Blanks around a field and a field of blanks are none of the words.
+            texts = column.astype(str).str.strip()
+            texts = texts[(texts != "") & ~texts.isin(words)]
+            numbers = pandas.to_numeric(texts, errors="coerce")
+            if len(texts) and numbers.notna().all():
+                column, kind = numbers, numbers.dtype
         if pandas.api.types.is_numeric_dtype(kind) and not pandas.api.types.is_bool_dtype(kind) and len(column):
             column = column.astype(float)
             found.append((str(name), len(column), column.sum(), column.min(), column.max()))
@@ -59,14 +66,15 @@ def by_pandas(path, words=None):
 def by_duckdb(path):
     quoted = path.replace("'", "''")
     try:
-        table = duckdb.connect().sql(f"SELECT * FROM read_csv('{quoted}')")
-        kinds = zip(table.columns, map(str, table.types), strict=True)
+        connection = duckdb.connect()
+        connection.execute(f"CREATE TEMP TABLE t AS SELECT * FROM read_csv('{quoted}')")
+        kinds = [row[:2] for row in connection.execute("DESCRIBE t").fetchall()]
         numeric = [name for name, kind in kinds if kind in ("BIGINT", "INTEGER", "DOUBLE", "HUGEINT", "FLOAT") or "DECIMAL" in kind]
         found = []
         for name in numeric:
             column = '"' + name.replace('"', '""') + '"'
             value = f"CASE WHEN isnan({column}::DOUBLE) THEN NULL ELSE {column}::DOUBLE END"
-            row = table.aggregate(f"count({value}), fsum({value}), min({value}), max({value})").fetchone()
+            row = connection.execute(f"SELECT count({value}), fsum({value}), min({value}), max({value}) FROM t").fetchone()
             if row[0]:
                 found.append((name, *map(number, row)))
         return found

@@ -44,6 +44,25 @@ impl Batch {
         }
     }
 
+    /// How many more rows it takes before it goes to the sink.
+    pub fn room(&self) -> usize {
+        BATCH_ROWS - self.rows
+    }
+
+    /// The next so many fields of a column, at most `room`, to be set.
+    pub fn fields(&mut self, column: usize, rows: usize) -> &mut [f64] {
+        &mut self.columns[column][self.rows..self.rows + rows]
+    }
+
+    /// So many rows, at most `room`, are whole. A full batch goes to the sink.
+    pub fn end_rows(&mut self, rows: usize, may_miss: bool, sink: &mut impl BatchSink) {
+        self.rows += rows;
+        self.may_miss |= may_miss;
+        if self.rows == BATCH_ROWS {
+            self.hand_over(sink);
+        }
+    }
+
     /// No more rows of this block.
     pub fn end_block(&mut self, sink: &mut impl BatchSink) {
         if self.rows > 0 {

@@ -227,27 +227,42 @@ impl Pass {
         let mut rows = Rows::default();
         let width = self.parser.fields().max(1) * DOUBLE_BYTES;
         let first = (width as u64 - block.offset % width as u64) as usize % width;
-        let mut at = first;
-        while at < block.len {
-            // The reader appends the rest of the last row.
-            let Some(row) = block.bytes.get(at..at + width) else { break };
-            let is_looked_at = self.looks() && self.looked_at.find(block.bytes, at, self.parser.dialect());
-            let field = |column| self.looked_at.field(block.bytes, column);
-            if self.filter.as_ref().is_some_and(|filter| !filter.admits(self.parser.dialect(), field)) {
-                rows.filtered += 1;
-            } else {
-                self.parser.doubles(row, &mut self.batch);
-                self.parser.end_row(0);
-                rows.good += 1;
-                self.key(block, is_looked_at, sink);
-                self.batch.end_row(sink);
+        let bytes = block.bytes.get(first..).unwrap_or_default();
+        // The reader appends the rest of the last row.
+        let count = block.len.saturating_sub(first).div_ceil(width).min(bytes.len() / width);
+        let bytes = &bytes[..count * width];
+        if self.looks() {
+            bytes.chunks_exact(width).for_each(|row| self.looked_at_doubles(block, row, &mut rows, sink));
+        } else {
+            rows.good = count as u64;
+            let mut left = bytes;
+            while !left.is_empty() {
+                let (batch, behind) = left.split_at(left.len().min(self.batch.room() * width));
+                let count = batch.len() / width;
+                let may_miss = self.parser.columns_of_doubles(batch, count, &mut self.batch);
+                self.batch.end_rows(count, may_miss, sink);
+                left = behind;
             }
-            at += width;
         }
         self.batch.end_block(sink);
         rows.texts = self.parser.take_texts();
-        rows.kept_bytes = at.saturating_sub(first) as u64;
+        rows.kept_bytes = bytes.len() as u64;
         rows
+    }
+
+    /// One row of doubles of a pass that looks at rows before it takes them.
+    fn looked_at_doubles(&mut self, block: Block<'_>, row: &[u8], rows: &mut Rows, sink: &mut impl BatchSink) {
+        let is_looked_at = self.looked_at.find(row, 0, self.parser.dialect());
+        let field = |column| self.looked_at.field(row, column);
+        if self.filter.as_ref().is_some_and(|filter| !filter.admits(self.parser.dialect(), field)) {
+            rows.filtered += 1;
+            return;
+        }
+        self.parser.doubles(row, &mut self.batch);
+        self.parser.end_row(0);
+        rows.good += 1;
+        self.key(Block { bytes: row, ..block }, is_looked_at, sink);
+        self.batch.end_row(sink);
     }
 
     /// The length of the row at `at`, which was looked at, if the filter leaves it out.

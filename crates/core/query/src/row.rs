@@ -338,6 +338,31 @@ impl RowParser {
         }
     }
 
+    /// Sets the kept fields of so many rows of doubles, column by column; whether some may be missing.
+    pub fn columns_of_doubles(&mut self, bytes: &[u8], rows: usize, batch: &mut Batch) -> bool {
+        let (doubles, width) = (bytes.as_chunks::<DOUBLE_BYTES>().0, self.columns.len());
+        let mut may_miss = false;
+        for (column, kept) in self.columns.iter().enumerate() {
+            let Some(FieldOf::Number(place)) = *kept else { continue };
+            let fields = batch.fields(place, rows);
+            let mut has_nan = false;
+            for (field, bytes) in fields.iter_mut().zip(doubles[column..].iter().step_by(width)) {
+                *field = f64::from_le_bytes(*bytes);
+                has_nan |= field.is_nan();
+            }
+            may_miss |= has_nan;
+            if self.dialect.missing.has_numbers() {
+                for field in fields {
+                    if let Field::Word(word) = self.dialect.of_number(*field) {
+                        (*field, may_miss) = (f64::NAN, true);
+                        self.texts[place].add_word(word);
+                    }
+                }
+            }
+        }
+        may_miss
+    }
+
     /// Puts the kept fields of a record into the batch, if it is a row (an empty line is none).
     pub fn slow(&mut self, record: &Record<'_>, batch: &mut Batch) -> Result<bool, Fault> {
         let taken = self.record(record, batch);

@@ -117,6 +117,11 @@ impl Words {
         self.numbers.iter().find(|(word, _)| *word == number).map(|(_, place)| *place)
     }
 
+    /// Whether a number may be one of them.
+    pub fn has_numbers(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
     /// Which of them the text is.
     pub fn find(&self, text: &[u8]) -> Option<u8> {
         self.words.iter().position(|word| word == text).map(|index| index as u8)

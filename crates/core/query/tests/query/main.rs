@@ -5,6 +5,7 @@
 mod corpora;
 mod cuts;
 mod dialect;
+mod doubles;
 mod exact;
 mod objects;
 mod reading;
