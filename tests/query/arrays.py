@@ -1,4 +1,5 @@
 """arrays.py DIRECTORY: files of data sets in it, and their statistics by numpy as JSON: FILE, COLUMNS, {COLUMN: [count, mean, min, max]}."""
+import ctypes
 import json
 import os
 import sys
@@ -68,6 +69,84 @@ with h5py.File("plugins.h5", "w") as file:
             chunk[: 5000 - first] = half[first : first + 700]
             written.write_direct_chunk((first, 0), bytes(codec.encode(chunk)))
 case("plugins.h5", None, {"blosc": half, "zstd": half, "lz4": half})
+# Integers in some bits of an element, which have h5py's values; other layouts of fractions, and data sets without elements, have none.
+with h5py.File("bits.h5", "w") as file:
+    low, wide = np.array([-5, -1, 0, 1, 7, 2000, -2000], "i4"), np.array([-(2**58), 2**50 + 1, -1, 0, 1, 3, 5])
+    for name, base, bits, first, values, nbit in [
+        ("signed", h5py.h5t.STD_I16LE, 12, 0, low, False),
+        ("shifted", h5py.h5t.STD_I16LE, 12, 4, low, False),
+        ("big-endian", h5py.h5t.STD_I16BE, 12, 4, low, False),
+        ("unsigned", h5py.h5t.STD_U16LE, 12, 2, abs(low), False),
+        ("packed", h5py.h5t.STD_I32LE, 17, 3, low, True),
+        ("wide", h5py.h5t.STD_I64LE, 60, 2, wide, False),
+    ]:
+        kind = base.copy()
+        kind.set_precision(bits)
+        kind.set_offset(first)
+        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if nbit:
+            options.set_chunk((3,))
+            options.set_filter(h5py.h5z.FILTER_NBIT)
+        written = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((7,)), options)
+        written.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    sets = {name: file[name][:] for name in file}
+    assert sets["shifted"].tolist() == low.tolist()
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_ebias(100)
+    written = h5py.h5d.create(file.id, b"biased", kind, h5py.h5s.create_simple((7,)))
+    written.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(7.0))
+    file["null"] = h5py.Empty("f8")
+    file.create_dataset("matlab", data=np.array([0, 3, 0, 0, 0, 0, 0], "u8")).attrs["MATLAB_empty"] = np.uint8(1)
+case("bits.h5", None, sets)
+with h5py.File("null.h5", "w") as file:
+    file["null"] = h5py.Empty("f8")
+# Chunks that the border cuts may be stored without filters: the library has the option, and h5py has not.
+with open("/proc/self/maps") as maps:
+    library = next(line.split()[-1] for line in maps if "libhdf5" in line and "_hl" not in line)
+set_options = ctypes.CDLL(library).H5Pset_chunk_opts
+set_options.argtypes = [ctypes.c_int64, ctypes.c_uint]
+for name, bounds in [("edges.h5", "latest"), ("old-edges.h5", "earliest")]:
+    with h5py.File(name, "w", libver=bounds) as file:
+        file.attrs["numbered"] = "x" * 500
+        sets = {}
+        for axes, shape, chunk, most in [
+            ("fixed", (23, 17), (4, 5), None),
+            ("single", (23, 17), (23, 17), None),
+            ("one", (23, 17), (4, 5), (h5py.h5s.UNLIMITED, 17)),
+            ("both", (23, 17), (4, 5), (h5py.h5s.UNLIMITED, h5py.h5s.UNLIMITED)),
+        ]:
+            options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            options.set_chunk(chunk)
+            options.set_shuffle()
+            options.set_deflate(4)
+            assert set_options(options.id, 2) >= 0
+            space = h5py.h5s.create_simple(shape, most)
+            written = h5py.h5d.create(file.id, axes.encode(), h5py.h5t.NATIVE_DOUBLE, space, options)
+            sets[axes] = seeded.normal(size=shape)
+            written.write(h5py.h5s.ALL, h5py.h5s.ALL, sets[axes])
+            for number in range(12):
+                file[axes].attrs[f"{number}"] = "y" * 100
+    for axes, values in sets.items():
+        case(name, axes, {f"{axes}[{column}]": values[:, column] for column in range(17)})
+# A data set that became shorter and longer again, with chunks that were never written.
+with h5py.File("resized.h5", "w") as file:
+    resized = file.create_dataset("x", data=np.arange(100.0), chunks=(7,), maxshape=(None,), fillvalue=2.5)
+    resized.resize((40,))
+    resized.resize((90,))
+    case("resized.h5", None, {"x": resized[:]})
+with h5py.File("many.h5", "w") as file:
+    file.create_dataset("x", data=np.arange(4000.0), chunks=(1,), maxshape=(None,))
+case("many.h5", None, {"x": np.arange(4000.0)})
+# Variables that are shorter than the axis that they share.
+with netCDF4.Dataset("shorter.nc", "w") as file:
+    file.createDimension("time", None)
+    file.createDimension("x", 3)
+    short, long = file.createVariable("short", "f4", ("time", "x")), file.createVariable("long", "f8", ("time", "x"))
+    short[:] = seeded.normal(size=(7, 3))
+    long[:] = seeded.normal(size=(10, 3))
+    file.sync()
+    assert short[:].shape == (10, 3)
+    case("shorter.nc", None, {"short": short[:], "long": long[:]})
 for kind in ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]:
     file = netCDF4.Dataset(f"{kind}.nc", "w", format=kind)
     for name, length in [("time", None), ("lat", 6), ("lon", 8)]:

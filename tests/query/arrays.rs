@@ -107,6 +107,42 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
     assert_eq!(files.ask("count-lines", "old.h5", &[])["bytes"], fs::metadata(files.path("old.h5")).unwrap().len());
 }
 
+/// Numbers of other layouts are no numbers of this one.
+#[test]
+fn data_sets_without_numbers_of_a_known_layout_are_named() {
+    require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
+    let files = Files::new();
+    let notes = files.ask("stats", "bits.h5", &[])["notes"].to_string();
+    for part in ["biased (numbers of a layout that is not IEEE's)", "null (no elements)", "matlab (no elements)"] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+    let said = files.fails(1, "stats", "null.h5", &[]);
+    assert!(said.contains("null (no elements)"), "{said}");
+}
+
+/// A tree of 4,000 chunks has over 60 nodes: a walk for each chunk takes over 250,000 reads.
+#[test]
+fn the_index_of_chunks_is_read_once() {
+    require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
+    let files = Files::new();
+    let mut query = files.sandbox.command();
+    query.args(["query", "stats"]).arg(files.path("many.h5")).arg("--json");
+    let mut command = Command::new("sh");
+    // A shell has the reads of those that it waited for.
+    command.args(["-c", "\"$@\" && cat /proc/$$/io", "sh"]).arg(query.get_program()).args(query.get_args());
+    query.get_envs().for_each(|(name, value)| {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    });
+    let done = run(&mut command).good();
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(said.contains("4000"), "{said}");
+    let reads = said.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<u64>().unwrap();
+    assert!((4000..3 * 4000).contains(&reads), "{reads} reads");
+}
+
 /// Damage at any place is an error or changes nothing; no number of a damaged file is one.
 #[test]
 fn damaged_files_are_errors() {

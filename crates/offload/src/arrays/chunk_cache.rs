@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const BYTES_MAX: usize = 32 << 20;
 
 /// Chunks that are kept. Smaller ones than would fill the bytes are unpacked as fast as they are found.
-const CHUNKS_MAX: usize = 1024;
+const CHUNKS_MAX: usize = 1 << 14;
 
 /// The bytes of a chunk; None if it was never written.
 pub type Bytes = Option<Arc<Vec<u8>>>;

@@ -10,6 +10,7 @@ mod blosc;
 mod chunk_cache;
 mod codecs;
 mod data_set;
+mod grid;
 mod hdf5;
 mod kind;
 mod lzf;

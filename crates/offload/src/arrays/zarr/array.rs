@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use crate::arrays::chunk_cache::{Bytes, ChunkCache, WHOLE};
 use crate::arrays::codecs::Codec;
 use crate::arrays::data_set::{DataSet, StoredAs};
+use crate::arrays::grid::Grid;
 use crate::arrays::tiles::Slab;
 use crate::arrays::zarr::layout::{Layout, Shards};
 use crate::arrays::zarr::store::{Extent, Store};
@@ -22,20 +23,15 @@ pub struct Array {
     key: String,
     layout: Layout,
     packing: StoredAs,
-    /// Elements from one to the next along each axis of a chunk, as it is stored.
-    steps: Vec<usize>,
+    grid: Grid,
 }
 
 impl Array {
     /// An array in a directory of a store.
     pub fn new(store: Arc<Store>, cache: Arc<ChunkCache>, key: String, layout: Layout, packing: StoredAs) -> Self {
-        let mut steps = vec![0; layout.chunk.len()];
-        let mut step = 1;
-        for axis in layout.order.iter().rev() {
-            steps[*axis] = step;
-            step *= layout.chunk[*axis] as usize;
-        }
-        Self { store, cache, key, layout, packing, steps }
+        let order = layout.order.iter().copied();
+        let grid = Grid::new(layout.chunk.clone(), order, layout.kind, layout.fill);
+        Self { store, cache, key, layout, packing, grid }
     }
 
     /// The bytes of a chunk, by its place in the grid; None if it was never written.
@@ -88,42 +84,6 @@ impl Array {
         ensure!(index.len() == bytes, damaged());
         Ok(Some(Arc::new(index)))
     }
-
-    /// Copies the elements of a chunk that a slab has to their places there.
-    fn copy(&self, chunk: &[u8], place: &[u64], slab: &Slab, values: &mut [f64]) {
-        let axes = slab.len.len();
-        // Of the elements in both: where they begin in the chunk and in the slab, and how many there are.
-        let (mut count, mut from, mut to) = (vec![0; axes], 0, 0);
-        let mut slab_steps = vec![1; axes];
-        for axis in (1..axes).rev() {
-            slab_steps[axis - 1] = slab_steps[axis] * slab.len[axis] as usize;
-        }
-        for axis in 0..axes {
-            let begins = place[axis] * self.layout.chunk[axis];
-            let first = begins.max(slab.start[axis]);
-            let end = begins.saturating_add(self.layout.chunk[axis]).min(slab.start[axis] + slab.len[axis]);
-            count[axis] = (end - first) as usize;
-            from += (first - begins) as usize * self.steps[axis];
-            to += (first - slab.start[axis]) as usize * slab_steps[axis];
-        }
-        let (run, step) = (count.last().copied().unwrap_or(1), self.steps.last().copied().unwrap_or(1));
-        let mut at = vec![0; axes.saturating_sub(1)];
-        loop {
-            let mut places = values[to..][..run].iter_mut();
-            let take = |value| places.next().into_iter().for_each(|place| *place = value);
-            self.layout.kind.each(chunk, (from, step), run, take);
-            // The next run: the last axes first.
-            let Some(axis) = (0..at.len()).rev().find(|axis| at[*axis] + 1 < count[*axis]) else { return };
-            for back in axis + 1..at.len() {
-                from -= at[back] * self.steps[back];
-                to -= at[back] * slab_steps[back];
-                at[back] = 0;
-            }
-            at[axis] += 1;
-            from += self.steps[axis];
-            to += slab_steps[axis];
-        }
-    }
 }
 
 fn unpacked(mut packed: Vec<u8>, codecs: &[Codec], most: usize) -> anyhow::Result<Vec<u8>> {
@@ -153,20 +113,7 @@ impl DataSet for Array {
     }
 
     fn read(&self, slab: &Slab) -> anyhow::Result<Vec<f64>> {
-        let mut values = vec![self.layout.fill; slab.elements() as usize];
-        let ranges = slab.start.iter().zip(&slab.len).zip(&self.layout.chunk);
-        let ranges: Vec<(u64, u64)> =
-            ranges.map(|((start, len), chunk)| (start / chunk, (start + len).div_ceil(*chunk))).collect();
-        let mut place: Vec<u64> = ranges.iter().map(|(first, _)| *first).collect();
-        loop {
-            if let Some(chunk) = self.chunk_at(&place)? {
-                self.copy(&chunk, &place, slab, &mut values);
-            }
-            let next = (0..place.len()).rev().find(|axis| place[*axis] + 1 < ranges[*axis].1);
-            let Some(axis) = next else { break };
-            place[axis] += 1;
-            place[axis + 1..].iter_mut().zip(&ranges[axis + 1..]).for_each(|(place, range)| *place = range.0);
-        }
+        let mut values = self.grid.read(slab, |place| self.chunk_at(place))?;
         self.packing.unpack(&mut values);
         Ok(values)
     }
