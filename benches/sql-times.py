@@ -61,7 +61,7 @@ def timed(argv, **options):
 
 def contenders(given, query):
     ours = [given.forebay, "query", statement(query).read_text(), *tables(given.data), "--where", "host", "--format", "csv"]
-    found = {"forebay": ours, "plain": [given.plain, given.data, statement(query)]}
+    found = {"forebay": ours, "plain": [given.plain, given.data, statement(query), *TABLES]}
     if importlib.util.find_spec("duckdb"):
         found["duckdb"] = [sys.executable, "-c", BY_DUCKDB, given.data, statement(query), *TABLES]
     return found

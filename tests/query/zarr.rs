@@ -108,7 +108,7 @@ fn arrays_that_are_left_out_are_named_with_the_reason() {
     assert!(notes.contains("_FillValue were applied to t\""), "{notes}");
     for (operators, name, more, status, part) in [
         ("stats", "v2.zarr/old", &[][..], 1, "its codec bz2 is not known"),
-        ("stats", "v2.zarr", &["--columns", "old"], 1, "no data set \"old\""),
+        ("stats", "v2.zarr", &["--columns", "old"], 1, "old (its codec bz2 is not known)"),
         ("stats", "huge.zarr", &[], 1, "no elements"),
         ("stats", "", &[], 1, "is a directory, not a regular file"),
         ("entropy", "v2.zarr", &[], 2, "entropy counts the bytes of a file"),

@@ -1,8 +1,5 @@
-//! DataFusion as it comes, for measurements: `plain DIRECTORY FILE` carries out the statement in a file over TPC-H's tables, Parquet files at
+//! DataFusion as it comes, for measurements: `plain DIRECTORY FILE TABLE...` carries out the statement in a file over tables of Parquet, at
 //! `DIRECTORY/*/TABLE/*.parquet`, and writes the rows as CSV to standard output.
-
-#[path = "../tests/tpch/mod.rs"]
-mod tpch;
 
 use std::{fs, io};
 
@@ -12,17 +9,19 @@ use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, file] = &words[..] else {
-        eprintln!("plain DIRECTORY FILE");
+    let [directory, file, tables @ ..] = &words[..] else {
+        eprintln!("plain DIRECTORY FILE TABLE...");
         std::process::exit(2);
     };
     let statement = fs::read_to_string(file)?;
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     threads.block_on(async {
         let context = SessionContext::new();
-        for (table, _) in tpch::TABLES {
+        for table in tables {
             let paths = format!("{directory}/*/{table}/*.parquet");
-            context.register_parquet(TableReference::bare(table), paths, ParquetReadOptions::default()).await?;
+            context
+                .register_parquet(TableReference::bare(table.as_str()), paths, ParquetReadOptions::default())
+                .await?;
         }
         let mut rows = Writer::new(io::stdout());
         for batch in context.sql(&statement).await?.collect().await? {

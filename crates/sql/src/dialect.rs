@@ -71,6 +71,11 @@ impl Types {
         Some(&self.named[at].1)
     }
 
+    /// Whether one is a decimal.
+    pub fn have_decimals(&self) -> bool {
+        self.named.iter().any(|(_, own)| own.is_decimal())
+    }
+
     /// The columns of a table with these types.
     pub fn applied(&self, columns: &Schema) -> SchemaRef {
         let own = |field: &Field| match self.of(field.name()) {

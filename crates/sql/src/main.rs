@@ -1,6 +1,6 @@
 //! `forebay-sql`: SQL over CSV, JSON and Parquet files by DataFusion, in a binary of its own, which nobody else links.
 //!
-//! `session` sets the engine up. `tables` makes tables of paths: `dialect` is how their files are written, `columns` are what these hold,
+//! `session` sets the engine up. `tables` makes tables of paths: `listing` finds their files, `dialect` is how these are written, `columns` are what these hold,
 //! `missing` are words for NULL, `partitions` are columns in the names of directories, `inflate` reads what is compressed. `functions` are the operators of `forebay query` as aggregates,
 //! `output` writes results, `caret` shows where a statement is wrong.
 //!
@@ -18,6 +18,7 @@ mod dialect;
 mod functions;
 mod inflate;
 mod leaves;
+mod listing;
 mod missing;
 mod near;
 mod output;

@@ -10,16 +10,27 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{Column, DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, LogicalPlanBuilder, Operator, TableProviderFilterPushDown, TableType, cast, lit, when,
+};
 use datafusion::object_store::path::Path;
 use datafusion::physical_plan::ExecutionPlan;
+use url::Url;
 
 use crate::dialect::Types;
+use crate::listing::{Files, url_of};
 
 /// Bytes that make a part of a path a pattern.
 const WILDCARDS: [char; 3] = ['*', '?', '['];
+
+/// The value of a directory's name that stands for NULL.
+pub const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The name of a table below the view in which such values are NULL.
+const BELOW: &str = "directories";
 
 /// A path as a user writes it, without the parts that are `NAME=VALUE`.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +51,9 @@ impl Pattern {
     pub fn of(path: &str) -> Result<Self> {
         let is_wild = |part: &str| part.contains(WILDCARDS);
         let parts: Vec<&str> = path.split('/').collect();
-        let Some(first) = parts.iter().position(|part| is_wild(part)) else {
+        // A file's own name is no pattern.
+        let is_there = std::path::Path::new(path).exists();
+        let Some(first) = parts.iter().position(|part| is_wild(part)).filter(|_| !is_there) else {
             return Ok(Self { above: path.to_owned(), below: None, fixed: vec![] });
         };
         let (above, parts) = parts.split_at(first);
@@ -68,7 +81,14 @@ impl Pattern {
     /// # Errors
     /// It is no pattern.
     pub fn url(&self) -> Result<ListingTableUrl> {
-        let url = ListingTableUrl::parse(&self.above)?;
+        let above = std::path::Path::new(&self.above);
+        let own = std::path::absolute(above).ok().filter(|_| above.exists());
+        let own = own.and_then(|own| match above.is_dir() {
+            true => Url::from_directory_path(own).ok(),
+            false => Url::from_file_path(own).ok(),
+        });
+        // One that is not there may be a URL, which the message names.
+        let url = own.map_or_else(|| ListingTableUrl::parse(&self.above), |own| ListingTableUrl::try_new(own, None))?;
         match &self.below {
             Some(below) => url.with_glob(below),
             None => Ok(url),
@@ -86,6 +106,8 @@ impl Pattern {
 pub struct Partitions {
     /// Names and types, from above to below.
     pub columns: Vec<(String, DataType)>,
+    /// The types of those that are read as text, because a value stands for NULL.
+    with_nulls: Vec<(String, DataType)>,
     bases: BTreeSet<String>,
 }
 
@@ -122,29 +144,60 @@ impl Partitions {
             }
             names = Some(own);
         }
-        let typed = |(name, values): (&str, BTreeSet<&str>)| {
+        let mut with_nulls = vec![];
+        let typed = |(name, mut values): (&str, BTreeSet<&str>)| {
+            let has_null = values.remove(NULL_NAME);
             let own = types.of(name).cloned().unwrap_or_else(|| type_of(&values));
-            (name.to_owned(), own)
+            if !has_null {
+                return (name.to_owned(), own);
+            }
+            with_nulls.push((name.to_owned(), own));
+            (name.to_owned(), DataType::Utf8)
         };
-        Ok(Self { columns: names.unwrap_or_default().into_iter().zip(values).map(typed).collect(), bases })
+        let columns = names.unwrap_or_default().into_iter().zip(values).map(typed).collect();
+        Ok(Self { columns, with_nulls, bases })
     }
 
-    /// The table's paths: those of the directories, where there are columns.
+    /// The table with NULL for the values that stand for it.
     ///
     /// # Errors
     /// None.
-    pub fn urls(&self, pattern: &Pattern, url: ListingTableUrl) -> Result<Vec<ListingTableUrl>> {
-        if self.columns.is_empty() {
-            return Ok(vec![url]);
+    pub fn with_nulls(&self, table: Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
+        if self.with_nulls.is_empty() {
+            return Ok(table);
+        }
+        let all = table.schema();
+        let shown = all.fields().iter().map(|field| {
+            let name = field.name();
+            let column = Expr::Column(Column::new(Some(BELOW), name));
+            let Some((_, own)) = self.with_nulls.iter().find(|(own, _)| own == name) else { return Ok(column) };
+            let is_null = column.clone().eq(lit(NULL_NAME));
+            let value = when(is_null, lit(ScalarValue::Utf8(None))).otherwise(column)?;
+            Ok(cast(value, own.clone()).alias(name))
+        });
+        let shown = shown.collect::<Result<Vec<_>>>()?;
+        let plan = LogicalPlanBuilder::scan(BELOW, provider_as_source(table), None)?.project(shown)?.build()?;
+        Ok(Arc::new(ViewTable::new(plan, None)))
+    }
+
+    /// The table's paths: those of the directories, where there are columns; its files, where the engine would list more.
+    ///
+    /// # Errors
+    /// Both are so.
+    pub fn urls(&self, pattern: &Pattern, url: ListingTableUrl, files: &Files) -> Result<Vec<ListingTableUrl>> {
+        match (self.columns.is_empty(), files.passed_over.first()) {
+            (true, None) => return Ok(vec![url]),
+            (true, Some(_)) => return files.urls(),
+            (false, None) => {}
+            (false, Some(other)) => {
+                return plan_err!(
+                    "/{other} is beside a table whose directories are columns, and none of its files: move it away"
+                );
+            }
         }
         let below = |base: &String| {
             let path = Path::parse(base).map_err(|error| DataFusionError::External(error.into()))?;
-            // A name may have signs that a pattern or a URL has a meaning for.
-            let mut own = url::Url::parse("file:///").map_err(|error| DataFusionError::External(error.into()))?;
-            if let Ok(mut parts) = own.path_segments_mut() {
-                parts.clear().extend(path.parts().map(|part| part.as_ref().to_owned())).push("");
-            }
-            let own = ListingTableUrl::try_new(own, None)?;
+            let own = ListingTableUrl::try_new(url_of(&path, true)?, None)?;
             match pattern.name() {
                 Some(name) => own.with_glob(name),
                 None => Ok(own),

@@ -1,6 +1,7 @@
 //! Tables: files, directories and patterns; CSV, JSON or Parquet by their names, compressed or not.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -14,18 +15,18 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use datafusion::object_store::path::Path as ObjectPath;
-use futures::TryStreamExt;
 
 use crate::columns;
 use crate::dialect::{Dialect, Types};
 use crate::inflate::uncompressed;
+use crate::listing::Files;
 use crate::missing;
-use crate::partitions::{Partitioned, Partitions, Pattern};
+use crate::partitions::{NULL_NAME, Partitioned, Partitions, Pattern};
 
 /// The bytes read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. Bytes
 /// before that may be far away.
@@ -86,31 +87,41 @@ impl Tables {
         if url.scheme() != "file" {
             return plan_err!("{path}: tables are files; mount what is elsewhere");
         }
-        let (files, ending) = files(&url, &state).await?;
-        let Some(first) = files.first() else {
+        // It would be waited for.
+        let is_stream = |found: Metadata| !found.is_file() && !found.is_dir();
+        if Path::new(path).metadata().is_ok_and(is_stream) {
+            return plan_err!(
+                "table '{path}' is a pipe or a device, and statements read tables more than once: write it to a file first"
+            );
+        }
+        let files = Files::at(&url, path, &state).await?;
+        let Some(first) = files.paths.first() else {
             let what = if Path::new(path).is_dir() { "no file is in this directory" } else { "no such file" };
             return plan_err!("no table '{path}': {what}");
         };
         let (kind, compression) = self.kind(first)?;
-        let partitions = Partitions::of(&files, &url, self.types())?;
-        let columns = self.columns(kind, compression, &files).await?;
-        let is_text = matches!(kind, Kind::Csv(_)) && !self.dialect.missing.is_empty();
+        let partitions = Partitions::of(&files.paths, &url, self.types())?;
+        let columns = self.columns(kind, compression, &files.paths).await?;
+        // The engine's reader cuts digits off decimals, which conversions round.
+        let is_text =
+            matches!(kind, Kind::Csv(_)) && (!self.dialect.missing.is_empty() || self.types().have_decimals());
         let read =
             columns.as_ref().map(|columns| if is_text { missing::as_text(columns) } else { Arc::clone(columns) });
-        let options = ListingOptions::new(self.format(kind, compression)).with_file_extension(ending);
+        let options = ListingOptions::new(self.format(kind, compression)).with_file_extension(files.ending.clone());
         let options = options.with_table_partition_cols(partitions.columns.clone());
-        let config = ListingTableConfig::new_with_multi_paths(partitions.urls(&pattern, url)?);
+        let config = ListingTableConfig::new_with_multi_paths(partitions.urls(&pattern, url, &files)?);
         let config = config.with_listing_options(options);
         let config = match read {
             Some(columns) => config.with_schema(columns),
             None => config.infer_schema(&state).await?,
         };
         let table = ListingTable::try_new(config)?;
-        let names: Vec<String> = partitions.columns.into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = partitions.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut table: Arc<dyn TableProvider> = match names.is_empty() {
             true => Arc::new(table),
             false => Arc::new(Partitioned { table, columns: names }),
         };
+        table = partitions.with_nulls(table)?;
         if let Some(columns) = columns.filter(|_| is_text) {
             table = missing::view(table, &columns, &self.dialect.missing)?;
         }
@@ -172,25 +183,6 @@ impl Tables {
     }
 }
 
-/// The files of a table and the ending that they have, if they are all of a directory whose names end as the first one's.
-async fn files(url: &ListingTableUrl, state: &SessionState) -> Result<(Vec<ObjectPath>, String)> {
-    let store = state.runtime_env().object_store(url)?;
-    let listed = url.list_all_files(state, store.as_ref(), "").await?;
-    let mut files: Vec<ObjectPath> = listed.map_ok(|file| file.location).try_collect().await?;
-    files.sort();
-    // Files that begin so belong to the programs that write the others.
-    let is_own = |file: &ObjectPath| file.filename().is_some_and(|name| !name.starts_with(['.', '_']));
-    let first = files.iter().find(|file| is_own(file)).map(|file| file.to_string());
-    let Some(first) = first else { return Ok((vec![], String::new())) };
-    let (name, _) = uncompressed(&first);
-    let ending = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
-        Some(extension) if url.is_collection() => first[name.len() - extension.len() - 1..].to_owned(),
-        _ => String::new(),
-    };
-    files.retain(|file| file.as_ref().ends_with(&ending));
-    Ok((files, ending))
-}
-
 /// The rows of a table that a pattern means which has values of columns.
 fn conditioned(table: Arc<dyn TableProvider>, fixed: &[(String, String)]) -> Result<Arc<dyn TableProvider>> {
     if fixed.is_empty() {
@@ -200,6 +192,9 @@ fn conditioned(table: Arc<dyn TableProvider>, fixed: &[(String, String)]) -> Res
     let condition = fixed.iter().map(|(name, value)| {
         let own = columns.field_with_name(name)?.data_type();
         let column = Expr::Column(Column::new(Some(BELOW), name));
+        if value == NULL_NAME {
+            return Ok(column.is_null());
+        }
         Ok(column.eq(datafusion::logical_expr::cast(lit(value), own.clone())))
     });
     let condition = condition.collect::<Result<Vec<_>>>()?.into_iter().reduce(Expr::and);

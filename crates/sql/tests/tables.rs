@@ -218,3 +218,59 @@ fn compressed_files_have_the_rows_of_what_they_hold() {
     write(&bed, "x.parquet.gz", gzipped("x"));
     assert!(bed.bad("SELECT 1 FROM 'x.parquet.gz'", &[]).contains("all but .parquet may have .gz"));
 }
+
+#[test]
+fn a_pipe_is_refused_before_it_is_opened() {
+    let bed = Bed::new();
+    let pipe = bed.path().join("pipe.csv");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let said = bed.bad("SELECT * FROM 'pipe.csv'", &[]);
+    assert!(said.contains("pipe.csv' is a pipe") && said.contains("write it to a file first"), "{said}");
+}
+
+#[test]
+fn patterns_match_as_those_of_shells_and_leave_nothing_out_in_silence() {
+    let bed = Bed::new();
+    for (at, name) in ["g/a.csv", "g/b.csv", "g/.h.csv", "g/sub/c.csv", "g/sub/deep/d.csv"].iter().enumerate() {
+        write(&bed, name, format!("v\n{}\n", 10u32.pow(at as u32)));
+    }
+    let sum = |path: &str| rows(&bed, &format!("SELECT sum(v) AS v FROM '{path}'"), &[]);
+    assert_eq!(sum("g/*.csv"), "v\n11\n");
+    assert_eq!(sum("g/*/*.csv"), "v\n1000\n");
+    assert_eq!(sum("g/**/*.csv"), "v\n11011\n");
+    assert_eq!(sum("g"), "v\n11011\n");
+    // By its own name a file is read whatever signs that has.
+    assert_eq!(sum("g/.h.csv"), "v\n100\n");
+    write(&bed, "g/br[1].csv", "v\n7\n");
+    assert_eq!(sum("g/br[1].csv"), "v\n7\n");
+    write(&bed, "mixed/x.csv.gz", gzipped("v\n1\n"));
+    write(&bed, "mixed/y.csv", "v\n2\n");
+    let said = bed.bad("SELECT sum(v) FROM 'mixed/*'", &[]);
+    assert!(
+        said.contains("mixed/x.csv.gz ends in '.csv.gz', and") && said.contains("make a table of each kind"),
+        "{said}"
+    );
+}
+
+#[test]
+fn directories_of_no_value_are_null() {
+    let bed = Bed::new();
+    write(&bed, "t/year=2024/x.csv", "v\n1\n");
+    write(&bed, "t/year=__HIVE_DEFAULT_PARTITION__/x.csv", "v\n10\n");
+    for path in ["t", "t/year=*/*.csv"] {
+        let sum =
+            |condition: &str| rows(&bed, &format!("SELECT sum(v) AS v FROM '{path}' WHERE year {condition}"), &[]);
+        assert_eq!([sum("IS NULL"), sum("= 2024"), sum("> 2000")], ["v\n10\n", "v\n1\n", "v\n1\n"]);
+    }
+    let none = "SELECT sum(v) AS v FROM 't/year=__HIVE_DEFAULT_PARTITION__/*.csv'";
+    assert_eq!(rows(&bed, none, &[]), "v\n10\n");
+}
+
+#[test]
+fn decimals_by_option_are_rounded_as_conversions_are() {
+    let bed = Bed::new();
+    write(&bed, "p.csv", "p,q\n1.29,a\n9.99,\n-0.06,c\n,d\n");
+    let of = "SELECT p, count(q) OVER () AS n FROM 'p.csv' ORDER BY p";
+    let expected = "p,n\n-0.1,3\n1.3,3\n10.0,3\n,3\n";
+    assert_eq!(rows(&bed, of, &["--types", "p=decimal(12,1)"]), expected);
+}

@@ -110,8 +110,9 @@ mod tests {
         assert_eq!([3, 1, 2, 3, 0].map(|number| get(number, third)), [true, false, false, false, true]);
         assert_eq!([9, 9].map(|number| get(number, 2 * BYTES_MAX)), [true, false]);
         assert!(get(3, third));
-        let many = (10..2 * CHUNKS_MAX as u64).map(|number| get(number, 1));
-        assert!(many.fold(true, |all, one| all && one));
+        for number in 10..2 * CHUNKS_MAX as u64 {
+            assert!(get(number, 1));
+        }
         assert!(cache.lock().slots.len() <= CHUNKS_MAX && cache.lock().order.len() <= CHUNKS_MAX);
     }
 

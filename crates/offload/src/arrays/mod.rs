@@ -305,6 +305,12 @@ fn chosen(
         ([], [first, ..]) => bail!("none of its data sets has numbers that can be read: {}", shown_name(first)),
         _ => {}
     }
+    // The name of each stands before the reason.
+    let is_named =
+        |left: &&String| names.iter().any(|name| left.strip_prefix(&**name).is_some_and(|of| of.starts_with(" (")));
+    if let Some(left) = not_numbers.iter().find(is_named) {
+        bail!("a data set that is named has no numbers that can be read: {}", shown_name(left));
+    }
     let shape = if names.is_empty() { most_elements(&sets) } else { shape_of(&sets, names)? };
     let is_alone = |set: &NamedSet| names == [set.name.as_str()] && width_of(set).is_some();
     // One with two axes is a table by itself.

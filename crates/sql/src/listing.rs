@@ -1,0 +1,141 @@
+//! The files of a table, as a shell would have them: `*` stops at a directory's end, and names that begin with a point match none.
+//!
+//! The engine lists what is below a path by patterns of its own, which cross directories. Where these find more, it is told each file.
+
+use std::path::Path;
+
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::execution::context::SessionState;
+use datafusion::object_store::path::Path as ObjectPath;
+use futures::TryStreamExt;
+use glob::MatchOptions;
+use url::Url;
+
+use crate::inflate::uncompressed;
+
+/// As shells match names.
+const AS_SHELLS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+/// The files of a table.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// In the order of their names; all have one ending.
+    pub paths: Vec<ObjectPath>,
+    /// It, or nothing if the path is a file's own.
+    pub ending: String,
+    /// The engine would list these as well, which are not the table's: some have another ending.
+    pub passed_over: Vec<ObjectPath>,
+}
+
+impl Files {
+    /// Of the files at a URL. `path` is for messages.
+    ///
+    /// # Errors
+    /// They cannot be listed, or those that match a pattern have several endings.
+    pub async fn at(url: &ListingTableUrl, path: &str, state: &SessionState) -> Result<Self> {
+        let store = state.runtime_env().object_store(url)?;
+        let listed = url.list_all_files(state, store.as_ref(), "").await?;
+        let mut listed: Vec<ObjectPath> = listed.map_ok(|file| file.location).try_collect().await?;
+        listed.sort();
+        Self::of(url, path, listed)
+    }
+
+    fn of(url: &ListingTableUrl, path: &str, listed: Vec<ObjectPath>) -> Result<Self> {
+        if !url.is_collection() {
+            return Ok(Self { paths: listed, ..Self::default() });
+        }
+        let (own, mut passed_over): (Vec<_>, Vec<_>) = listed.into_iter().partition(|file| is_own(url, file));
+        let Some(first) = own.first().map(ToString::to_string) else {
+            return Ok(Self::default());
+        };
+        let (name, _) = uncompressed(&first);
+        let ending = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
+            Some(extension) => first[name.len() - extension.len() - 1..].to_owned(),
+            None => String::new(),
+        };
+        let (paths, others): (Vec<_>, Vec<_>) = own.into_iter().partition(|file| file.as_ref().ends_with(&ending));
+        if let Some(other) = others.first().filter(|_| url.get_glob().is_some()) {
+            return plan_err!(
+                "table '{path}': /{first} ends in '{ending}', and /{other} does not: make a table of each kind, or a pattern of one ending"
+            );
+        }
+        if let Some(other) = others.first() {
+            let count = others.len();
+            eprintln!(
+                "forebay-sql: note: table '{path}': {count} of its files, /{other} first, do not end in '{ending}' and are left out"
+            );
+        }
+        // The engine keeps to the ending itself.
+        passed_over.retain(|file| file.as_ref().ends_with(&ending));
+        Ok(Self { paths, ending, passed_over })
+    }
+
+    /// The URL of each.
+    ///
+    /// # Errors
+    /// None.
+    pub fn urls(&self) -> Result<Vec<ListingTableUrl>> {
+        self.paths.iter().map(|path| ListingTableUrl::try_new(url_of(path, false)?, None)).collect()
+    }
+}
+
+/// Whether a file that the engine lists is the table's. Names that begin with a point or `_` belong to the programs that write the others.
+fn is_own(url: &ListingTableUrl, file: &ObjectPath) -> bool {
+    let parts: Vec<&str> = url.strip_prefix(file).into_iter().flatten().collect();
+    match url.get_glob() {
+        // The parts of directories that are columns are in no pattern.
+        Some(pattern) => {
+            let named: Vec<&str> = parts.into_iter().filter(|part| !part.contains('=')).collect();
+            pattern.matches_with(&named.join("/"), AS_SHELLS)
+        }
+        None => !parts.iter().any(|part| part.starts_with(['.', '_'])),
+    }
+}
+
+/// The URL of a path, whose names may have signs that a pattern or a URL has a meaning for.
+///
+/// # Errors
+/// None.
+pub fn url_of(path: &ObjectPath, is_directory: bool) -> Result<Url> {
+    let mut own = Url::parse("file:///").map_err(|error| DataFusionError::External(error.into()))?;
+    if let Ok(mut parts) = own.path_segments_mut() {
+        parts.clear().extend(path.parts().map(|part| part.as_ref().to_owned()));
+        if is_directory {
+            parts.push("");
+        }
+    }
+    Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(url: &ListingTableUrl, files: &[&str]) -> Result<(Vec<String>, usize)> {
+        let files = Files::of(url, "t", files.iter().map(|file| ObjectPath::from(*file)).collect())?;
+        Ok((files.paths.iter().map(ToString::to_string).collect(), files.passed_over.len()))
+    }
+
+    #[test]
+    fn patterns_are_those_of_shells() {
+        let url = |above: &str, pattern: &str| ListingTableUrl::parse(above).unwrap().with_glob(pattern).unwrap();
+        let all = ["d/.h.csv", "d/a.csv", "d/sub/b.csv", "d/sub/deep/c.csv"];
+        assert_eq!(found(&url("/d/", "*.csv"), &all).unwrap(), (vec!["d/a.csv".to_owned()], 3));
+        assert_eq!(found(&url("/d/", "*/*.csv"), &all).unwrap(), (vec!["d/sub/b.csv".to_owned()], 3));
+        assert_eq!(found(&url("/d/", "**/*.csv"), &all).unwrap().0, all[1..].to_vec());
+        let columns = ["d/year=1/.x.csv", "d/year=1/a.csv", "d/year=1/b/c.csv"];
+        assert_eq!(found(&url("/d/", "*.csv"), &columns).unwrap(), (vec![columns[1].to_owned()], 2));
+        let said = found(&url("/d/", "*"), &["d/a.csv", "d/b.csv.gz"]).unwrap_err().to_string();
+        assert!(said.contains("/d/a.csv ends in '.csv', and /d/b.csv.gz does not"), "{said}");
+    }
+
+    #[test]
+    fn a_directory_is_all_files_that_end_as_its_first_one() {
+        let url = ListingTableUrl::parse("/d/").unwrap();
+        let all = ["d/._a.csv", "d/_SUCCESS", "d/_temporary/0.csv", "d/a.csv", "d/readme", "d/sub/b.csv"];
+        assert_eq!(found(&url, &all).unwrap(), (vec!["d/a.csv".to_owned(), "d/sub/b.csv".to_owned()], 2));
+        assert_eq!(found(&url, &["d/_SUCCESS"]).unwrap(), (vec![], 0));
+    }
+}
