@@ -91,6 +91,7 @@ with h5py.File("bits.h5", "w") as file:
         written.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
     sets = {name: file[name][:] for name in file}
     assert sets["shifted"].tolist() == low.tolist()
+    file["half"] = sets["half"] = np.arange(7).astype("f2") / 3
     kind = h5py.h5t.IEEE_F32LE.copy()
     kind.set_ebias(100)
     written = h5py.h5d.create(file.id, b"biased", kind, h5py.h5s.create_simple((7,)))
