@@ -12,7 +12,7 @@ PACKAGES=(
   ca-certificates:/etc/ssl/certs/ca-certificates.crt gcc:gcc,cc binutils:nm 'libc6-dev:/usr/include/stdio.h' make:make git:git
   # Programs that tests run over a view.
   python3:python3 'python3-numpy:/usr/lib/python3/dist-packages/numpy' 'python3-h5py:/usr/lib/python3/dist-packages/h5py' g++:g++
-  'python3-netcdf4:/usr/lib/python3/dist-packages/netCDF4'
+  'python3-netcdf4:/usr/lib/python3/dist-packages/netCDF4' 'python3-numcodecs:/usr/lib/python3/dist-packages/numcodecs'
   'python3-venv:/usr/lib/python3*/ensurepip/__init__.py' rsync:rsync tar:tar procps:ps
   # Mounting without privileges, other users, namespaces, disks in files.
   fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4

@@ -5,6 +5,7 @@ import sys
 
 import h5py
 import netCDF4
+import numcodecs
 import numpy as np
 
 os.chdir(sys.argv[1])
@@ -38,6 +39,35 @@ with h5py.File("table.h5", "w") as file:
 case("table.h5", None, {f"X[{column}]": table[:, column] for column in range(6)})
 case("table.h5", "X[3]", {"X[3]": table[:, 3]})
 case("table.h5", "y", {"y": np.arange(5000)})
+class Blocks:
+    """LZ4 as HDF5's filter has it, in blocks of 500 bytes."""
+
+    def encode(self, chunk):
+        chunk = bytes(chunk)
+        blocks = [chunk[at : at + 500] for at in range(0, len(chunk), 500)]
+        packed = [min(numcodecs.LZ4().encode(block)[4:], block, key=len) for block in blocks]
+        sized = [len(block).to_bytes(4, "big") + block for block in packed]
+        return len(chunk).to_bytes(8, "big") + (500).to_bytes(4, "big") + b"".join(sized)
+
+
+# The filters of plugins, which this machine does not have: chunks are written as they would write them.
+half = np.where(np.arange(5000)[:, None] % 1000 < 500, table, 0)
+with h5py.File("plugins.h5", "w") as file:
+    for name, filter, values, codec in [
+        ("blosc", 32001, (2, 2, 4, 4 * 700 * 6, 5, 1, 1), numcodecs.Blosc("lz4", 5, 1)),
+        ("zstd", 32015, (3,), numcodecs.Zstd(3)),
+        ("lz4", 32004, (500,), Blocks()),
+    ]:
+        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        options.set_chunk((700, 6))
+        options.set_filter(filter, h5py.h5z.FLAG_OPTIONAL, values)
+        space = h5py.h5s.create_simple(half.shape)
+        written = h5py.h5d.create(file.id, name.encode(), h5py.h5t.IEEE_F32LE, space, options)
+        for first in range(0, 5000, 700):
+            chunk = np.zeros((700, 6), "f4")
+            chunk[: 5000 - first] = half[first : first + 700]
+            written.write_direct_chunk((first, 0), bytes(codec.encode(chunk)))
+case("plugins.h5", None, {"blosc": half, "zstd": half, "lz4": half})
 for kind in ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]:
     file = netCDF4.Dataset(f"{kind}.nc", "w", format=kind)
     for name, length in [("time", None), ("lat", 6), ("lon", 8)]:

@@ -50,7 +50,7 @@ impl Files {
 
 #[test]
 fn data_sets_have_the_statistics_that_numpy_finds() {
-    require!(PythonModule("h5py"), PythonModule("netCDF4"));
+    require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
     let files = Files::new();
     assert!(files.cases.len() > 15);
     for case in &files.cases {
@@ -70,7 +70,7 @@ fn data_sets_have_the_statistics_that_numpy_finds() {
 
 #[test]
 fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
-    require!(PythonModule("h5py"), PythonModule("netCDF4"));
+    require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
     let files = Files::new();
     let notes = files.ask("stats", "old.h5", &[])["notes"].to_string();
     for part in ["of shape 30 x 40 x 50", "line (100)", "left out: name (text"] {
@@ -110,7 +110,7 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
 /// Damage at any place is an error or changes nothing; no number of a damaged file is one.
 #[test]
 fn damaged_files_are_errors() {
-    require!(PythonModule("h5py"), PythonModule("netCDF4"));
+    require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
     let files = Files::new();
     for name in ["old.h5", "new.h5", "NETCDF3_CLASSIC.nc", "c.npy"] {
         let whole = fs::read(files.path(name)).unwrap();

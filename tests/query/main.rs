@@ -11,3 +11,4 @@ mod near;
 mod refusals;
 mod several;
 mod sql;
+mod zarr;

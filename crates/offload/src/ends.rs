@@ -155,7 +155,7 @@ impl Collector<'_> {
         let all_bytes: u64 = files.clone().map(|index| file(index).0.table_bytes()).sum();
         let asked: Vec<usize> = files.filter(|index| !self.is_small(file(*index).0, all_bytes)).collect();
         self.ensure_by_place(asked.iter().map(|index| file(*index).0))?;
-        let asked: Vec<usize> = asked.into_iter().filter(|index| !file(*index).0.is_in_order()).collect();
+        let asked: Vec<usize> = asked.into_iter().filter(|index| is_by_place(file(*index).0)).collect();
         let sources: Vec<&FileSource> = asked.iter().map(|index| file(*index).0).collect();
         let makers = self.makers(&sources)?;
         if makers.iter().all(Option::is_none) {
@@ -168,10 +168,14 @@ impl Collector<'_> {
         Ok(asked.into_iter().zip(makers).map(far).collect())
     }
 
-    /// Refuses files that nodes are to read and cannot: their bytes come in order, so there are no parts to deal out.
+    /// Refuses files that nodes are to read and cannot: their bytes come in order, or they are several files.
     fn ensure_by_place<'f>(&self, mut sources: impl Iterator<Item = &'f FileSource>) -> anyhow::Result<()> {
-        let in_order = sources.find(|source| source.is_in_order());
-        match (in_order, self.asked) {
+        let refused = sources.find(|source| !is_by_place(source));
+        match (refused, self.asked) {
+            (Some(source), Place::Data | Place::Split) if source.is_store() => {
+                let path = source.path().display();
+                bail!("{path} is a directory of Zarr arrays, which this host reads alone; --where host reads it here")
+            }
             (Some(source), Place::Data | Place::Split) => {
                 let why = if source.is_pipe() { "is a pipe" } else { "is compressed" };
                 let path = source.path().display();
@@ -302,6 +306,11 @@ fn answered(far: &Far<'_>, finished: Finished, host_part: HostPart, is_reread: b
     };
     let makers = far.makers.clone().filter(|_| is_reread);
     Answered { state, reread: makers.map(|makers| Reread { makers, quoted, host_part }) }
+}
+
+/// Whether nodes may read parts of a file.
+fn is_by_place(source: &FileSource) -> bool {
+    !source.is_in_order() && !source.is_store()
 }
 
 /// How far this host is, file by file.

@@ -17,6 +17,7 @@ mod ends;
 pub mod files;
 mod makers;
 mod messages;
+mod packing;
 mod pieces;
 mod processors;
 mod several;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_offload::arrays::{ArrayTable, Columns};
+use forebay_offload::arrays::{ArraySource, ArrayTable, Columns};
 use forebay_offload::files::{NormalisedColumn, PassOptions, Run, WantedRows, collect_part, encoded_values};
 use forebay_offload::{AskedFile, Holds, JobNode, NodeFiles, Speed, Speeds};
 use forebay_query::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX};
@@ -467,7 +467,7 @@ impl Rows {
         if self.data_sets.is_empty() {
             return Ok(None);
         }
-        let table = Arc::new(ArrayTable::open_again(held, &self.data_sets)?);
+        let table = Arc::new(ArrayTable::open_again(ArraySource::File(held), &self.data_sets)?);
         anyhow::ensure!(table.columns() == self.schema.numeric.len(), "the file has other data sets");
         Ok(Some(table.only(&self.wanted().kept)))
     }

@@ -12,9 +12,9 @@ use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::{Attribute, Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
 
 use crate::arrays::data_set::{DataSet, Element, Found, NamedSet, SETS_MAX, StoredAs};
-use crate::arrays::lzf;
 use crate::arrays::stored::Stored;
 use crate::arrays::tiles::Slab;
+use crate::arrays::{blosc, codecs, lzf, streams};
 use crate::contents::Contents;
 
 /// Groups within each other; deeper ones are not looked at.
@@ -27,8 +27,14 @@ const CACHE_BYTES: usize = 32 << 20;
 const CHUNK_BYTES_MAX: usize = 1 << 30;
 
 /// The number of h5py's filter, and where it notes the bytes of a chunk.
-const LZF: u16 = 32000;
-const LZF_LEN_AT: usize = 2;
+const LZF: (u16, usize) = (32000, 2);
+
+/// The same of Blosc's.
+const BLOSC: (u16, usize) = (32001, 3);
+
+/// The numbers of those of zstd and LZ4, which note none.
+const ZSTD: u16 = 32015;
+const LZ4: u16 = 32004;
 
 /// A data set of numbers.
 struct Numbers {
@@ -54,15 +60,31 @@ pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// The filters that chunks may have passed: the library's, and h5py's own.
+/// The filters that chunks may have passed: the library's, h5py's own, and those of its plugins that Zarr has, too.
 fn filters() -> FilterRegistry {
     let mut filters = FilterRegistry::new();
-    let unpack = |filter: &FilterDescription, packed: &[u8], _: usize| {
-        let len = filter.client_data.get(LZF_LEN_AT).map_or(CHUNK_BYTES_MAX, |len| *len as usize);
-        let damaged = || Error::FilterError("a chunk that LZF compressed is damaged".to_owned());
-        lzf::unpacked(packed, len.min(CHUNK_BYTES_MAX)).ok_or_else(damaged)
+    let len = |filter: &FilterDescription, at: usize| {
+        let len = filter.client_data.get(at).map(|len| *len as usize).filter(|len| *len > 0);
+        len.map_or(CHUNK_BYTES_MAX, |len| len.min(CHUNK_BYTES_MAX))
     };
-    filters.register(LZF, Box::new(unpack));
+    let unpack = move |filter: &FilterDescription, packed: &[u8], _: usize| {
+        let damaged = || Error::FilterError("a chunk that LZF compressed is damaged".to_owned());
+        lzf::unpacked(packed, len(filter, LZF.1)).ok_or_else(damaged)
+    };
+    filters.register(LZF.0, Box::new(unpack));
+    let error = |error: anyhow::Error| Error::FilterError(format!("{error:#}"));
+    let unpack = move |filter: &FilterDescription, packed: &[u8], _: usize| {
+        blosc::unpacked(packed, len(filter, BLOSC.1)).map_err(error)
+    };
+    filters.register(BLOSC.0, Box::new(unpack));
+    let unpack =
+        move |_: &FilterDescription, packed: &[u8], _: usize| streams::zstd(packed, CHUNK_BYTES_MAX).map_err(error);
+    filters.register(ZSTD, Box::new(unpack));
+    // The library takes chunks of several blocks for damaged ones.
+    let unpack = move |_: &FilterDescription, packed: &[u8], _: usize| {
+        codecs::lz4_blocks(packed, CHUNK_BYTES_MAX).map_err(error)
+    };
+    filters.register(LZ4, Box::new(unpack));
     filters
 }
 

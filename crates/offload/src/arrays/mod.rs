@@ -1,16 +1,24 @@
-//! Files of data sets as tables: HDF5 (NetCDF-4 and MATLAB 7.3 are), classic NetCDF, and arrays of NumPy.
+//! Files of data sets as tables: HDF5 (NetCDF-4 and MATLAB 7.3 are), classic NetCDF, and arrays of NumPy; and stores of Zarr, which are
+//! directories.
 //!
 //! A table has the data sets of one shape as its columns, and their elements as its rows; or, of one data set with two axes, its second axis
 //! as columns. `ArrayTable` shows it as rows of doubles, which it unpacks as they are read: so it is cut into blocks, dealt out and summed as
-//! text is, wherever the bytes of the file come from. The libraries that know the formats read through `Contents`.
+//! text is, wherever the bytes of the file come from. The libraries that know the formats read through `Contents`. Zarr's formats are known
+//! here (`zarr`).
 
+mod blosc;
+mod chunk_cache;
+mod codecs;
 mod data_set;
 mod hdf5;
+mod kind;
 mod lzf;
 mod netcdf;
 mod npy;
 mod stored;
+mod streams;
 mod tiles;
+mod zarr;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +30,8 @@ use forebay_query::{DOUBLE_BYTES, Finding, Kept, Schema, Words, shown_name, show
 use crate::arrays::data_set::{Found, NamedSet};
 use crate::arrays::tiles::{Slab, Tiles};
 use crate::contents::Contents;
+
+pub use zarr::Store;
 
 /// Data sets that a message names.
 const NAMED_MAX: usize = 12;
@@ -57,9 +67,17 @@ impl ArrayFormat {
     }
 }
 
+/// The place where data sets are.
+pub enum ArraySource {
+    /// A file.
+    File(Arc<dyn Contents + Send>),
+    /// A directory of Zarr arrays.
+    Store(Arc<Store>),
+}
+
 /// A table of data sets.
 pub struct ArrayTable {
-    contents: Arc<dyn Contents + Send>,
+    origin: ArraySource,
     sets: Vec<NamedSet>,
     tiles: Tiles,
     rows: u64,
@@ -74,8 +92,8 @@ impl ArrayTable {
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or has no such data sets.
-    pub fn open(contents: Arc<dyn Contents + Send>, names: &[String]) -> anyhow::Result<Self> {
-        let found = found(&contents)?;
+    pub fn open(origin: ArraySource, names: &[String]) -> anyhow::Result<Self> {
+        let found = origin.found()?;
         let is_number = |name: &&String| name.parse::<usize>().is_err();
         let names: Vec<String> =
             names.iter().filter(is_number).map(|name| bare(name, &found.sets).to_owned()).collect();
@@ -84,15 +102,15 @@ impl ArrayTable {
             // A user who names some knows of others.
             Ok((sets, if names.is_empty() { others } else { vec![] }))
         };
-        Self::of(contents, found, choose)
+        Self::of(origin, found, choose)
     }
 
     /// The table that has exactly these data sets as its columns, as `data_sets` says.
     ///
     /// # Errors
     /// The same.
-    pub fn open_again(contents: Arc<dyn Contents + Send>, names: &[String]) -> anyhow::Result<Self> {
-        let found = found(&contents)?;
+    pub fn open_again(origin: ArraySource, names: &[String]) -> anyhow::Result<Self> {
+        let found = origin.found()?;
         let exactly = |mut sets: Vec<NamedSet>, _: &[String]| {
             shape_of(&sets, names)?;
             let place = |set: &NamedSet| names.iter().position(|name| *name == set.name);
@@ -100,11 +118,11 @@ impl ArrayTable {
             sets.sort_by_key(place);
             Ok((sets, vec![]))
         };
-        Self::of(contents, found, exactly)
+        Self::of(origin, found, exactly)
     }
 
     fn of(
-        contents: Arc<dyn Contents + Send>,
+        origin: ArraySource,
         found: Found,
         choose: impl FnOnce(Vec<NamedSet>, &[String]) -> anyhow::Result<(Vec<NamedSet>, Vec<NamedSet>)>,
     ) -> anyhow::Result<Self> {
@@ -135,7 +153,7 @@ impl ArrayTable {
         if !unpacked.is_empty() {
             findings.push(Finding::Unpacked(unpacked));
         }
-        Ok(Self { contents, sets, tiles, rows, width, findings })
+        Ok(Self { origin, sets, tiles, rows, width, findings })
     }
 
     /// The names of its data sets: with these it is opened as it is.
@@ -205,6 +223,22 @@ impl ArrayTable {
     }
 }
 
+impl ArraySource {
+    fn found(&self) -> anyhow::Result<Found> {
+        match self {
+            Self::File(contents) => found(contents),
+            Self::Store(store) => zarr::find(store),
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        match self {
+            Self::File(contents) => contents.check(),
+            Self::Store(store) => store.check(),
+        }
+    }
+}
+
 fn found(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
     let mut beginning = vec![0; contents.bytes().min(1024) as usize];
     contents.read(&mut beginning, 0)?;
@@ -267,8 +301,14 @@ fn chosen(
 ) -> anyhow::Result<(Vec<NamedSet>, Vec<NamedSet>)> {
     match (&sets[..], not_numbers) {
         ([], []) => bail!("it has no data sets"),
-        ([], [first, ..]) => bail!("none of its data sets has numbers: {}", shown_name(first)),
+        ([], [first, ..]) => bail!("none of its data sets has numbers that can be read: {}", shown_name(first)),
         _ => {}
+    }
+    // The name of each stands before the reason.
+    let is_named =
+        |left: &&String| names.iter().any(|name| left.strip_prefix(&**name).is_some_and(|of| of.starts_with(" (")));
+    if let Some(left) = not_numbers.iter().find(is_named) {
+        bail!("a data set that is named has no numbers that can be read: {}", shown_name(left));
     }
     let shape = if names.is_empty() { most_elements(&sets) } else { shape_of(&sets, names)? };
     let is_alone = |set: &NamedSet| names == [set.name.as_str()] && width_of(set).is_some();
@@ -312,6 +352,6 @@ impl Contents for Columns {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        self.table.contents.check()
+        self.table.origin.check()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 
 use crate::arrays::data_set::{DataSet, Found, NamedSet};
+use crate::arrays::kind::Kind;
 use crate::arrays::tiles::Slab;
 use crate::contents::Contents;
 
@@ -19,14 +20,6 @@ struct Array {
     shape: Vec<u64>,
     /// The first axis is the fastest, of two.
     is_by_columns: bool,
-}
-
-/// The type of an element.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Kind {
-    letter: u8,
-    bytes: usize,
-    is_big: bool,
 }
 
 /// The array of a file.
@@ -46,7 +39,7 @@ pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
     let mut text = vec![0; len as usize];
     contents.read(&mut text, begins)?;
     let text = String::from_utf8(text).context("its header is no text")?;
-    let kind = Kind::of(field(&text, "descr")?)?;
+    let kind = kind_of(field(&text, "descr")?)?;
     let is_fortran = field(&text, "fortran_order")?.starts_with("True");
     let mut shape = shape_of(field(&text, "shape")?)?;
     let is_by_columns = is_fortran && shape.len() == 2;
@@ -76,49 +69,15 @@ fn shape_of(text: &str) -> anyhow::Result<Vec<u64>> {
     lens.map(|len| len.parse().with_context(|| format!("its shape has {len:?}"))).collect()
 }
 
-impl Kind {
-    fn of(text: &str) -> anyhow::Result<Self> {
-        let Some(quote) = text.chars().next().filter(|first| matches!(first, '\'' | '"')) else {
-            bail!("its elements are records; write a column by itself: numpy.save(OUT, array['NAME'])");
-        };
-        let descr = text[1..].split(quote).next().unwrap_or_default();
-        let other = || {
-            format!(
-                "its elements are of type {descr:?}, no numbers; write numbers: numpy.save(OUT, array.astype(float))"
-            )
-        };
-        let [order @ (b'<' | b'>' | b'|' | b'='), letter, bytes @ ..] = descr.as_bytes() else { bail!(other()) };
-        let bytes = std::str::from_utf8(bytes).ok().and_then(|bytes| bytes.parse().ok()).with_context(other)?;
-        let is_known = matches!((letter, bytes), (b'f', 2 | 4 | 8) | (b'i' | b'u', 1 | 2 | 4 | 8) | (b'b', 1));
-        ensure!(is_known, other());
-        Ok(Self { letter: *letter, bytes, is_big: *order == b'>' })
-    }
-
-    /// An element, of its bytes in little-endian order.
-    fn value(self, bytes: [u8; 8]) -> f64 {
-        let unsigned = u64::from_le_bytes(bytes);
-        // The sign bit moves to the top and back.
-        let shift = 64 - 8 * self.bytes as u32;
-        match (self.letter, self.bytes) {
-            (b'f', 2) => half(unsigned as u16),
-            (b'f', 4) => f64::from(f32::from_bits(unsigned as u32)),
-            (b'f', _) => f64::from_bits(unsigned),
-            (b'i', _) => ((unsigned << shift) as i64 >> shift) as f64,
-            _ => unsigned as f64,
-        }
-    }
-}
-
-/// A double of half precision.
-fn half(bits: u16) -> f64 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
-    let value = match exponent {
-        0 => fraction * 2_f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        exponent => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+/// The type of the elements.
+fn kind_of(text: &str) -> anyhow::Result<Kind> {
+    let Some(quote) = text.chars().next().filter(|first| matches!(first, '\'' | '"')) else {
+        bail!("its elements are records; write a column by itself: numpy.save(OUT, array['NAME'])");
     };
-    if bits >> 15 == 1 { -value } else { value }
+    let descr = text[1..].split(quote).next().unwrap_or_default();
+    Kind::of(descr).with_context(|| {
+        format!("its elements are of type {descr:?}, no numbers; write numbers: numpy.save(OUT, array.astype(float))")
+    })
 }
 
 impl Array {
@@ -127,14 +86,7 @@ impl Array {
         let width = self.kind.bytes;
         let mut stored = vec![0; count as usize * width];
         self.contents.read(&mut stored, self.begins + first * width as u64)?;
-        values.extend(stored.chunks_exact(width).map(|element| {
-            let mut bytes = [0; 8];
-            bytes[..width].copy_from_slice(element);
-            if self.kind.is_big {
-                bytes[..width].reverse();
-            }
-            self.kind.value(bytes)
-        }));
+        self.kind.each(&stored, (0, 1), count as usize, |value| values.push(value));
         Ok(())
     }
 }
@@ -166,26 +118,5 @@ impl DataSet for Array {
         let first = slab.start.iter().zip(&self.shape).fold(0, |first, (start, len)| first * len + start);
         self.run(first, slab.elements(), &mut values)?;
         Ok(values)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn half_doubles_are_exact() {
-        for (bits, value) in [
-            (0x3c00, 1.0),
-            (0xc000, -2.0),
-            (0x7bff, 65504.0),
-            (0x0400, 2_f64.powi(-14)),
-            (0x0001, 2_f64.powi(-24)),
-            (0x3555, 0.333_251_953_125),
-            (0xfc00, f64::NEG_INFINITY),
-        ] {
-            assert_eq!(half(bits), value, "{bits:x}");
-        }
-        assert!(half(0x7e00).is_nan());
     }
 }

@@ -62,7 +62,7 @@ impl Tiles {
         while first < end {
             let (tile, before) = self.tile_of(first);
             let last = end.min(before + tile.elements());
-            runs.push(part(&tile, first - before, last - before));
+            add_parts(&tile, first - before, last - before, &mut runs);
             first = last;
         }
         runs
@@ -101,6 +101,24 @@ fn along_first_axes(shape: &[u64]) -> Vec<u64> {
     }
     tile.iter_mut().for_each(|len| *len = (*len).max(1));
     tile
+}
+
+/// Appends the runs of some elements of a tile: one, unless it would be much larger than they are.
+fn add_parts(tile: &Slab, first: u64, end: u64, runs: &mut Vec<Run>) {
+    let run = part(tile, first, end);
+    let split = run.slab.len.iter().position(|len| *len > 1);
+    match split {
+        Some(axis) if run.slab.elements() > 2 * (end - first) + ELEMENTS_MAX => {
+            // Elements of the tile with one index along the axis that the run crosses.
+            let each: u64 = tile.len[axis + 1..].iter().product();
+            let border = (first / each + 1) * each;
+            add_parts(tile, first, border.min(end), runs);
+            if border < end {
+                add_parts(tile, border, end, runs);
+            }
+        }
+        _ => runs.push(run),
+    }
 }
 
 /// Some elements of a tile, and no more of its axes than they need.
@@ -182,6 +200,19 @@ mod tests {
         let [run] = &tiles.runs(2_500_300, 2_501_700)[..] else { panic!("one tile") };
         assert_eq!((&run.slab.start, &run.slab.len), (&vec![2, 500, 0], &vec![1, 2, 1000]));
         assert_eq!((run.skipped, run.rows), (300, 1400));
+    }
+
+    /// Two rows of a picture, of which a block has the end of one and the beginning of the other.
+    #[test]
+    fn a_run_that_crosses_long_rows_is_cut_there() {
+        let tiles = Tiles::new(&[2, 1 << 28], Some(&[2, 1 << 28]));
+        let border = 1 << 28;
+        let runs = tiles.runs(border - 5, border + 9);
+        let found: Vec<_> =
+            runs.iter().map(|run| (&run.slab.start[..], &run.slab.len[..], run.skipped, run.rows)).collect();
+        assert_eq!(found, [(&[0, border - 5][..], &[1, 5][..], 0, 5), (&[1, 0], &[1, 9], 0, 9)]);
+        // Of a few elements, one run is cheaper.
+        assert_eq!(Tiles::new(&[2, 100], Some(&[2, 100])).runs(95, 109).len(), 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use forebay_query::{Block, RowEnds};
 
 use crate::contents::Contents;
 use crate::files::blocks::{BlockOptions, RowsOf, TAIL_BYTES, Turns, in_threads};
-use crate::files::packing::{Packing, Unpacker};
+use crate::packing::{Packing, Unpacker};
 
 /// Bytes of a file, or of a pipe, that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -130,7 +130,7 @@ impl<'a> InOrder<'a> {
     pub fn of_pipe(name: String, pipe: File) -> anyhow::Result<Self> {
         let mut raw = Raw { origin: Origin::Pipe(pipe), buffer: vec![], taken: 0, at: 0, failed: None };
         let mut beginning = vec![];
-        while beginning.len() < crate::files::packing::MAGIC_BYTES {
+        while beginning.len() < crate::packing::MAGIC_BYTES {
             let mut more = vec![0; READ_BYTES];
             let len = read_some(&mut raw.origin, &mut more, 0).with_context(|| name.clone())?;
             if len == 0 {
@@ -304,8 +304,8 @@ mod tests {
     use forebay_query::{Collected, Kept, OnText, Reading, State};
 
     use super::*;
-    use crate::files::packing::tests::{gzip, skippable, zstd};
     use crate::files::{FileSource, NormalisedColumn, PassOptions, WantedRows, collect, write_normalised};
+    use crate::packing::tests::{gzip, skippable, zstd};
 
     const COLLECTED: Collected =
         Collected { bytes: true, columns: true, sums: true, gramian: true, covariance: true, described: false };

@@ -10,11 +10,11 @@ mod collect;
 mod in_order;
 mod many;
 mod normalised;
-mod packing;
 mod source;
 mod unfinished;
 
 pub use crate::contents::Contents;
+pub use crate::packing::Packing;
 pub(crate) use collect::begins_quoted;
 pub use collect::{PassOptions, Table, WantedRows, collect, collect_file_part, collect_part, state_of_nothing};
 pub(crate) use many::AT_ONCE;
@@ -22,6 +22,5 @@ pub use many::{each_at_once, each_of_many};
 pub use normalised::{
     NormalisedColumn, Run, column_mode, each_values, encoded_values, lines, lines_of_encoded, write_normalised,
 };
-pub use packing::Packing;
 pub use source::{FileSource, STANDARD_INPUT, block_count};
 pub use unfinished::Unfinished;

@@ -14,10 +14,10 @@ use anyhow::{Context, anyhow, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
 use forebay_query::{Kept, QueryError, Reading, Schema, schema_of};
 
-use crate::arrays::{ArrayFormat, ArrayTable, Columns};
+use crate::arrays::{ArrayFormat, ArraySource, ArrayTable, Columns, Store};
 use crate::contents::Contents;
 use crate::files::in_order::{InOrder, Origin};
-use crate::files::packing::{MAGIC_BYTES, Packing};
+use crate::packing::{MAGIC_BYTES, Packing};
 
 /// Bytes that a look for the schema reads first: enough where every column has a value among them.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -44,6 +44,8 @@ pub struct FileSource {
     packing: Option<Packing>,
     /// The bytes of a pipe; None once they were read.
     pipe: Option<Mutex<Option<InOrder<'static>>>>,
+    /// The directory of Zarr arrays that it is.
+    store: Option<Arc<Store>>,
     /// Its data sets, if it has some, once its schema is known.
     data_sets: OnceLock<DataSets>,
 }
@@ -87,12 +89,15 @@ impl DataSets {
 }
 
 impl FileSource {
-    /// Opens a regular file, or standard input or a shell's pipe, whatever it is.
+    /// Opens a regular file, a directory of Zarr arrays, or standard input or a shell's pipe, whatever it is.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("{} cannot be read", path.display());
         // Opening a pipe would wait for who writes into it.
         let metadata = std::fs::metadata(path).with_context(context)?;
         if metadata.is_dir() {
+            if let Some(store) = Store::at(path) {
+                return Ok(Self::of_store(path, &metadata, store));
+            }
             let path = path.display();
             bail!(
                 "{path} is a directory, not a regular file; name its files by a pattern in quotes, such as '{path}/*.csv'"
@@ -126,6 +131,7 @@ impl FileSource {
             held,
             packing,
             pipe: None,
+            store: None,
             data_sets: OnceLock::new(),
         })
     }
@@ -146,7 +152,28 @@ impl FileSource {
         let generation = Generation { bytes: 0, ..Generation::of(&metadata) };
         let (file, pipe) = (Mutex::new(None), Some(Mutex::new(Some(bytes))));
         let (path, mode, data_sets) = (path.to_owned(), metadata.mode(), OnceLock::new());
-        Ok(Self { path, file, generation, mode, held: None, packing, pipe, data_sets })
+        Ok(Self { path, file, generation, mode, held: None, packing, pipe, store: None, data_sets })
+    }
+
+    /// A directory of Zarr arrays. It has no bytes of its own, and knows by itself whether it changes.
+    fn of_store(path: &Path, metadata: &Metadata, store: Store) -> Self {
+        let generation = Generation { bytes: 0, ..Generation::of(metadata) };
+        Self {
+            path: path.to_owned(),
+            file: Mutex::new(None),
+            generation,
+            mode: metadata.mode(),
+            held: None,
+            packing: None,
+            pipe: None,
+            store: Some(Arc::new(store)),
+            data_sets: OnceLock::new(),
+        }
+    }
+
+    /// Whether it is a directory of Zarr arrays.
+    pub fn is_store(&self) -> bool {
+        self.store.is_some()
     }
 
     /// How it is compressed.
@@ -195,6 +222,9 @@ impl FileSource {
         if let Some(data_sets) = self.data_sets.get() {
             data_sets.lock().take();
         }
+        if let Some(store) = &self.store {
+            store.forget_chunks();
+        }
     }
 
     /// Bytes of its rows: its own, or those that its data sets have as rows of doubles.
@@ -223,11 +253,19 @@ impl FileSource {
             Some(table) => Arc::clone(table),
             None => {
                 let name = || self.path.display().to_string();
-                let table = ArrayTable::open_again(Arc::new(self.again()?), &data_sets.names).with_context(name)?;
+                let table = ArrayTable::open_again(self.origin()?, &data_sets.names).with_context(name)?;
                 Arc::clone(open.insert(Arc::new(table)))
             }
         };
         Ok(Some(table.only(kept)))
+    }
+
+    /// The place where its data sets are: the store that it is, or itself, opened once more.
+    fn origin(&self) -> anyhow::Result<ArraySource> {
+        match &self.store {
+            Some(store) => Ok(ArraySource::Store(Arc::clone(store))),
+            None => Ok(ArraySource::File(Arc::new(self.again()?))),
+        }
     }
 
     /// The same file, opened once more.
@@ -283,6 +321,9 @@ impl FileSource {
     /// # Errors
     /// It cannot be read, changes, or is no table.
     pub fn schema(&self, reading: &Reading) -> anyhow::Result<Schema> {
+        if self.is_store() {
+            return self.schema_of_data_sets(reading).with_context(|| self.path.display().to_string());
+        }
         if let Some(pipe) = &self.pipe {
             let mut bytes = pipe.lock().unwrap_or_else(PoisonError::into_inner);
             let bytes = bytes.as_mut().context("the pipe was read already")?;
@@ -338,7 +379,7 @@ impl FileSource {
 
     /// Its columns, if it has data sets.
     fn schema_of_data_sets(&self, reading: &Reading) -> anyhow::Result<Schema> {
-        let table = ArrayTable::open(Arc::new(self.again()?), &reading.columns)?;
+        let table = ArrayTable::open(self.origin()?, &reading.columns)?;
         self.check()?;
         let schema = table.schema(reading.missing.clone());
         let (names, bytes) = (table.data_sets(), table.bytes());
@@ -350,7 +391,7 @@ impl FileSource {
     /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen. Files that make their
     /// contents up when they are read are not.
     pub fn is_version(&self, other: &forebay_types::Generation) -> bool {
-        if self.held.is_some() || self.is_pipe() {
+        if self.held.is_some() || self.is_pipe() || self.is_store() {
             return false;
         }
         let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
@@ -394,6 +435,7 @@ impl Contents for FileSource {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
         anyhow::ensure!(!self.is_pipe(), "{} can only be read in order", self.path.display());
+        anyhow::ensure!(!self.is_store(), "{} is a directory", self.path.display());
         if let Some(held) = &self.held {
             // All bytes within the file's size are held.
             buffer.copy_from_slice(&held[offset as usize..][..buffer.len()]);
@@ -420,6 +462,7 @@ impl Contents for FileSource {
             Some(_) => Ok(()),
             // Those of a pipe come once.
             None if self.is_pipe() => Ok(()),
+            None if let Some(store) = &self.store => store.check(),
             None => self.ensure_same(&*self.file()?),
         }
     }

@@ -107,6 +107,18 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses what is said of bytes, for a directory of Zarr arrays.
+fn ensure_has_bytes(source: &FileSource, operators: &[Operator]) -> anyhow::Result<()> {
+    match operators.iter().find(|operator| !operator.reads_rows()) {
+        Some(operator) if source.is_store() => {
+            let (path, name) = (shown_path(source.path()), operator.name());
+            let message = format!("{path} is a directory of Zarr arrays, and {name} counts the bytes of a file");
+            Err(UsageError(message).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is said of text alone, for a file of data sets.
 fn ensure_of_rows(source: &FileSource, operators: &[Operator]) -> anyhow::Result<()> {
     let is_of_text = |operator: &&Operator| !operator.reads_rows() || **operator == Operator::Normalise;
@@ -143,6 +155,7 @@ fn opened(
     let files = &arguments.files;
     let open = |number: usize, reading: &Reading| {
         let source = FileSource::open(&files[number])?;
+        ensure_has_bytes(&source, operators)?;
         let schema = collected.columns.then(|| source.schema(reading)).transpose()?;
         if files.len() > OPEN_MAX {
             source.release();

@@ -247,7 +247,7 @@ fn damaged(error: FrameDecoderError) -> Error {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::io::{BufReader, Write};
 
     use flate2::Compression;
