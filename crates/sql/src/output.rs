@@ -1,11 +1,10 @@
 //! Results: as a table for people, CSV, JSON, Parquet or Arrow IPC, to standard output or to a file that appears when it is
 //! whole.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -15,6 +14,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
+use forebay_offload::files::Unfinished;
 
 use crate::cli::Format;
 
@@ -24,8 +24,7 @@ const HELD_BYTES_MAX: usize = 64 << 20;
 /// Where a result goes.
 pub struct Output {
     to: Held,
-    /// The temporary name, and the one it gets when it is whole.
-    file: Option<(PathBuf, PathBuf)>,
+    file: Option<Unfinished>,
 }
 
 /// Bytes on their way to a file or standard output.
@@ -72,10 +71,10 @@ impl Output {
             let most_bytes = if is_held { HELD_BYTES_MAX } else { 0 };
             return Ok(Self { to: held(Box::new(BufWriter::new(io::stdout())), most_bytes), file: None });
         };
-        let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
-        let unfinished = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let file = File::create(&unfinished).with_context(|| format!("{} cannot be written", path.display()))?;
-        Ok(Self { to: held(Box::new(BufWriter::new(file)), 0), file: Some((unfinished, path.to_owned())) })
+        ensure!(path.file_name().is_some(), "{} names no file", path.display());
+        let unfinished = Unfinished::create(path, None)?;
+        let file = unfinished.file().with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Self { to: held(Box::new(BufWriter::new(file)), 0), file: Some(unfinished) })
     }
 
     /// Whether a reader may have seen a part of it.
@@ -89,21 +88,7 @@ impl Output {
     /// It cannot be kept.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.to.let_go().and_then(|()| self.to.flush()).context("the result cannot be written")?;
-        if let Some((unfinished, path)) = self.file.take() {
-            let kept = File::open(&unfinished).and_then(|file| file.sync_all());
-            let named = kept.and_then(|()| fs::rename(&unfinished, &path));
-            named.with_context(|| format!("{} cannot be written", path.display()))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Some((unfinished, _)) = &self.file {
-            // Of what is not whole nothing stays; that it cannot be removed changes nothing.
-            drop(fs::remove_file(unfinished));
-        }
+        self.file.take().map_or(Ok(()), Unfinished::finish)
     }
 }
 

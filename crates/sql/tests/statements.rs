@@ -149,3 +149,27 @@ fn a_sort_beyond_its_memory_spills_to_files_that_leave_nothing_behind() {
     let numbers: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
     assert!(numbers.len() == 80_000 && numbers.is_sorted());
 }
+
+#[test]
+fn a_killed_statement_leaves_nothing_of_its_output() {
+    let bed = Bed::new();
+    fs::write(bed.path().join("n.csv"), format!("n\n{}", "1\n".repeat(2000))).unwrap();
+    let before = fs::read_dir(bed.path()).unwrap().count();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay-sql"));
+    command.current_dir(bed.path()).arg("SELECT a.n FROM 'n.csv' a, 'n.csv' b, 'n.csv' c");
+    let mut killed = command.args(["--format", "csv", "--output", "out.csv"]).spawn().unwrap();
+    let written = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", killed.id())).unwrap().flatten();
+        let lens = open.filter_map(|own| {
+            let is_output = fs::read_link(own.path()).ok()?.to_string_lossy().ends_with("(deleted)");
+            is_output.then(|| own.path().metadata().ok().map(|found| found.len())).flatten()
+        });
+        lens.max().unwrap_or(0)
+    };
+    while written() < 1 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(fs::read_dir(bed.path()).unwrap().count(), before);
+}

@@ -2,7 +2,7 @@
 //!
 //! `source` is a file in one generation, `blocks` reads any `contents` block by block and says of each what came before, `in_order` does so for
 //! compressed files (`packing`) and pipes,
-//! `collect` makes partials of it, `normalised` writes a column, and `many` works on several files at once. A node of a job and the command without a job read
+//! `collect` makes partials of it, `normalised` writes a column to an `unfinished` file, and `many` works on several files at once. A node of a job and the command without a job read
 //! files in the same way; the core (`forebay_query`) knows what to do with a block.
 
 mod blocks;
@@ -11,6 +11,7 @@ mod in_order;
 mod many;
 mod normalised;
 mod source;
+mod unfinished;
 
 pub use crate::contents::Contents;
 pub use crate::packing::Packing;
@@ -19,7 +20,7 @@ pub use collect::{PassOptions, Table, WantedRows, collect, collect_file_part, co
 pub(crate) use many::AT_ONCE;
 pub use many::{each_at_once, each_of_many};
 pub use normalised::{
-    NormalisedColumn, Run, Unfinished, column_mode, each_values, encoded_values, lines, lines_of_encoded,
-    write_normalised,
+    NormalisedColumn, Run, column_mode, each_values, encoded_values, lines, lines_of_encoded, write_normalised,
 };
 pub use source::{FileSource, STANDARD_INPUT, block_count};
+pub use unfinished::Unfinished;

@@ -1,12 +1,8 @@
-//! The values of a column, normalised, and the file that they make: by a temporary name and a rename, so that it is whole when it is
-//! found.
+//! The values of a column, normalised, and the file that they make.
 
-use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::Context;
 use forebay_query::{BatchSink, Kept, OnText, Pass, Schema};
 
 use crate::contents::Contents;
@@ -14,6 +10,7 @@ use crate::files::blocks::{BlockOptions, RowsOf, each_block};
 use crate::files::collect::PassOptions;
 use crate::files::in_order::{InOrder, each_block_in_order};
 use crate::files::source::{FileSource, block_count};
+use crate::files::unfinished::Unfinished;
 
 /// A column and what it is normalised by.
 pub struct NormalisedColumn<'a> {
@@ -177,65 +174,4 @@ fn quoted(name: &str) -> String {
 #[must_use]
 pub fn column_mode(source_mode: u32) -> u32 {
     source_mode & 0o666 | 0o600
-}
-
-/// A file under its temporary name, which goes with it unless it is finished.
-pub struct Unfinished {
-    output: PathBuf,
-    path: PathBuf,
-    file: File,
-}
-
-impl Unfinished {
-    /// One that is to be `output`, of this mode, whatever the umask; without one as the umask has it.
-    ///
-    /// # Errors
-    /// It cannot be made there.
-    pub fn create(output: &Path, mode: Option<u32>) -> anyhow::Result<Self> {
-        let name = output.file_name().unwrap_or_default().to_string_lossy();
-        let path = output.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&path);
-        let unfinished = Self { output: output.to_owned(), path, file: file.with_context(|| not_written(output))? };
-        if let Some(mode) = mode {
-            unfinished.file.set_permissions(Permissions::from_mode(mode)).with_context(|| not_written(output))?;
-        }
-        Ok(unfinished)
-    }
-
-    /// Appends to it.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
-        self.file.write_all(text).with_context(|| not_written(&self.output))
-    }
-
-    /// Gives it its name, durably.
-    ///
-    /// # Errors
-    /// It cannot have it.
-    pub fn finish(self) -> anyhow::Result<()> {
-        let finished = || {
-            self.file.sync_all()?;
-            fs::rename(&self.path, &self.output)?;
-            let directory = self.output.parent().filter(|parent| !parent.as_os_str().is_empty());
-            match File::open(directory.unwrap_or(Path::new(".")))?.sync_all() {
-                // A file system that cannot make names durable does it anyway, or never.
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-                synced => synced,
-            }
-        };
-        finished().with_context(|| not_written(&self.output))
-    }
-}
-
-fn not_written(output: &Path) -> String {
-    format!("{} cannot be written", output.display())
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // After the rename there is nothing of this name.
-        let _ = fs::remove_file(&self.path);
-    }
 }
