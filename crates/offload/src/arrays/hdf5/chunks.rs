@@ -18,8 +18,11 @@ use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
 use hdf5_reader::{Dataset, Hdf5File};
 
 use crate::arrays::chunk_cache::{Bytes, ChunkCache};
+use crate::arrays::hdf5::header;
 use crate::arrays::hdf5::types::Stored;
-use crate::arrays::hdf5::{CHUNK_BYTES_MAX, header};
+
+/// Bytes of one chunk. A file may say that it has larger ones, and have none.
+pub const CHUNK_BYTES_MAX: usize = 1 << 30;
 
 /// That which the data sets of a file share.
 pub struct OpenFile {

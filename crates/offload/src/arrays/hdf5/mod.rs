@@ -25,7 +25,7 @@ use crate::arrays::chunk_cache::ChunkCache;
 use crate::arrays::data_set::{DataSet, Found, NamedSet, SETS_MAX, StoredAs};
 use crate::arrays::grid::Grid;
 use crate::arrays::hdf5::axes::Axes;
-use crate::arrays::hdf5::chunks::{Chunks, OpenFile};
+use crate::arrays::hdf5::chunks::{CHUNK_BYTES_MAX, Chunks, OpenFile};
 use crate::arrays::hdf5::types::{Element, Stored};
 use crate::arrays::stored;
 use crate::arrays::tiles::Slab;
@@ -34,9 +34,6 @@ use crate::contents::Contents;
 
 /// Groups within each other; deeper ones are not looked at.
 const DEPTH_MAX: usize = 32;
-
-/// Bytes of one chunk. A file may say that it has larger ones, and have none.
-const CHUNK_BYTES_MAX: usize = 1 << 30;
 
 /// The number of h5py's filter, and where it notes the bytes of a chunk.
 const LZF: (u16, usize) = (32000, 2);
