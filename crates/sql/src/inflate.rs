@@ -4,7 +4,7 @@
 //! left out of this build, because it brings more libraries than these two.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
+use crate::checked::Checks;
 use crate::residency::scan_of;
 
 /// Bytes that are decompressed at once.
@@ -104,9 +105,9 @@ pub fn executable(plan: Arc<dyn ExecutionPlan>) -> EngineResult<Arc<dyn Executio
     plain.map(|plain| plain.data)
 }
 
-/// The files of this host.
+/// The files of this host, and how they are looked at.
 #[derive(Debug)]
-pub struct Inflating(pub LocalFileSystem);
+pub struct Inflating(pub LocalFileSystem, pub Arc<Checks>);
 
 impl fmt::Display for Inflating {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,11 +118,19 @@ impl fmt::Display for Inflating {
 #[async_trait]
 impl ObjectStore for Inflating {
     async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
+        let is_whole = options.range.is_none();
         let (_, kind) = uncompressed(name.as_ref());
-        let is_plain = options.head || options.range.is_some() || kind == CompressionTypeVariant::UNCOMPRESSED;
+        let kind = if is_whole { kind } else { CompressionTypeVariant::UNCOMPRESSED };
+        let is_streamed = kind != CompressionTypeVariant::UNCOMPRESSED || self.1.has(name, is_whole);
+        let is_asked = !options.head;
         let mut found = self.0.get_opts(name, options).await?;
         found.payload = match found.payload {
-            GetResultPayload::File(file, _) if !is_plain => GetResultPayload::Stream(stream(name, file, kind)?),
+            GetResultPayload::File(mut file, _) if is_asked && is_streamed => {
+                let failed = |source: io::Error| Error::Generic { store: "file", source: source.into() };
+                file.seek(SeekFrom::Start(found.range.start)).map_err(failed)?;
+                let bytes = file.take(found.range.end - found.range.start);
+                GetResultPayload::Stream(self.1.checked(name, is_whole, stream(name, bytes, kind)?))
+            }
             other => other,
         };
         Ok(found)

@@ -6,11 +6,12 @@
 //!
 //! Near the data: `residency` finds who holds the files of a plan, and `near` starts a worker on each such node by way of the `daemon`.
 //! `datafusion-distributed` divides the plan into stages. `leaves` says which task reads which files and where it runs, `channels` are how
-//! the processes of a statement speak with each other. A `worker` carries out tasks over a `store` of its node's files. `spill` is where
-//! all of them put what does not fit into memory.
+//! the processes of a statement speak with each other. A `worker` carries out tasks over a `store` of its node's files. `checked` is what
+//! text has to be on its way to the engine. `spill` is where all of them put what does not fit into memory.
 
 mod caret;
 mod channels;
+mod checked;
 mod cli;
 mod columns;
 mod daemon;

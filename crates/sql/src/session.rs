@@ -53,7 +53,7 @@ pub async fn for_statements(tables: Arc<Tables>, options: Options<'_>) -> Result
     // The files of devices stand side by side: a directory is all that is below it.
     config.options_mut().execution.listing_table_ignore_subdirectory = false;
     let runtime = runtime(options.memory_bytes, None)?;
-    let files = Arc::new(Inflating(LocalFileSystem::new()));
+    let files = Arc::new(Inflating(LocalFileSystem::new(), Arc::clone(tables.checks())));
     runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), files);
     let mut state =
         SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();

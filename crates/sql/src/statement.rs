@@ -81,6 +81,7 @@ async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
         eprintln!("{}", displayable(plan.as_ref()).indent(false));
     }
     let mut output = Output::open(arguments.output.as_deref(), false)?;
+    tables.checks().note(&plan).map_err(wrong)?;
     let plan = inflate::executable(plan).map_err(wrong)?;
     write_rows(&plan, &state, arguments, &mut output).await?;
     output.finish()?;

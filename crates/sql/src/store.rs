@@ -22,6 +22,7 @@ use forebay_offload::AskedFile;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
+use crate::checked::Checks;
 use crate::inflate::{self, uncompressed};
 
 /// Words of the error of a file that is not the one that the plan means; a statement that meets it is planned again.
@@ -32,7 +33,10 @@ const READ_BYTES: u64 = 1 << 20;
 
 /// The files of this node that its plans read.
 #[derive(Debug, Default)]
-pub struct Placed(RwLock<HashMap<Path, Arc<Place>>>);
+pub struct Placed {
+    places: RwLock<HashMap<Path, Arc<Place>>>,
+    checks: Checks,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -45,12 +49,17 @@ struct Place {
 }
 
 impl Placed {
+    /// How they are looked at.
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
     /// A file from now on.
     ///
     /// # Errors
     /// It is known in another version.
     pub fn add(&self, meta: ObjectMeta, asked: AskedFile, path: PathBuf) -> Result<(), String> {
-        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let name = meta.location.clone();
         match places.get(&name) {
             Some(known) if known.asked != asked => Err(format!("{} {CHANGED}", asked.path)),
@@ -64,13 +73,13 @@ impl Placed {
 
     /// Whether it is known in this version.
     pub fn has(&self, name: &Path, asked: &AskedFile) -> bool {
-        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         places.get(name).is_some_and(|known| known.asked == *asked)
     }
 
     fn place(&self, name: &Path) -> Result<Arc<Place>> {
         let none = || Error::NotFound { path: name.to_string(), source: "it is not a file of this statement".into() };
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned().ok_or_else(none)
+        self.places.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned().ok_or_else(none)
     }
 }
 
@@ -164,9 +173,11 @@ impl ObjectStore for Placed {
         let (_, kind) = uncompressed(name.as_ref());
         if kind != CompressionTypeVariant::UNCOMPRESSED && options.range.is_none() && !options.head {
             let range = 0..meta.size;
-            let payload = GetResultPayload::Stream(inflate::stream(name, Reading { place, file: None, at: 0 }, kind)?);
+            let bytes = inflate::stream(name, Reading { place, file: None, at: 0 }, kind)?;
+            let payload = GetResultPayload::Stream(self.checks.checked(name, true, bytes));
             return Ok(GetResult { payload, meta, range, attributes: Default::default() });
         }
+        let is_whole = options.range.is_none();
         let range = range_of(options.range, meta.size);
         let wanted = if options.head { 0..0 } else { range.clone() };
         // The first bytes come with the opening: most reads are small.
@@ -187,7 +198,8 @@ impl ObjectStore for Placed {
             let next = from + bytes.len() as u64;
             Ok(Some((bytes, (place, file, next))))
         });
-        let payload = GetResultPayload::Stream(stream::once(async move { Ok(first) }).chain(rest).boxed());
+        let bytes = stream::once(async move { Ok(first) }).chain(rest).boxed();
+        let payload = GetResultPayload::Stream(self.checks.checked(name, is_whole, bytes));
         Ok(GetResult { payload, meta, range, attributes: Default::default() })
     }
 

@@ -21,6 +21,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use datafusion::object_store::path::Path as ObjectPath;
 
+use crate::checked::Checks;
 use crate::columns;
 use crate::dialect::{Dialect, Types};
 use crate::inflate::uncompressed;
@@ -44,6 +45,7 @@ pub struct Tables {
     /// Types by option.
     types: OnceLock<Types>,
     session: OnceLock<Session>,
+    checks: Arc<Checks>,
 }
 
 impl fmt::Debug for Tables {
@@ -64,7 +66,7 @@ enum Kind {
 impl Tables {
     /// Tables whose CSV is like this.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, types: OnceLock::new(), session: OnceLock::new() }
+        Self { dialect, types: OnceLock::new(), session: OnceLock::new(), checks: Arc::default() }
     }
 
     /// The session that they belong to, and the types of columns by option.
@@ -75,6 +77,11 @@ impl Tables {
     /// Types by option, all of which a column should have when the tables of a statement are made.
     pub fn types(&self) -> &Types {
         self.types.get_or_init(Types::default)
+    }
+
+    /// How the session's store looks at files.
+    pub fn checks(&self) -> &Arc<Checks> {
+        &self.checks
     }
 
     /// The table at a path.

@@ -130,6 +130,7 @@ impl WorkerPlanRewriteHandler for Files {
             files.extend(read_by(plan)?);
             Ok(TreeNodeRecursion::Continue)
         })?;
+        self.placed.checks().note(&event.plan)?;
         files.retain(|(meta, asked)| !self.placed.has(&meta.location, asked));
         let asked: Vec<AskedFile> = files.iter().map(|(_, asked)| asked.clone()).collect();
         let failed = |error: anyhow::Error| DataFusionError::Execution(format!("{error:#}"));

@@ -274,3 +274,37 @@ fn decimals_by_option_are_rounded_as_conversions_are() {
     let expected = "p,n\n-0.1,3\n1.3,3\n10.0,3\n,3\n";
     assert_eq!(rows(&bed, of, &["--types", "p=decimal(12,1)"]), expected);
 }
+
+#[test]
+fn values_that_the_engine_would_cut_are_errors() {
+    let bed = Bed::new();
+    let late = |value: &str| format!("{}{{\"a\": {value}, \"b\": 1.5}}\n", "{\"a\": 20, \"b\": 2}\n".repeat(2000));
+    write(&bed, "cut.ndjson", late("20.25"));
+    let said = bed.bad("SELECT sum(a) FROM 'cut.ndjson'", &[]);
+    assert!(said.contains("cut.ndjson: column a has 20.25, and its type is one of integers"), "{said}");
+    assert_eq!(rows(&bed, "SELECT sum(a) AS a FROM 'cut.ndjson'", &["--types", "a=double"]), "a\n40020.25\n");
+    assert_eq!(rows(&bed, "SELECT sum(a) AS a FROM 'cut.ndjson'", &["--sample", "3000"]), "a\n40020.25\n");
+    // A column that is not read takes no part, and a fraction of nothing is none.
+    assert_eq!(rows(&bed, "SELECT sum(b) AS b FROM 'cut.ndjson'", &["--types", "b=double"]), "b\n4001.5\n");
+    write(&bed, "whole.ndjson", late("2e1"));
+    assert_eq!(rows(&bed, "SELECT sum(a) AS a FROM 'whole.ndjson'", &["--types", "b=double"]), "a\n40020\n");
+    write(&bed, "cut.ndjson.gz", gzipped(&late("20.25")));
+    assert!(bed.bad("SELECT sum(a) FROM 'cut.ndjson.gz'", &[]).contains("column a has 20.25"));
+    let said = bed.bad("SELECT max(b) FROM 'cut.ndjson'", &["--types", "b=decimal(9,0)"]);
+    assert!(said.contains("column b has 1.5, which has more digits than its type"), "{said}");
+    let said = bed.bad("SELECT max(a) FROM 'cut.ndjson'", &["--types", "a=timestamp"]);
+    assert!(said.contains("a number, and its type is one of dates or times"), "{said}");
+}
+
+#[test]
+fn a_quote_that_is_never_closed_is_an_error() {
+    let bed = Bed::new();
+    write(&bed, "open.csv", format!("a,b\n1,x\n2,\"y\n{}", "3,z\n".repeat(2000)));
+    let said = bed.bad("SELECT count(*) FROM 'open.csv'", &[]);
+    assert!(said.contains("open.csv: the quote at byte 10 is never closed"), "{said}");
+    write(&bed, "open.csv.gz", gzipped("a,b\n1,\"x\n"));
+    assert!(bed.bad("SELECT count(*) FROM 'open.csv.gz'", &[]).contains("is never closed"));
+    assert_eq!(rows(&bed, "SELECT count(*) AS n FROM 'open.csv'", &["--quote", "|"]), "n\n2002\n");
+    write(&bed, "inches.csv", "a,b\n1,5\" pipe\n2,\"6\"\"\n or so\"\n");
+    assert_eq!(rows(&bed, "SELECT count(*) AS n FROM 'inches.csv'", &[]), "n\n2\n");
+}

@@ -77,7 +77,7 @@ pub use gramian::Gramian;
 pub use groups::{Group, Groups, Refused, groups_max};
 pub use in_order::InOrder;
 pub use keys::unite_keys;
-pub use objects::Keys;
+pub use objects::{Keys, object as object_members};
 pub use operator::{Collected, Operator, UnknownOperator};
 pub use pace::Pace;
 pub use part::{PartState, Quotes};

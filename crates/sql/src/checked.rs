@@ -1,0 +1,412 @@
+//! Looks at the bytes of text on their way to the engine, for what its readers pass over in silence: a quote that is never closed takes the
+//! rest of a CSV file for one field, and numbers of JSON that do not fit a column's type are cut to it.
+//!
+//! A plan says which files are read how. Of CSV, files are looked at that are read whole: only there may a quoted field have newlines. Of
+//! JSON, all lines are that have no more than an object.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::Result as EngineResult;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource, JsonSource};
+use datafusion::object_store::path::Path;
+use datafusion::object_store::{Error, Result};
+use datafusion::physical_plan::ExecutionPlan;
+use forebay_query::object_members;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use memchr::{memchr, memchr2};
+
+use crate::residency::scan_of;
+
+/// Bytes of a line that is looked at; the engine reads longer ones, too.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// How the files of a statement are looked at.
+#[derive(Debug, Default)]
+pub struct Checks(RwLock<HashMap<Path, Check>>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Check {
+    Csv(Quoting),
+    /// The columns that are read.
+    Json(Vec<Arc<Field>>),
+}
+
+impl Checks {
+    /// Takes what a plan reads.
+    ///
+    /// # Errors
+    /// None.
+    pub fn note(&self, plan: &Arc<dyn ExecutionPlan>) -> EngineResult<()> {
+        plan.apply(|plan| {
+            if let Some(scan) = scan_of(plan.as_ref())
+                && let Some(check) = check_of(scan)
+            {
+                let mut checks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                for file in scan.file_groups.iter().flat_map(|group| group.files()) {
+                    let known = checks.entry(file.object_meta.location.clone()).or_insert_with(|| check.clone());
+                    known.also(&check);
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
+    /// Whether a file is looked at when it is read so.
+    pub fn has(&self, name: &Path, is_whole: bool) -> bool {
+        self.check(name, is_whole).is_some()
+    }
+
+    fn check(&self, name: &Path, is_whole: bool) -> Option<Check> {
+        let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        checks.get(name).filter(|check| is_whole || matches!(check, Check::Json(_))).cloned()
+    }
+
+    /// The same bytes of a file, all of them or a range; an error where they are not what the engine would take them for.
+    pub fn checked(
+        &self,
+        name: &Path,
+        is_whole: bool,
+        bytes: BoxStream<'static, Result<Bytes>>,
+    ) -> BoxStream<'static, Result<Bytes>> {
+        let Some(check) = self.check(name, is_whole) else { return bytes };
+        let look: Box<dyn Look> = match check {
+            Check::Csv(quoting) => Box::new(Quotes { quoting, at: 0, before: None, state: State::Bare }),
+            Check::Json(columns) => Box::new(Numbers { columns, line: vec![] }),
+        };
+        let name = name.clone();
+        let failed = move |said: String| Error::Generic { store: "file", source: format!("/{name}: {said}").into() };
+        let checked = stream::unfold(Some((bytes, look)), move |reading| {
+            let failed = failed.clone();
+            async move {
+                let (mut bytes, mut look) = reading?;
+                match bytes.next().await {
+                    Some(Ok(chunk)) => match look.take(&chunk) {
+                        Ok(()) => Some((Ok(chunk), Some((bytes, look)))),
+                        Err(said) => Some((Err(failed(said)), None)),
+                    },
+                    Some(Err(error)) => Some((Err(error), None)),
+                    None => look.end().err().map(|said| (Err(failed(said)), None)),
+                }
+            }
+        });
+        checked.boxed()
+    }
+}
+
+impl Check {
+    /// Takes the columns of another scan of the same file.
+    fn also(&mut self, other: &Self) {
+        if let (Self::Json(columns), Self::Json(more)) = (self, other) {
+            let new = more.iter().filter(|field| !columns.contains(field)).cloned().collect::<Vec<_>>();
+            columns.extend(new);
+        }
+    }
+}
+
+fn check_of(scan: &FileScanConfig) -> Option<Check> {
+    let source = scan.file_source();
+    if let Some(csv) = source.downcast_ref::<CsvSource>() {
+        let quoting =
+            Quoting { delimiter: csv.delimiter(), quote: csv.quote(), escape: csv.escape(), comment: csv.comment() };
+        return csv.newlines_in_values().then_some(Check::Csv(quoting));
+    }
+    let json = source.downcast_ref::<JsonSource>()?;
+    let columns = scan.file_schema().fields();
+    let read = json.projection()?.column_indices();
+    // Behind them are the columns of directories.
+    let read = read.into_iter().filter_map(|column| columns.get(column)).filter(|field| is_looked_at(field));
+    Some(Check::Json(read.cloned().collect())).filter(|check| *check != Check::Json(vec![]))
+}
+
+fn is_looked_at(field: &Field) -> bool {
+    match field.data_type() {
+        DataType::Struct(fields) => fields.iter().any(|field| is_looked_at(field)),
+        DataType::List(field) => is_looked_at(field),
+        own => own.is_integer() || own.is_decimal() || own.is_temporal(),
+    }
+}
+
+/// Looks at bytes as they come.
+trait Look: Send {
+    /// The next ones; else what is wrong.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), String>;
+
+    /// There are no more.
+    fn end(&mut self) -> Result<(), String>;
+}
+
+/// The signs of CSV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quoting {
+    delimiter: u8,
+    quote: u8,
+    escape: Option<u8>,
+    comment: Option<u8>,
+}
+
+/// Where a reader of CSV stands, as far as quotes matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In no quotes.
+    Bare,
+    /// In a line that is none.
+    Comment,
+    /// In those that opened at this byte.
+    Quoted(u64),
+    /// The same, behind the sign that takes a byte its meaning.
+    Escaped(u64),
+    /// Behind a quote that closes, or begins a pair, those that opened there.
+    Closed(u64),
+}
+
+/// Finds quotes that are never closed, as the engine's reader opens and closes them: they open where a field begins.
+struct Quotes {
+    quoting: Quoting,
+    /// Bytes that were taken.
+    at: u64,
+    /// The last of them.
+    before: Option<u8>,
+    state: State,
+}
+
+impl Quotes {
+    /// Takes bytes up to the next that matters, at least one; how many.
+    fn step(&mut self, bytes: &[u8]) -> usize {
+        let Quoting { delimiter, quote, escape, comment } = self.quoting;
+        let first = bytes[0];
+        let begins_line = matches!(self.before, None | Some(b'\n' | b'\r'));
+        let found = |at: Option<usize>| at.map_or(bytes.len(), |at| at);
+        match self.state {
+            State::Comment => {
+                let end = found(memchr(b'\n', bytes));
+                if end < bytes.len() {
+                    self.state = State::Bare;
+                }
+                return (end + 1).min(bytes.len());
+            }
+            State::Bare if begins_line && Some(first) == comment => self.state = State::Comment,
+            State::Bare if first == quote && (begins_line || self.before == Some(delimiter)) => {
+                self.state = State::Quoted(self.at);
+            }
+            // Where lines may be comments, each is begun.
+            State::Bare if comment.is_some() => {
+                return found(memchr2(quote, b'\n', &bytes[1..]).map(|at| at + 1)).max(1);
+            }
+            State::Bare => return found(memchr(quote, &bytes[1..]).map(|at| at + 1)),
+            State::Quoted(from) if first == quote => self.state = State::Closed(from),
+            State::Quoted(from) if Some(first) == escape => self.state = State::Escaped(from),
+            State::Quoted(_) => {
+                return found(memchr2(quote, escape.unwrap_or(quote), bytes));
+            }
+            State::Escaped(from) => self.state = State::Quoted(from),
+            State::Closed(from) if first == quote => self.state = State::Quoted(from),
+            State::Closed(_) => {
+                self.state = State::Bare;
+                return 0;
+            }
+        }
+        1
+    }
+}
+
+impl Look for Quotes {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let taken = self.step(bytes);
+            if let Some(last) = taken.checked_sub(1) {
+                self.before = Some(bytes[last]);
+            }
+            self.at += taken as u64;
+            bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        match self.state {
+            State::Quoted(from) | State::Escaped(from) => Err(format!(
+                "the quote at byte {from} is never closed, so all behind it would be one field; if it is text, name another by --quote"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Finds numbers that do not fit the type of their column.
+struct Numbers {
+    columns: Vec<Arc<Field>>,
+    /// The beginning of a line.
+    line: Vec<u8>,
+}
+
+impl Look for Numbers {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut rest = bytes;
+        while let Some(end) = memchr(b'\n', rest) {
+            let (line, behind) = rest.split_at(end + 1);
+            if self.line.is_empty() {
+                fits(line, &self.columns)?;
+            } else {
+                self.line.extend_from_slice(line);
+                fits(&self.line, &self.columns)?;
+                self.line.clear();
+            }
+            rest = behind;
+        }
+        if self.line.len() + rest.len() <= LINE_BYTES_MAX {
+            self.line.extend_from_slice(rest);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        fits(&self.line, &self.columns)
+    }
+}
+
+/// Whether the members of an object fit the columns of their names.
+fn fits(object: &[u8], columns: &[Arc<Field>]) -> Result<(), String> {
+    let mut unfit = Ok(());
+    object_members(object, 0, |key, value| {
+        let text = &object[value];
+        if unfit.is_ok()
+            && let Some(column) = columns.iter().find(|column| is_key(key, column.name()))
+        {
+            unfit = value_fits(text, column.data_type()).map_err(|said| {
+                let text = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
+                let name = column.name();
+                format!("column {name} has {text}, {said}: give it another type (--types), or a larger --sample")
+            });
+        }
+    });
+    unfit
+}
+
+fn is_key(key: &[u8], name: &str) -> bool {
+    match memchr(b'\\', key) {
+        None => key == name.as_bytes(),
+        Some(_) => serde_json::from_slice::<String>(&[b"\"", key, b"\""].concat()).is_ok_and(|key| key == name),
+    }
+}
+
+fn value_fits(value: &[u8], own: &DataType) -> Result<(), &'static str> {
+    match own {
+        DataType::Struct(fields) => match fits(value, fields) {
+            Ok(()) => Ok(()),
+            Err(_) => Err("with a number in it that its type would cut"),
+        },
+        DataType::List(element) if !element.data_type().is_nested() => {
+            let elements = value.split(|byte| matches!(byte, b'[' | b']' | b','));
+            elements.map(<[u8]>::trim_ascii).try_for_each(|element_text| value_fits(element_text, element.data_type()))
+        }
+        // Text is read as that of CSV is, and a value of another kind is an error of the engine.
+        _ if !value.first().is_some_and(|first| matches!(first, b'-' | b'0'..=b'9')) => Ok(()),
+        own if own.is_temporal() => Err("a number, and its type is one of dates or times"),
+        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => {
+            let fraction = memchr(b'.', value).map_or(&[][..], |at| &value[at + 1..]);
+            let digits = fraction.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
+            let is_integer = || is_integer(value);
+            match memchr2(b'e', b'E', value).map_or(digits as i64 <= i64::from(*scale), |_| is_integer()) {
+                true => Ok(()),
+                false => Err("which has more digits than its type"),
+            }
+        }
+        own if own.is_integer() && memchr2(b'.', b'e', value).or(memchr(b'E', value)).is_some() => {
+            match is_integer(value) {
+                true => Ok(()),
+                false => Err("and its type is one of integers"),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a number with a point or an exponent is an integer, which a double holds.
+fn is_integer(value: &[u8]) -> bool {
+    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<f64>().ok());
+    number.is_some_and(|number| number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAS: Quoting = Quoting { delimiter: b',', quote: b'"', escape: None, comment: None };
+
+    fn looked(mut look: impl Look, text: &str, cut: usize) -> Result<(), String> {
+        text.as_bytes().chunks(cut).try_for_each(|bytes| look.take(bytes))?;
+        look.end()
+    }
+
+    #[test]
+    fn quotes_that_are_never_closed_are_found_however_bytes_come() {
+        let escaped = Quoting { escape: Some(b'\\'), ..COMMAS };
+        let commented = Quoting { comment: Some(b'#'), ..COMMAS };
+        for (quoting, text, open) in [
+            (COMMAS, "a,b\n1,\"x\ny\"\n", None),
+            (COMMAS, "a,b\n1,5\" pipe\n2,\"say \"\"no\"\"\"\n", None),
+            (COMMAS, "a,b\n1,\"x\"y\",3\n", None),
+            (COMMAS, "a,b\n1,\"x\n2,y\n", Some(6)),
+            (COMMAS, "\"a\nb\n", Some(0)),
+            (COMMAS, "a\n\"x\"\"\n", Some(2)),
+            (COMMAS, "a\r\n\"x", Some(3)),
+            (COMMAS, "a\n\"\\\"\n1\n", None),
+            (escaped, "a\n\"\\\"\n1\n", Some(2)),
+            (escaped, "a\n\"\\\"\"\n", None),
+            (COMMAS, "a\n#\"x\n\"y\"\n", None),
+            (commented, "a\n#,\"x\n\"y\"\n", None),
+            (commented, "#\n\"x\n#\n", Some(2)),
+            (COMMAS, "a\n#,\"x\n1\n", Some(4)),
+        ] {
+            for cut in [1, 2, 3, 100] {
+                let found = looked(Quotes { quoting, at: 0, before: None, state: State::Bare }, text, cut);
+                let open: Option<String> = open.map(|at: u64| format!("the quote at byte {at} is"));
+                match (&found, &open) {
+                    (Ok(()), None) => {}
+                    (Err(said), Some(open)) => assert!(said.starts_with(open.as_str()), "{text:?} {cut}: {said}"),
+                    _ => panic!("{text:?} {cut}: {found:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_a_type_would_cut_are_found() {
+        let field = |name: &str, own| Arc::new(Field::new(name, own, true));
+        let inner = DataType::Struct(vec![field("n", DataType::Int64)].into());
+        let columns = vec![
+            field("n", DataType::Int64),
+            field("d", DataType::Decimal128(12, 1)),
+            field("t", DataType::Date32),
+            field("s", inner),
+            field("l", DataType::List(field("item", DataType::Int32))),
+            field("k\"", DataType::UInt8),
+        ];
+        for (line, is_good) in [
+            (r#"{"n": 20, "d": 1.5, "t": "2024-01-01", "s": {"n": 1}, "l": [1, 2]}"#, true),
+            (r#"{"n": 20.0, "d": 1.50, "t": null, "x": 1.5}"#, true),
+            (r#"{"n": 2e3}"#, true),
+            (r#"{"n": 20.5}"#, false),
+            (r#"{"n": 1e-1}"#, false),
+            (r#"{"d": 1.29}"#, false),
+            (r#"{"t": 1704164645}"#, false),
+            (r#"{"s": {"n": 1.5}}"#, false),
+            (r#"{"l": [1, 2.5]}"#, false),
+            (r#"{"k\"": 1.5}"#, false),
+            (r#""n": 20.5}"#, true),
+        ] {
+            for cut in [1, 7, 100] {
+                for text in [line.to_owned(), format!("{{\"n\": 1}}\n{line}\n{{}}\n")] {
+                    let found = looked(Numbers { columns: columns.clone(), line: vec![] }, &text, cut);
+                    assert_eq!(found.is_ok(), is_good, "{text} {cut}: {found:?}");
+                }
+            }
+        }
+    }
+}
