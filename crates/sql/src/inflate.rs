@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,7 +28,7 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::checked::Checks;
+use crate::checked::{Checks, Extent};
 use crate::residency::scan_of;
 
 /// Bytes that are decompressed at once.
@@ -127,9 +128,15 @@ impl ObjectStore for Inflating {
         found.payload = match found.payload {
             GetResultPayload::File(mut file, _) if is_asked && is_streamed => {
                 let failed = |source: io::Error| Error::Generic { store: "file", source: source.into() };
-                file.seek(SeekFrom::Start(found.range.start)).map_err(failed)?;
-                let bytes = file.take(found.range.end - found.range.start);
-                GetResultPayload::Stream(self.1.checked(name, is_whole, stream(name, bytes, kind)?))
+                let from = found.range.start;
+                let mut before = *b"\n";
+                if from > 0 {
+                    file.read_exact_at(&mut before, from - 1).map_err(failed)?;
+                }
+                file.seek(SeekFrom::Start(from)).map_err(failed)?;
+                let bytes = stream(name, file.take(found.range.end - from), kind)?;
+                let extent = Extent { is_whole, from, begins_line: before == *b"\n" };
+                GetResultPayload::Stream(self.1.checked(name, extent, bytes))
             }
             other => other,
         };

@@ -22,7 +22,7 @@ use forebay_offload::AskedFile;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::checked::Checks;
+use crate::checked::{Checks, Extent};
 use crate::inflate::{self, uncompressed};
 
 /// Words of the error of a file that is not the one that the plan means; a statement that meets it is planned again.
@@ -174,17 +174,20 @@ impl ObjectStore for Placed {
         if kind != CompressionTypeVariant::UNCOMPRESSED && options.range.is_none() && !options.head {
             let range = 0..meta.size;
             let bytes = inflate::stream(name, Reading { place, file: None, at: 0 }, kind)?;
-            let payload = GetResultPayload::Stream(self.checks.checked(name, true, bytes));
+            let payload = GetResultPayload::Stream(self.checks.checked(name, Extent::WHOLE, bytes));
             return Ok(GetResult { payload, meta, range, attributes: Default::default() });
         }
         let is_whole = options.range.is_none();
         let range = range_of(options.range, meta.size);
         let wanted = if options.head { 0..0 } else { range.clone() };
         // The first bytes come with the opening: most reads are small.
-        let (file, first) = blocking(&place, move |place| {
+        let is_looked_at = self.checks.has(name, is_whole);
+        let (file, first, begins_line) = blocking(&place, move |place| {
             let file = place.open()?;
             let first = place.read(&file, &wanted)?;
-            Ok((Arc::new(file), first))
+            let from = wanted.start;
+            let begins_line = from == 0 || (is_looked_at && place.read(&file, &(from - 1..from))?[..] == *b"\n");
+            Ok((Arc::new(file), first, begins_line))
         })
         .await?;
         let end = if options.head { range.start } else { range.end };
@@ -199,7 +202,8 @@ impl ObjectStore for Placed {
             Ok(Some((bytes, (place, file, next))))
         });
         let bytes = stream::once(async move { Ok(first) }).chain(rest).boxed();
-        let payload = GetResultPayload::Stream(self.checks.checked(name, is_whole, bytes));
+        let extent = Extent { is_whole, from: range.start, begins_line };
+        let payload = GetResultPayload::Stream(self.checks.checked(name, extent, bytes));
         Ok(GetResult { payload, meta, range, attributes: Default::default() })
     }
 

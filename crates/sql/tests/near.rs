@@ -292,12 +292,14 @@ fn nodes_pass_over_nothing_that_the_host_finds_wrong() {
     fs::write(job.path("data/1/cut.ndjson"), format!("{}{{\"a\": 20.5}}\n", "{\"a\": 20}\n".repeat(30_000))).unwrap();
     fs::write(job.path("data/2/open.csv"), format!("a,b\n{}7,\"x\n{}", "1,y\n".repeat(30_000), "2,z\n".repeat(9)))
         .unwrap();
-    for (table, wrong) in [
-        ("data/1/cut.ndjson", "column a has 20.5, and its type is one of integers"),
-        ("data/2/open.csv", "the quote at byte 120006 is never closed"),
+    for (table, options, wrong) in [
+        ("data/1/cut.ndjson", &[][..], "column a has 20.5, and its type is one of integers"),
+        ("data/2/open.csv", &[], "the quote at byte 120006 is never closed"),
+        ("data/2/open.csv", &["--no-newlines"], "the quote at byte 120006 is not closed in its line"),
     ] {
         for place in ["host", "data"] {
-            let failed = job.command_for_dialect("SELECT sum(a) FROM t", &[("t", table)], place, &[]).output().unwrap();
+            let asked = "SELECT sum(a) FROM t";
+            let failed = job.command_for_dialect(asked, &[("t", table)], place, options).output().unwrap();
             let said = String::from_utf8(failed.stderr).unwrap();
             assert!(!failed.status.success() && said.contains(wrong) && !said.contains("note:"), "{place}: {said}");
         }
