@@ -1,77 +1,30 @@
 //! Data sets of HDF5, NetCDF and NumPy: as numpy has them, on this host and near the data.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use forebay_tests::need::SYSTEM_PYTHON;
-use forebay_tests::program::{file_of_tests, run};
-use forebay_tests::{Sandbox, require};
-use serde_json::{Value, json};
+use forebay_tests::program::run;
+use forebay_tests::require;
+use serde_json::json;
 
 use crate::bed::{Bed, parted};
+use crate::oracle::Oracle;
 
-/// Files of data sets.
-struct Files {
-    sandbox: Sandbox,
-    /// Their statistics by numpy.
-    cases: Vec<Value>,
-}
-
-impl Files {
-    fn new() -> Self {
-        let sandbox = Sandbox::new();
-        let program = file_of_tests("query/arrays.py");
-        let done = run(Command::new(SYSTEM_PYTHON).arg(program).arg(sandbox.base())).good();
-        Self { cases: serde_json::from_slice(&done.stdout).unwrap(), sandbox }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.sandbox.base().join(name)
-    }
-
-    /// The answer to a query of one of them.
-    #[track_caller]
-    fn ask(&self, operators: &str, name: &str, more: &[&str]) -> Value {
-        let mut command = self.sandbox.command();
-        command.args(["query", operators]).arg(self.path(name)).args(more).arg("--json");
-        serde_json::from_slice(&run(&mut command).good().stdout).unwrap()
-    }
-
-    /// The error of one.
-    #[track_caller]
-    fn fails(&self, status: i32, operators: &str, name: &str, more: &[&str]) -> String {
-        let mut command = self.sandbox.command();
-        let done = run(command.args(["query", operators]).arg(self.path(name)).args(more));
-        assert_eq!(done.status.code(), Some(status), "{operators} {name}: {}", done.stderr);
-        done.stderr
-    }
+fn files() -> Oracle {
+    Oracle::new("query/arrays.py")
 }
 
 #[test]
 fn data_sets_have_the_statistics_that_numpy_finds() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    let files = Files::new();
-    assert!(files.cases.len() > 15);
-    for case in &files.cases {
-        let columns: Vec<&str> = case[1].as_str().into_iter().flat_map(|columns| ["--columns", columns]).collect();
-        let said = files.ask("stats", case[0].as_str().unwrap(), &columns);
-        let found = said["columns"].as_array().unwrap();
-        assert_eq!(found.len(), case[2].as_object().unwrap().len(), "{case}: {said}");
-        for column in found {
-            let known = &case[2][column["name"].as_str().unwrap()];
-            for (index, field) in ["count", "mean", "min", "max"].into_iter().enumerate() {
-                let (found, known) = (column[field].as_f64().unwrap(), known[index].as_f64().unwrap());
-                assert!((found - known).abs() <= 1e-9 * known.abs().max(1.0), "{case}: {field} {found}");
-            }
-        }
-    }
+    files().agrees(15);
 }
 
 #[test]
 fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    let files = Files::new();
+    let files = files();
     let notes = files.ask("stats", "old.h5", &[])["notes"].to_string();
     for part in ["of shape 30 x 40 x 50", "line (100)", "left out: name (text"] {
         assert!(notes.contains(part), "{part}: {notes}");
@@ -111,7 +64,7 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
 #[test]
 fn data_sets_without_numbers_of_a_known_layout_are_named() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    let files = Files::new();
+    let files = files();
     let notes = files.ask("stats", "bits.h5", &[])["notes"].to_string();
     for part in ["biased (numbers of a layout that is not IEEE's)", "null (no elements)", "matlab (no elements)"] {
         assert!(notes.contains(part), "{part}: {notes}");
@@ -124,7 +77,7 @@ fn data_sets_without_numbers_of_a_known_layout_are_named() {
 #[test]
 fn the_index_of_chunks_is_read_once() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    let files = Files::new();
+    let files = files();
     let mut query = files.sandbox.command();
     query.args(["query", "stats"]).arg(files.path("many.h5")).arg("--json");
     let mut command = Command::new("sh");
@@ -147,7 +100,7 @@ fn the_index_of_chunks_is_read_once() {
 #[test]
 fn damaged_files_are_errors() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    let files = Files::new();
+    let files = files();
     for name in ["old.h5", "new.h5", "NETCDF3_CLASSIC.nc", "c.npy"] {
         let whole = fs::read(files.path(name)).unwrap();
         for share in [2, 3, 10, 100] {

@@ -8,6 +8,7 @@ mod column;
 mod decision;
 mod lost;
 mod near;
+mod oracle;
 mod refusals;
 mod several;
 mod sql;

@@ -1,84 +1,36 @@
 //! Zarr stores, written by numcodecs: as numpy has them, whole, damaged, and while something writes to them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use forebay_tests::need::SYSTEM_PYTHON;
-use forebay_tests::program::{file_of_tests, run};
-use forebay_tests::{Sandbox, require};
+use forebay_tests::require;
 use serde_json::{Value, json};
 
 use crate::bed::Bed;
+use crate::oracle::Oracle;
 
-/// Stores.
-struct Stores {
-    sandbox: Sandbox,
-    /// Their statistics by numpy.
-    cases: Vec<Value>,
+fn stores() -> Oracle {
+    Oracle::new("query/zarr.py")
 }
 
-impl Stores {
-    fn new() -> Self {
-        let sandbox = Sandbox::new();
-        let program = file_of_tests("query/zarr.py");
-        let done = run(Command::new(SYSTEM_PYTHON).arg(program).arg(sandbox.base())).good();
-        Self { cases: serde_json::from_slice(&done.stdout).unwrap(), sandbox }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.sandbox.base().join(name)
-    }
-
-    #[track_caller]
-    fn ask(&self, operators: &str, name: &str, more: &[&str]) -> Value {
-        let mut command = self.sandbox.command();
-        command.args(["query", operators]).arg(self.path(name)).args(more).arg("--json");
-        serde_json::from_slice(&run(&mut command).good().stdout).unwrap()
-    }
-
-    /// The error of a query.
-    #[track_caller]
-    fn fails(&self, status: i32, operators: &str, name: &str, more: &[&str]) -> String {
-        let mut command = self.sandbox.command();
-        let done = run(command.args(["query", operators]).arg(self.path(name)).args(more));
-        assert_eq!(done.status.code(), Some(status), "{operators} {name}: {}", done.stderr);
-        done.stderr
-    }
-
-    /// Replaces a part of a document.
-    fn edit(&self, document: &str, from: &str, to: &str) {
-        let text = fs::read_to_string(self.path(document)).unwrap();
-        assert!(text.contains(from), "{from}: {text}");
-        fs::write(self.path(document), text.replacen(from, to, 1)).unwrap();
-    }
+/// Replaces a part of a document.
+fn edit(stores: &Oracle, document: &str, from: &str, to: &str) {
+    let text = fs::read_to_string(stores.path(document)).unwrap();
+    assert!(text.contains(from), "{from}: {text}");
+    fs::write(stores.path(document), text.replacen(from, to, 1)).unwrap();
 }
 
 #[test]
 fn arrays_have_the_statistics_that_numpy_finds() {
     require!(PythonModule("numcodecs"));
-    let stores = Stores::new();
-    assert!(stores.cases.len() > 12);
-    for case in &stores.cases {
-        let columns: Vec<&str> = case[1].as_str().into_iter().flat_map(|columns| ["--columns", columns]).collect();
-        let said = stores.ask("stats", case[0].as_str().unwrap(), &columns);
-        let found = said["columns"].as_array().unwrap();
-        assert_eq!(found.len(), case[2].as_object().unwrap().len(), "{case}: {said}");
-        for column in found {
-            let known = &case[2][column["name"].as_str().unwrap()];
-            for (index, field) in ["count", "mean", "min", "max"].into_iter().enumerate() {
-                let (found, known) = (column[field].as_f64().unwrap(), known[index].as_f64().unwrap());
-                assert!((found - known).abs() <= 1e-9 * known.abs().max(1.0), "{case}: {field} {found}");
-            }
-        }
-    }
+    stores().agrees(12);
 }
 
 /// Two arrays of the same values have the same rows in the same order, however each is stored.
 #[test]
 fn rows_of_arrays_in_different_chunks_fit_each_other() {
     require!(PythonModule("numcodecs"));
-    let stores = Stores::new();
+    let stores = stores();
     for store in ["same.zarr", "same3.zarr"] {
         let said = stores.ask("gramian", store, &[]);
         let squares = &said["gramian"][0][0];
@@ -97,13 +49,20 @@ fn rows_of_arrays_in_different_chunks_fit_each_other() {
 #[test]
 fn arrays_that_are_left_out_are_named_with_the_reason() {
     require!(PythonModule("numcodecs"));
-    let stores = Stores::new();
+    let stores = stores();
     let notes = stores.ask("stats", "v2.zarr", &[])["notes"].to_string();
     for part in ["of shape 30 x 40 x 50", "line (100)", "name (text", "old (its codec bz2 is not known)"] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
     let notes = stores.ask("stats", "v3.zarr", &[])["notes"].to_string();
     assert!(notes.contains("other (its codec zfpy is not known)"), "{notes}");
+    // Groups below groups end somewhere.
+    let deep = stores.path(format!("v2.zarr{}", "/d".repeat(40)));
+    fs::create_dir_all(&deep).unwrap();
+    let groups = deep.ancestors().take(40);
+    groups.for_each(|group| fs::write(group.join(".zgroup"), "{\"zarr_format\": 2}").unwrap());
+    let notes = stores.ask("stats", "v2.zarr", &[])["notes"].to_string();
+    assert!(notes.contains("d/... (groups within 32 others)"), "{notes}");
     let notes = stores.ask("stats", "packed.zarr", &[])["notes"].to_string();
     assert!(notes.contains("_FillValue were applied to t\""), "{notes}");
     for (operators, name, more, status, part) in [
@@ -123,7 +82,7 @@ fn arrays_that_are_left_out_are_named_with_the_reason() {
 #[test]
 fn damaged_stores_are_errors_that_name_the_file() {
     require!(PythonModule("numcodecs"));
-    let stores = Stores::new();
+    let stores = stores();
     let damage = |chunk: &str, damaged: &dyn Fn(&[u8]) -> Vec<u8>| {
         let path = stores.path(chunk);
         let whole = fs::read(&path).unwrap();
@@ -160,10 +119,11 @@ fn damaged_stores_are_errors_that_name_the_file() {
         ("table.zarr/.zarray", "[5000, 6]", "[18446744073709551615, 6]", "is no file's"),
         ("none.zarr/.zarray", "[3, 300]", "[4294967295, 4294967295]", "chunks of more than 1024 MiB"),
         ("missing.zarr/.zarray", "\"fill_value\": NaN", "\"fill_value\": [1]", "fill_value is [1]"),
+        ("v3.zarr/g/cube/zarr.json", "\"attributes\": {", "\"attributes\": 1, \"x\": {", "attributes are no object"),
         ("one3.zarr/zarr.json", "\"shape\": []", "\"shape\": [1, 1]", "do not fit its shape"),
     ] {
         let text = fs::read(stores.path(document)).unwrap();
-        stores.edit(document, from, to);
+        edit(&stores, document, from, to);
         let said = stores.fails(1, "stats", document.split_once('/').unwrap().0, &[]);
         assert!(said.contains(part), "{part}: {said}");
         fs::write(stores.path(document), text).unwrap();

@@ -23,6 +23,9 @@ pub trait DataSet: Send + Sync {
 /// Data sets of a file.
 pub const SETS_MAX: usize = 1 << 16;
 
+/// Groups within each other; deeper ones are left out.
+pub const DEPTH_MAX: usize = 32;
+
 /// A data set with its name: the path in the file, without the first slash.
 pub struct NamedSet {
     /// The path.
@@ -40,6 +43,17 @@ pub struct Found {
     pub not_numbers: Vec<String>,
     /// Names of those whose values are not as they are stored.
     pub unpacked: Vec<String>,
+}
+
+impl Found {
+    /// Names a group that is too deep, by the first one above it.
+    pub fn leave_group(&mut self, path: &str) {
+        let first = path.split('/').next().unwrap_or(path);
+        let said = format!("{first}/... (groups within {DEPTH_MAX} others)");
+        if !self.not_numbers.contains(&said) {
+            self.not_numbers.push(said);
+        }
+    }
 }
 
 /// The type of a stored element.

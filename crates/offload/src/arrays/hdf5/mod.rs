@@ -22,7 +22,7 @@ use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::{Attribute, Dataset, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem};
 
 use crate::arrays::chunk_cache::ChunkCache;
-use crate::arrays::data_set::{DataSet, Found, NamedSet, SETS_MAX, StoredAs};
+use crate::arrays::data_set::{DEPTH_MAX, DataSet, Found, NamedSet, SETS_MAX, StoredAs};
 use crate::arrays::grid::Grid;
 use crate::arrays::hdf5::axes::Axes;
 use crate::arrays::hdf5::chunks::{CHUNK_BYTES_MAX, Chunks, OpenFile};
@@ -31,9 +31,6 @@ use crate::arrays::stored;
 use crate::arrays::tiles::Slab;
 use crate::arrays::{blosc, codecs, lzf, streams};
 use crate::contents::Contents;
-
-/// Groups within each other; deeper ones are not looked at.
-const DEPTH_MAX: usize = 32;
 
 /// The number of h5py's filter, and where it notes the bytes of a chunk.
 const LZF: (u16, usize) = (32000, 2);
@@ -128,8 +125,11 @@ impl Walk {
             self.add(set, above)?;
         }
         for below in groups {
-            if depth > 0 && self.seen.insert(below.address()) {
-                self.enter(&below, &format!("{above}{}/", below.name()), depth - 1)?;
+            let name = format!("{above}{}/", below.name());
+            match self.seen.insert(below.address()) {
+                true if depth > 0 => self.enter(&below, &name, depth - 1)?,
+                true => self.found.leave_group(&name),
+                false => {}
             }
         }
         Ok(())

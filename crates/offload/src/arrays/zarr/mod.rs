@@ -18,14 +18,11 @@ use anyhow::{Context, ensure};
 use serde_json::{Map, Value};
 
 use crate::arrays::chunk_cache::ChunkCache;
-use crate::arrays::data_set::{Found, NamedSet, SETS_MAX, StoredAs};
+use crate::arrays::data_set::{DEPTH_MAX, Found, NamedSet, SETS_MAX, StoredAs};
 use crate::arrays::zarr::array::Array;
 use crate::arrays::zarr::layout::{Layout, Refused};
 
 pub use store::Store;
-
-/// Groups within each other; deeper ones are not looked at.
-const DEPTH_MAX: usize = 32;
 
 /// The name of an array that is a store by itself.
 const ALONE: &str = "array";
@@ -76,7 +73,8 @@ impl Walk<'_> {
             let layout = v3::layout(&document);
             let attributes = match document.remove("attributes") {
                 Some(Value::Object(attributes)) => attributes,
-                _ => Map::new(),
+                None => Map::new(),
+                Some(_) => anyhow::bail!("{}: its attributes are no object", damaged(key)),
             };
             return Ok(Some(Node::Array(Box::new(layout), attributes)));
         }
@@ -95,8 +93,10 @@ impl Walk<'_> {
             let below = format!("{below}/");
             match self.node(&below)? {
                 Some(Node::Array(layout, attributes)) => self.add(&below, *layout, &attributes)?,
-                Some(Node::Group) if depth > 0 && self.seen.insert(directory) => self.group(&below, depth - 1)?,
-                Some(Node::Group) | None => {}
+                Some(Node::Group) if !self.seen.insert(directory) => {}
+                Some(Node::Group) if depth > 0 => self.group(&below, depth - 1)?,
+                Some(Node::Group) => self.found.leave_group(&below),
+                None => {}
             }
         }
         Ok(())
