@@ -94,7 +94,7 @@ impl Checks {
         let Some(check) = self.check(name, extent.is_whole) else { return bytes };
         let look: Box<dyn Look> = match check {
             Check::Csv(quoting) => Box::new(Quotes::new(quoting, extent)),
-            Check::Json(columns) => Box::new(Numbers { columns, line: vec![] }),
+            Check::Json(columns) => Box::new(Numbers { columns, line: vec![], is_too_long: false }),
         };
         let name = name.clone();
         let failed = move |said: String| Error::Generic { store: "file", source: format!("/{name}: {said}").into() };
@@ -294,6 +294,8 @@ struct Numbers {
     columns: Vec<Arc<Field>>,
     /// The beginning of a line.
     line: Vec<u8>,
+    /// There is more of it than is looked at.
+    is_too_long: bool,
 }
 
 impl Look for Numbers {
@@ -301,7 +303,9 @@ impl Look for Numbers {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             let (line, behind) = rest.split_at(end + 1);
-            if self.line.is_empty() {
+            if self.is_too_long {
+                (self.line, self.is_too_long) = (vec![], false);
+            } else if self.line.is_empty() {
                 fits(line, &self.columns)?;
             } else {
                 self.line.extend_from_slice(line);
@@ -310,14 +314,15 @@ impl Look for Numbers {
             }
             rest = behind;
         }
-        if self.line.len() + rest.len() <= LINE_BYTES_MAX {
+        self.is_too_long |= self.line.len() + rest.len() > LINE_BYTES_MAX;
+        if !self.is_too_long {
             self.line.extend_from_slice(rest);
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), String> {
-        fits(&self.line, &self.columns)
+        if self.is_too_long { Ok(()) } else { fits(&self.line, &self.columns) }
     }
 }
 
@@ -480,7 +485,8 @@ mod tests {
         ] {
             for cut in [1, 7, 100] {
                 for text in [line.to_owned(), format!("{{\"n\": 1}}\n{line}\n{{}}\n")] {
-                    let found = looked(Numbers { columns: columns.clone(), line: vec![] }, &text, cut);
+                    let found =
+                        looked(Numbers { columns: columns.clone(), line: vec![], is_too_long: false }, &text, cut);
                     assert_eq!(found.is_ok(), is_good, "{text} {cut}: {found:?}");
                 }
             }
