@@ -46,6 +46,12 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
         let said = files.fails(1, "stats", name, &["--columns", columns]);
         assert!(said.contains(part), "{part}: {said}");
     }
+    for option in [["--delimiter", ";"], ["--decimal", ","], ["--comment", "#"], ["--skip", "1"], ["--header", "no"]] {
+        let said = files.fails(1, "stats", "table.h5", &option);
+        let part = format!("it has data sets, and {} is about text", option[0]);
+        assert!(said.contains("table.h5") && said.contains(&part), "{part}: {said}");
+    }
+    files.ask("stats", "table.h5", &["--header", "yes"]);
     // Beside text with the same columns, in either order.
     fs::write(files.path("y.csv"), "y\n5000\n5001\n").unwrap();
     for (first, second) in [("table.h5", "y.csv"), ("y.csv", "table.h5")] {

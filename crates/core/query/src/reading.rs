@@ -34,4 +34,19 @@ pub struct Reading {
     pub columns: Vec<String>,
 }
 
+impl Reading {
+    /// The name of an option that only text has a meaning for, if one is given.
+    #[must_use]
+    pub fn option_of_text(&self) -> Option<&'static str> {
+        let given = [
+            ("delimiter", self.separator.is_some()),
+            ("decimal", self.point.is_some()),
+            ("comment", self.comment.is_some()),
+            ("skip", self.skipped_lines > 0),
+            ("header", self.header == Header::No),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

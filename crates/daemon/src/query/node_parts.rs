@@ -331,8 +331,8 @@ impl QueryParts {
             described: is_any(|table| !table.described_numbers.is_empty() || !table.described_texts.is_empty()),
         };
         let table = table.map(Rows::of).transpose()?;
-        let columns =
-            table.as_ref().map(|rows| rows.open(Arc::clone(&held))).transpose().map_err(|error| failed(&error))?;
+        let columns = table.as_ref().map(|rows| rows.open(Arc::clone(&held), &file));
+        let columns = columns.transpose().map_err(|error| failed(&error))?;
         let table = table.as_ref().map(Rows::wanted);
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let part = Part { index: 0, first, blocks, begins_quoted };
@@ -463,13 +463,13 @@ impl Rows {
     }
 
     /// The table of a file's data sets; None if it is text.
-    fn open(&self, held: Arc<HeldFile>) -> anyhow::Result<Option<Columns>> {
+    fn open(&self, held: Arc<HeldFile>, name: &ViewPath) -> anyhow::Result<Option<Columns>> {
         if self.data_sets.is_empty() {
             return Ok(None);
         }
         let table = Arc::new(ArrayTable::open_again(ArraySource::File(held), &self.data_sets)?);
         anyhow::ensure!(table.columns() == self.schema.numeric.len(), "the file has other data sets");
-        Ok(Some(table.only(&self.wanted().kept)))
+        Ok(Some(table.only(&self.wanted().kept, name.to_string())))
     }
 
     fn wanted(&self) -> WantedRows<'_> {

@@ -179,12 +179,12 @@ impl ArrayTable {
         self.width.map_or(self.sets.len(), |width| width as usize)
     }
 
-    /// It for a pass that looks at some columns: the others are not read.
+    /// It for a pass that looks at some columns: the others are not read. Errors name the file so.
     #[must_use]
-    pub fn only(self: Arc<Self>, kept: &Kept<'_>) -> Columns {
+    pub fn only(self: Arc<Self>, kept: &Kept<'_>, name: String) -> Columns {
         let mut are_read = vec![false; self.columns()];
         kept.looked_at().filter(|column| *column < self.columns()).for_each(|column| are_read[column] = true);
-        Columns { table: self, are_read }
+        Columns { table: self, are_read, name }
     }
 
     /// Bytes of all its rows.
@@ -193,28 +193,29 @@ impl ArrayTable {
         self.rows * (self.columns() * DOUBLE_BYTES) as u64
     }
 
-    /// Some rows, one after the other.
-    fn rows(&self, first: u64, end: u64, are_read: &[bool]) -> anyhow::Result<Vec<f64>> {
+    /// Some rows, one after the other, in little-endian bytes.
+    fn rows(&self, first: u64, end: u64, are_read: &[bool], to: &mut [[u8; DOUBLE_BYTES]]) -> anyhow::Result<()> {
         let columns = self.columns();
-        let mut rows = vec![0.0; (end - first) as usize * columns];
         let mut begin = 0;
         for run in self.tiles.runs(first, end) {
-            let part = &mut rows[begin * columns..][..run.rows * columns];
+            let part = &mut to[begin * columns..][..run.rows * columns];
             if let Some(width) = self.width {
                 let Slab { start, len } = &run.slab;
                 let slab = Slab { start: vec![start[0], 0], len: vec![len[0], width] };
                 let values = self.read(0, &slab)?;
-                part.copy_from_slice(&values[run.skipped * columns..][..part.len()]);
+                let values = &values[run.skipped * columns..][..part.len()];
+                part.iter_mut().zip(values).for_each(|(to, value)| *to = value.to_le_bytes());
             } else {
                 for (column, _) in are_read.iter().enumerate().filter(|(_, is_read)| **is_read) {
                     let values = self.read(column, &run.slab)?;
                     let values = values[run.skipped..][..run.rows].iter();
-                    part[column..].iter_mut().step_by(columns).zip(values).for_each(|(to, value)| *to = *value);
+                    let own = part[column..].iter_mut().step_by(columns);
+                    own.zip(values).for_each(|(to, value)| *to = value.to_le_bytes());
                 }
             }
             begin += run.rows;
         }
-        Ok(rows)
+        Ok(())
     }
 
     fn read(&self, set: usize, slab: &Slab) -> anyhow::Result<Vec<f64>> {
@@ -331,6 +332,27 @@ fn width_of(set: &NamedSet) -> Option<u64> {
 pub struct Columns {
     table: Arc<ArrayTable>,
     are_read: Vec<bool>,
+    /// The file.
+    name: String,
+}
+
+impl Columns {
+    fn rows(&self, first: u64, end: u64, to: &mut [[u8; DOUBLE_BYTES]]) -> anyhow::Result<()> {
+        self.table.rows(first, end, &self.are_read, to).with_context(|| self.name.clone())
+    }
+
+    /// Bytes of a single row.
+    fn read_of_row(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let columns = self.table.columns();
+        let width = (columns * DOUBLE_BYTES) as u64;
+        let mut row = vec![[0; DOUBLE_BYTES]; columns];
+        self.rows(offset / width, offset / width + 1, &mut row)?;
+        buffer.copy_from_slice(&row.as_flattened()[(offset % width) as usize..][..buffer.len()]);
+        Ok(())
+    }
 }
 
 impl Contents for Columns {
@@ -339,17 +361,21 @@ impl Contents for Columns {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
-        if buffer.is_empty() {
-            return Ok(());
+        if !self.are_read.iter().all(|is_read| *is_read) {
+            buffer.fill(0);
         }
         let width = (self.table.columns() * DOUBLE_BYTES) as u64;
         let end = offset + buffer.len() as u64;
-        let (first, last) = (offset / width, end.div_ceil(width));
-        let rows = self.table.rows(first, last, &self.are_read)?;
-        let mut bytes = vec![0; rows.len() * DOUBLE_BYTES];
-        bytes.as_chunks_mut().0.iter_mut().zip(&rows).for_each(|(to, value)| *to = value.to_le_bytes());
-        buffer.copy_from_slice(&bytes[(offset - first * width) as usize..][..buffer.len()]);
-        Ok(())
+        let (first, last) = (offset.next_multiple_of(width).min(end), end - end % width);
+        // The rows in which the bytes begin and end may lie in others' bytes as well.
+        let (begun, rest) = buffer.split_at_mut((first - offset) as usize);
+        self.read_of_row(begun, offset)?;
+        if last < first {
+            return Ok(());
+        }
+        let (rows, ended) = rest.split_at_mut((last - first) as usize);
+        self.rows(first / width, last / width, rows.as_chunks_mut().0)?;
+        self.read_of_row(ended, last)
     }
 
     fn check(&self) -> anyhow::Result<()> {

@@ -257,7 +257,7 @@ impl FileSource {
                 Arc::clone(open.insert(Arc::new(table)))
             }
         };
-        Ok(Some(table.only(kept)))
+        Ok(Some(table.only(kept, self.path.display().to_string())))
     }
 
     /// The place where its data sets are: the store that it is, or itself, opened once more.
@@ -379,6 +379,9 @@ impl FileSource {
 
     /// Its columns, if it has data sets.
     fn schema_of_data_sets(&self, reading: &Reading) -> anyhow::Result<Schema> {
+        if let Some(option) = reading.option_of_text() {
+            bail!("it has data sets, and --{option} is about text: leave it out");
+        }
         let table = ArrayTable::open(self.origin()?, &reading.columns)?;
         self.check()?;
         let schema = table.schema(reading.missing.clone());
