@@ -1,8 +1,7 @@
 //! Looks at the bytes of text on their way to the engine, for what its readers pass over in silence: a quote that is never closed takes the
 //! rest of a CSV file for one field, and numbers of JSON that do not fit a column's type are cut to it.
 //!
-//! A plan says which files are read how. CSV whose quoted fields may have newlines is read as a whole; where they have none, a quote ends in
-//! its line. Of JSON, all lines are looked at that have no more than an object.
+//! A plan says which files are read how. Of JSON, all lines are looked at that have no more than an object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,28 +17,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use forebay_query::object_members;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use memchr::{memchr, memchr2, memchr3};
+use memchr::{memchr, memchr2};
 
+use crate::quotes::{Extent, Quotes, Quoting};
 use crate::residency::scan_of;
 
 /// Bytes of a line that is looked at; the engine reads longer ones, too.
 const LINE_BYTES_MAX: usize = 64 << 20;
-
-/// The bytes of a file that are read.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// All of them.
-    pub is_whole: bool,
-    /// The first.
-    pub from: u64,
-    /// A line begins there.
-    pub begins_line: bool,
-}
-
-impl Extent {
-    /// All bytes of a file.
-    pub const WHOLE: Self = Self { is_whole: true, from: 0, begins_line: true };
-}
 
 /// How the files of a statement are looked at.
 #[derive(Debug, Default)]
@@ -73,15 +57,13 @@ impl Checks {
         Ok(())
     }
 
-    /// Whether a file is looked at when it is read so.
-    pub fn has(&self, name: &Path, is_whole: bool) -> bool {
-        self.check(name, is_whole).is_some()
+    /// Whether a file is looked at.
+    pub fn has(&self, name: &Path) -> bool {
+        self.check(name).is_some()
     }
 
-    fn check(&self, name: &Path, is_whole: bool) -> Option<Check> {
-        let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let is_in_parts = |check: &Check| !matches!(check, Check::Csv(Quoting { has_newlines: true, .. }));
-        checks.get(name).filter(|check| is_whole || is_in_parts(check)).cloned()
+    fn check(&self, name: &Path) -> Option<Check> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// The same bytes of a file; an error where they are not what the engine would take them for.
@@ -91,7 +73,7 @@ impl Checks {
         extent: Extent,
         bytes: BoxStream<'static, Result<Bytes>>,
     ) -> BoxStream<'static, Result<Bytes>> {
-        let Some(check) = self.check(name, extent.is_whole) else { return bytes };
+        let Some(check) = self.check(name) else { return bytes };
         let look: Box<dyn Look> = match check {
             Check::Csv(quoting) => Box::new(Quotes::new(quoting, extent)),
             Check::Json(columns) => Box::new(Numbers { columns, line: vec![], is_too_long: false }),
@@ -129,13 +111,7 @@ impl Check {
 fn check_of(scan: &FileScanConfig) -> Option<Check> {
     let source = scan.file_source();
     if let Some(csv) = source.downcast_ref::<CsvSource>() {
-        return Some(Check::Csv(Quoting {
-            delimiter: csv.delimiter(),
-            quote: csv.quote(),
-            escape: csv.escape(),
-            comment: csv.comment(),
-            has_newlines: csv.newlines_in_values(),
-        }));
+        return Some(Check::Csv(Quoting::of(csv)));
     }
     let json = source.downcast_ref::<JsonSource>()?;
     let columns = scan.file_schema().fields();
@@ -162,130 +138,13 @@ trait Look: Send {
     fn end(&mut self) -> Result<(), String>;
 }
 
-/// The signs of CSV.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Quoting {
-    delimiter: u8,
-    quote: u8,
-    escape: Option<u8>,
-    comment: Option<u8>,
-    /// Whether a quoted field may have newlines.
-    has_newlines: bool,
-}
-
-/// Where a reader of CSV stands, as far as quotes matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// In no quotes.
-    Bare,
-    /// In a line that is none.
-    Comment,
-    /// In those that opened at this byte.
-    Quoted(u64),
-    /// The same, behind the sign that takes a byte its meaning.
-    Escaped(u64),
-    /// Behind a quote that closes, or begins a pair, those that opened there.
-    Closed(u64),
-    /// At the end of a line in which those that opened there should close.
-    Cut(u64),
-}
-
-/// Finds quotes that are never closed, as the engine's reader opens and closes them: they open where a field begins.
-struct Quotes {
-    quoting: Quoting,
-    /// The place in the file of the next byte.
-    at: u64,
-    /// The byte before it; none at the beginning of the file.
-    before: Option<u8>,
-    /// The first line that is whole has begun.
-    is_begun: bool,
-    state: State,
-}
-
-impl Quotes {
-    fn new(quoting: Quoting, extent: Extent) -> Self {
-        let before = (extent.from > 0).then_some(b'\n');
-        Self { quoting, at: extent.from, before, is_begun: extent.begins_line, state: State::Bare }
-    }
-
-    /// The bytes from the first line on that is whole.
-    fn begun<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.is_begun {
-            return bytes;
-        }
-        let newline = memchr(b'\n', bytes);
-        let passed = newline.map_or(bytes.len(), |at| at + 1);
-        self.is_begun = newline.is_some();
-        self.at += passed as u64;
-        &bytes[passed..]
-    }
-
-    /// Takes bytes up to the next that matters, at least one; how many.
-    fn step(&mut self, bytes: &[u8]) -> usize {
-        let Quoting { delimiter, quote, escape, comment, has_newlines } = self.quoting;
-        let first = bytes[0];
-        let begins_line = matches!(self.before, None | Some(b'\n' | b'\r'));
-        let found = |at: Option<usize>| at.map_or(bytes.len(), |at| at);
-        match self.state {
-            State::Comment => {
-                let end = found(memchr(b'\n', bytes));
-                if end < bytes.len() {
-                    self.state = State::Bare;
-                }
-                return (end + 1).min(bytes.len());
-            }
-            State::Bare if begins_line && Some(first) == comment => self.state = State::Comment,
-            State::Bare if first == quote && (begins_line || self.before == Some(delimiter)) => {
-                self.state = State::Quoted(self.at);
-            }
-            // Where lines may be comments, each is begun.
-            State::Bare if comment.is_some() => {
-                return found(memchr2(quote, b'\n', &bytes[1..]).map(|at| at + 1)).max(1);
-            }
-            State::Bare => return found(memchr(quote, &bytes[1..]).map(|at| at + 1)),
-            State::Quoted(from) if first == quote => self.state = State::Closed(from),
-            State::Quoted(from) if Some(first) == escape => self.state = State::Escaped(from),
-            State::Quoted(from) if first == b'\n' && !has_newlines => self.state = State::Cut(from),
-            State::Quoted(_) if has_newlines => return found(memchr2(quote, escape.unwrap_or(quote), bytes)),
-            State::Quoted(_) => return found(memchr3(quote, escape.unwrap_or(quote), b'\n', bytes)),
-            State::Escaped(from) => self.state = State::Quoted(from),
-            State::Closed(from) if first == quote => self.state = State::Quoted(from),
-            State::Closed(_) => {
-                self.state = State::Bare;
-                return 0;
-            }
-            State::Cut(_) => {}
-        }
-        1
-    }
-}
-
 impl Look for Quotes {
     fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let mut bytes = self.begun(bytes);
-        while !bytes.is_empty() {
-            let taken = self.step(bytes);
-            if let State::Cut(from) = self.state {
-                return Err(format!(
-                    "the quote at byte {from} is not closed in its line, and --no-newlines says that all are; if it is text, name another by --quote"
-                ));
-            }
-            if let Some(last) = taken.checked_sub(1) {
-                self.before = Some(bytes[last]);
-            }
-            self.at += taken as u64;
-            bytes = &bytes[taken..];
-        }
-        Ok(())
+        self.take(bytes)
     }
 
     fn end(&mut self) -> Result<(), String> {
-        match self.state {
-            State::Quoted(from) | State::Escaped(from) if self.quoting.has_newlines => Err(format!(
-                "the quote at byte {from} is never closed, so all behind it would be one field; if it is text, name another by --quote"
-            )),
-            _ => Ok(()),
-        }
+        Self::end(self)
     }
 }
 
@@ -393,69 +252,9 @@ fn is_integer(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const COMMAS: Quoting = Quoting { delimiter: b',', quote: b'"', escape: None, comment: None, has_newlines: true };
-
     fn looked(mut look: impl Look, text: &str, cut: usize) -> Result<(), String> {
         text.as_bytes().chunks(cut).try_for_each(|bytes| look.take(bytes))?;
         look.end()
-    }
-
-    #[test]
-    fn quotes_that_are_never_closed_are_found_however_bytes_come() {
-        let escaped = Quoting { escape: Some(b'\\'), ..COMMAS };
-        let commented = Quoting { comment: Some(b'#'), ..COMMAS };
-        for (quoting, text, open) in [
-            (COMMAS, "a,b\n1,\"x\ny\"\n", None),
-            (COMMAS, "a,b\n1,5\" pipe\n2,\"say \"\"no\"\"\"\n", None),
-            (COMMAS, "a,b\n1,\"x\"y\",3\n", None),
-            (COMMAS, "a,b\n1,\"x\n2,y\n", Some(6)),
-            (COMMAS, "\"a\nb\n", Some(0)),
-            (COMMAS, "a\n\"x\"\"\n", Some(2)),
-            (COMMAS, "a\r\n\"x", Some(3)),
-            (COMMAS, "a\n\"\\\"\n1\n", None),
-            (escaped, "a\n\"\\\"\n1\n", Some(2)),
-            (escaped, "a\n\"\\\"\"\n", None),
-            (COMMAS, "a\n#\"x\n\"y\"\n", None),
-            (commented, "a\n#,\"x\n\"y\"\n", None),
-            (commented, "#\n\"x\n#\n", Some(2)),
-            (COMMAS, "a\n#,\"x\n1\n", Some(4)),
-        ] {
-            for cut in [1, 2, 3, 100] {
-                let found = looked(Quotes::new(quoting, Extent::WHOLE), text, cut);
-                let open: Option<String> = open.map(|at: u64| format!("the quote at byte {at} is"));
-                match (&found, &open) {
-                    (Ok(()), None) => {}
-                    (Err(said), Some(open)) => assert!(said.starts_with(open.as_str()), "{text:?} {cut}: {said}"),
-                    _ => panic!("{text:?} {cut}: {found:?}"),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn quotes_that_a_line_does_not_close_are_found_in_any_part() {
-        let lines = Quoting { has_newlines: false, ..COMMAS };
-        for (text, from, open) in [
-            ("a,b\n1,\"x\"\n2,5\" pipe\n", 0, None),
-            ("a,b\n1,\"x\n2,y\n", 0, Some(6)),
-            ("a,b\n1,\"x\n2,y\n", 4, Some(6)),
-            ("a,b\n1,x\n2,\"y\n", 5, Some(10)),
-            // The line that is under way is another part's.
-            ("a,b\n1,\"x\"\n2,y\n", 6, None),
-            ("a,b\n1,\"x\"\n2,y\n", 8, None),
-        ] {
-            for cut in [1, 2, 100] {
-                let begins_line = from == 0 || text.as_bytes()[from - 1] == b'\n';
-                let extent = Extent { is_whole: false, from: from as u64, begins_line };
-                let found = looked(Quotes::new(lines, extent), &text[from..], cut);
-                let said = open.map(|at: u64| format!("the quote at byte {at} is not closed in its line"));
-                match (&found, &said) {
-                    (Ok(()), None) => {}
-                    (Err(found), Some(said)) => assert!(found.starts_with(said.as_str()), "{text:?} {cut}: {found}"),
-                    _ => panic!("{text:?} {from} {cut}: {found:?}"),
-                }
-            }
-        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ impl Dialect {
             quote: self.quote,
             escape: self.escape,
             comment: self.comment,
-            newlines_in_values: Some(self.has_newlines),
+            // Else it would not be cut; cuts are moved to records before they are read (`records`).
+            newlines_in_values: Some(false),
             compression,
             ..CsvOptions::default()
         }

@@ -21,9 +21,12 @@ use forebay_query::{ByteCounts, Column, Gramian};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// All of them.
+use crate::overflow;
+
+/// All of them, and a `sum` in place of the engine's.
 pub fn all() -> Vec<AggregateUDF> {
-    [Operator::Stats, Operator::Gramian, Operator::Digits, Operator::Entropy].map(|of| Function::new(of).into()).into()
+    let own = [Operator::Stats, Operator::Gramian, Operator::Digits, Operator::Entropy];
+    own.map(|of| Function::new(of).into()).into_iter().chain([overflow::sum()]).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -28,7 +28,8 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::checked::{Checks, Extent};
+use crate::checked::Checks;
+use crate::quotes::Extent;
 use crate::residency::scan_of;
 
 /// Bytes that are decompressed at once.
@@ -122,7 +123,7 @@ impl ObjectStore for Inflating {
         let is_whole = options.range.is_none();
         let (_, kind) = uncompressed(name.as_ref());
         let kind = if is_whole { kind } else { CompressionTypeVariant::UNCOMPRESSED };
-        let is_streamed = kind != CompressionTypeVariant::UNCOMPRESSED || self.1.has(name, is_whole);
+        let is_streamed = kind != CompressionTypeVariant::UNCOMPRESSED || self.1.has(name);
         let is_asked = !options.head;
         let mut found = self.0.get_opts(name, options).await?;
         found.payload = match found.payload {
@@ -135,7 +136,7 @@ impl ObjectStore for Inflating {
                 }
                 file.seek(SeekFrom::Start(from)).map_err(failed)?;
                 let bytes = stream(name, file.take(found.range.end - from), kind)?;
-                let extent = Extent { is_whole, from, begins_line: before == *b"\n" };
+                let extent = Extent { from, begins_line: before == *b"\n" };
                 GetResultPayload::Stream(self.1.checked(name, extent, bytes))
             }
             other => other,

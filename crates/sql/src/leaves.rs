@@ -22,6 +22,7 @@ use datafusion_distributed::{
 
 use crate::channels::url_of;
 use crate::inflate::uncompressed;
+use crate::records;
 use crate::residency::{Resident, scan_of};
 
 /// Words of the error of a stage that one task has to carry out, where no node holds all that it reads.
@@ -82,7 +83,7 @@ impl Leaves {
     /// The parts of a table that each of so many tasks reads, in the order of the files.
     fn dealt(&self, scan: &FileScanConfig, tasks: usize) -> Result<Vec<Vec<Part>>> {
         let readers = self.readers();
-        let can_be_cut = scan.file_source.supports_repartitioning() && !scan.file_compression_type.is_compressed();
+        let can_be_cut = records::can_be_cut(scan);
         let mut dealt: Vec<Vec<Part>> = vec![vec![]; tasks];
         let mut load = vec![0.0; tasks];
         for file in whole_files(scan) {
@@ -127,7 +128,7 @@ impl Leaves {
             1 => vec![self.undivided(scan)?],
             _ => self.dealt(scan, tasks)?,
         };
-        let can_be_cut = scan.file_source.supports_repartitioning() && !scan.file_compression_type.is_compressed();
+        let can_be_cut = records::can_be_cut(scan);
         let leaves = dealt.into_iter().enumerate().map(|(task, parts)| {
             if let Some(reader) = self.readers().get(task).filter(|_| tasks > 1) {
                 reader.bytes.fetch_add(parts.iter().map(Part::bytes).sum(), Ordering::Relaxed);

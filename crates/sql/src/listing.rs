@@ -18,6 +18,9 @@ use crate::inflate::uncompressed;
 const AS_SHELLS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
+/// Directories below a table's that links to nothing are looked for in; a ring of links has no end.
+const DEPTH_MAX: usize = 16;
+
 /// The files of a table.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -27,19 +30,34 @@ pub struct Files {
     pub ending: String,
     /// The engine would list these as well, which are not the table's: some have another ending.
     pub passed_over: Vec<ObjectPath>,
+    /// A note about files with other endings.
+    pub note: Option<String>,
 }
 
 impl Files {
     /// Of the files at a URL. `path` is for messages.
     ///
     /// # Errors
-    /// They cannot be listed, or those that match a pattern have several endings.
+    /// They cannot be listed, those that match a pattern have several endings, or one is a link to nothing.
     pub async fn at(url: &ListingTableUrl, path: &str, state: &SessionState) -> Result<Self> {
         let store = state.runtime_env().object_store(url)?;
         let listed = url.list_all_files(state, store.as_ref(), "").await?;
         let mut listed: Vec<ObjectPath> = listed.map_ok(|file| file.location).try_collect().await?;
         listed.sort();
-        Self::of(url, path, listed)
+        let found = Self::of(url, path, listed)?;
+        if url.is_collection() {
+            let above = Path::new("/").join(url.prefix().as_ref());
+            let own = |link: &ObjectPath| is_own(url, link) && link.as_ref().ends_with(&found.ending);
+            #[expect(clippy::disallowed_methods, reason = "a command may end where it has no thread")]
+            let links = tokio::task::spawn_blocking(move || links_to_nothing(&above));
+            let links = links.await.map_err(|error| DataFusionError::External(error.into()))?;
+            if let Some(link) = links.iter().find(|link| own(link)) {
+                return plan_err!(
+                    "table '{path}': /{link} is a link to nothing: remove it, or name the files beside it"
+                );
+            }
+        }
+        Ok(found)
     }
 
     fn of(url: &ListingTableUrl, path: &str, listed: Vec<ObjectPath>) -> Result<Self> {
@@ -61,15 +79,13 @@ impl Files {
                 "table '{path}': /{first} ends in '{ending}', and /{other} does not: make a table of each kind, or a pattern of one ending"
             );
         }
-        if let Some(other) = others.first() {
+        let note = others.first().map(|other| {
             let count = others.len();
-            eprintln!(
-                "forebay-sql: note: table '{path}': {count} of its files, /{other} first, do not end in '{ending}' and are left out"
-            );
-        }
+            format!("table '{path}': {count} of its files, /{other} first, do not end in '{ending}' and are left out")
+        });
         // The engine keeps to the ending itself.
         passed_over.retain(|file| file.as_ref().ends_with(&ending));
-        Ok(Self { paths, ending, passed_over })
+        Ok(Self { paths, ending, passed_over, note })
     }
 
     /// The URL of each.
@@ -79,6 +95,33 @@ impl Files {
     pub fn urls(&self) -> Result<Vec<ListingTableUrl>> {
         self.paths.iter().map(|path| ListingTableUrl::try_new(url_of(path, false)?, None)).collect()
     }
+}
+
+/// A path as stores have it; one that is there would be followed.
+fn object_path(path: &Path) -> Option<ObjectPath> {
+    let url = Url::from_file_path(path).ok()?;
+    ObjectPath::from_url_path(url.path()).ok()
+}
+
+/// The links below a directory whose files are not there; the engine passes over them.
+fn links_to_nothing(above: &Path) -> Vec<ObjectPath> {
+    let mut links = vec![];
+    let mut directories = vec![(above.to_owned(), 0)];
+    while let Some((directory, depth)) = directories.pop() {
+        // The engine has read it, or has said why not.
+        for entry in directory.read_dir().into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            let found = if kind.is_symlink() { path.metadata().map(|behind| behind.file_type()) } else { Ok(kind) };
+            match found {
+                Ok(kind) if kind.is_dir() && depth < DEPTH_MAX => directories.push((path, depth + 1)),
+                Ok(_) => {}
+                Err(_) => links.extend(object_path(&path)),
+            }
+        }
+    }
+    links.sort();
+    links
 }
 
 /// Whether a file that the engine lists is the table's. Names that begin with a point or `_` belong to the programs that write the others.

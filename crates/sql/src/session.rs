@@ -1,5 +1,6 @@
 //! The engine as it is set up here, at the host and in workers alike.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -7,10 +8,9 @@ use std::thread;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_distributed::{DistributedExt, SessionStateBuilderExt, WorkerResolver};
@@ -21,11 +21,17 @@ use crate::dialect::Types;
 use crate::functions;
 use crate::inflate::Inflating;
 use crate::leaves::Leaves;
+use crate::memory::Memory;
+use crate::overflow;
+use crate::records;
 use crate::spill::Spill;
 use crate::tables::Tables;
 
-/// Rows of a batch.
-const BATCH_ROWS: usize = 8192;
+/// Rows of a batch where memory suffices.
+const BATCH_ROWS: Range<usize> = 256..8192;
+
+/// The memory that a thread should have for each row of a batch: rows may be wide, and a merge holds two batches of each run.
+const BYTES_PER_BATCH_ROW: usize = 8 << 10;
 
 /// The part of the memory that sorts set aside, as a divisor.
 const MERGING_SHARE: usize = 4;
@@ -55,12 +61,18 @@ pub async fn for_statements(tables: Arc<Tables>, options: Options<'_>) -> Result
     let runtime = runtime(options.memory_bytes, None)?;
     let files = Arc::new(Inflating(LocalFileSystem::new(), Arc::clone(tables.checks())));
     runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), files);
-    let mut state =
-        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
+    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let builder = match tables.have_newlines() {
+        true => builder.with_physical_optimizer_rule(Arc::new(records::Newlines)),
+        false => builder,
+    };
+    let mut state = builder.build();
+    state.add_analyzer_rule(Arc::new(overflow::Looking));
     let files = DynamicFileCatalog::new(Arc::clone(state.catalog_list()), Arc::clone(&tables) as _);
     state.register_catalog_list(Arc::new(files));
     let context = SessionContext::new_with_state(state);
     functions::all().into_iter().for_each(|function| context.register_udaf(function));
+    overflow::functions().into_iter().for_each(|function| context.register_udf(function));
     let session = context.state_weak_ref();
     let types = Types::new(options.types, &context.state())?;
     tables.belong_to(Box::new(move || session.upgrade().map(|state| state.read().clone())), types);
@@ -112,7 +124,10 @@ pub fn for_tasks(builder: SessionStateBuilder, memory_bytes: usize) -> Result<Se
     *own = config(std::mem::take(own), threads(), memory_bytes);
     let mut state = builder.build();
     for function in functions::all() {
-        datafusion::execution::FunctionRegistry::register_udaf(&mut state, Arc::new(function))?;
+        state.register_udaf(Arc::new(function))?;
+    }
+    for function in overflow::functions() {
+        state.register_udf(Arc::new(function))?;
     }
     Ok(state)
 }
@@ -123,7 +138,8 @@ pub fn threads() -> usize {
 }
 
 fn config(config: SessionConfig, threads: usize, memory_bytes: usize) -> SessionConfig {
-    let mut config = config.with_target_partitions(threads).with_batch_size(BATCH_ROWS);
+    let batch_rows = (memory_bytes / threads / BYTES_PER_BATCH_ROW).clamp(BATCH_ROWS.start, BATCH_ROWS.end);
+    let mut config = config.with_target_partitions(threads).with_batch_size(batch_rows);
     // Sorts of all threads together set aside no more than a part of the memory for merging what they spilled.
     let own = &mut config.options_mut().execution.sort_spill_reservation_bytes;
     *own = (*own).min(memory_bytes / (threads * MERGING_SHARE));
@@ -137,6 +153,6 @@ fn config(config: SessionConfig, threads: usize, memory_bytes: usize) -> Session
 pub fn runtime(memory_bytes: usize, spill: Option<PathBuf>) -> Result<Arc<RuntimeEnv>> {
     let spill = Spill::new(spill).map_err(DataFusionError::IoError)?;
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Custom(Arc::new(spill)));
-    let pool = Arc::new(FairSpillPool::new(memory_bytes));
+    let pool = Arc::new(Memory::new(memory_bytes));
     RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()
 }

@@ -24,6 +24,7 @@ use crate::inflate;
 use crate::leaves::{RENAMED, SCATTERED};
 use crate::near::{self, Near, Progress, Workers, read_bytes};
 use crate::output::{Output, Writer};
+use crate::records::{self, Records};
 use crate::session::{self, Options};
 use crate::store::CHANGED;
 use crate::tables::Tables;
@@ -81,6 +82,9 @@ async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
         eprintln!("{}", displayable(plan.as_ref()).indent(false));
     }
     let mut output = Output::open(arguments.output.as_deref(), false)?;
+    #[expect(clippy::disallowed_methods, reason = "a command may end where it has no thread")]
+    let moved = tokio::task::spawn_blocking(|| Records::default().moved(plan, records::of_host));
+    let plan = moved.await?.map_err(wrong)?;
     tables.checks().note(&plan).map_err(wrong)?;
     let plan = inflate::executable(plan).map_err(wrong)?;
     write_rows(&plan, &state, arguments, &mut output).await?;

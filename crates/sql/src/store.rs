@@ -22,8 +22,10 @@ use forebay_offload::AskedFile;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::checked::{Checks, Extent};
+use crate::checked::Checks;
 use crate::inflate::{self, uncompressed};
+use crate::quotes::Extent;
+use crate::records;
 
 /// Words of the error of a file that is not the one that the plan means; a statement that meets it is planned again.
 pub const CHANGED: &str = "has changed since the statement began";
@@ -75,6 +77,16 @@ impl Placed {
     pub fn has(&self, name: &Path, asked: &AskedFile) -> bool {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         places.get(name).is_some_and(|known| known.asked == *asked)
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is another version.
+    pub fn reading(&self, name: &Path) -> io::Result<records::Read> {
+        let place = self.place(name).map_err(io::Error::other)?;
+        let file = place.open()?;
+        Ok(Box::new(move |range| place.read(&file, &range)))
     }
 
     fn place(&self, name: &Path) -> Result<Arc<Place>> {
@@ -177,11 +189,10 @@ impl ObjectStore for Placed {
             let payload = GetResultPayload::Stream(self.checks.checked(name, Extent::WHOLE, bytes));
             return Ok(GetResult { payload, meta, range, attributes: Default::default() });
         }
-        let is_whole = options.range.is_none();
         let range = range_of(options.range, meta.size);
         let wanted = if options.head { 0..0 } else { range.clone() };
         // The first bytes come with the opening: most reads are small.
-        let is_looked_at = self.checks.has(name, is_whole);
+        let is_looked_at = self.checks.has(name);
         let (file, first, begins_line) = blocking(&place, move |place| {
             let file = place.open()?;
             let first = place.read(&file, &wanted)?;
@@ -202,7 +213,7 @@ impl ObjectStore for Placed {
             Ok(Some((bytes, (place, file, next))))
         });
         let bytes = stream::once(async move { Ok(first) }).chain(rest).boxed();
-        let extent = Extent { is_whole, from: range.start, begins_line };
+        let extent = Extent { from: range.start, begins_line };
         let payload = GetResultPayload::Stream(self.checks.checked(name, extent, bytes));
         Ok(GetResult { payload, meta, range, attributes: Default::default() })
     }

@@ -1,9 +1,10 @@
 //! Tables: files, directories and patterns; CSV, JSON or Parquet by their names, compressed or not.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -46,6 +47,8 @@ pub struct Tables {
     types: OnceLock<Types>,
     session: OnceLock<Session>,
     checks: Arc<Checks>,
+    /// The notes that a user has read.
+    notes: Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Tables {
@@ -66,7 +69,13 @@ enum Kind {
 impl Tables {
     /// Tables whose CSV is like this.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, types: OnceLock::new(), session: OnceLock::new(), checks: Arc::default() }
+        Self {
+            dialect,
+            types: OnceLock::new(),
+            session: OnceLock::new(),
+            checks: Arc::default(),
+            notes: Mutex::default(),
+        }
     }
 
     /// The session that they belong to, and the types of columns by option.
@@ -77,6 +86,11 @@ impl Tables {
     /// Types by option, all of which a column should have when the tables of a statement are made.
     pub fn types(&self) -> &Types {
         self.types.get_or_init(Types::default)
+    }
+
+    /// Whether quoted fields of CSV may have newlines.
+    pub fn have_newlines(&self) -> bool {
+        self.dialect.has_newlines
     }
 
     /// How the session's store looks at files.
@@ -102,6 +116,11 @@ impl Tables {
             );
         }
         let files = Files::at(&url, path, &state).await?;
+        if let Some(note) = &files.note
+            && self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone())
+        {
+            eprintln!("forebay-sql: note: {note}");
+        }
         let Some(first) = files.paths.first() else {
             let what = if Path::new(path).is_dir() { "no file is in this directory" } else { "no such file" };
             return plan_err!("no table '{path}': {what}");

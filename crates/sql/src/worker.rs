@@ -28,6 +28,7 @@ use tonic::transport::Server;
 
 use crate::channels::{Channels, WINDOW_BYTES};
 use crate::daemon;
+use crate::records::Records;
 use crate::residency::scan_of;
 use crate::session;
 use crate::store::Placed;
@@ -64,7 +65,7 @@ pub async fn run(arguments: WorkerArguments) -> anyhow::Result<()> {
     let placed = Arc::new(Placed::default());
     runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::clone(&placed) as _);
     let channels = Channels::new(daemon.clone(), statement, false);
-    let files = Files { socket: daemon.clone(), placed };
+    let files = Files { socket: daemon.clone(), placed, records: Arc::default() };
     let worker = Worker::from_session_builder(move |context: WorkerQueryContext| {
         let (channels, files) = (channels.clone(), files.clone());
         async move {
@@ -121,6 +122,7 @@ async fn joined(socket: &Path, statement: u64, stream: u64) -> anyhow::Result<Un
 struct Files {
     socket: PathBuf,
     placed: Arc<Placed>,
+    records: Arc<Records>,
 }
 
 impl WorkerPlanRewriteHandler for Files {
@@ -138,7 +140,8 @@ impl WorkerPlanRewriteHandler for Files {
         for ((meta, asked), place) in files.into_iter().zip(places) {
             self.placed.add(meta, asked, place).map_err(DataFusionError::Execution)?;
         }
-        Ok(WorkerPlanRewriteEventResponse::new(event.plan))
+        let moved = || self.records.moved(event.plan, |name| self.placed.reading(name));
+        Ok(WorkerPlanRewriteEventResponse::new(tokio::task::block_in_place(moved)?))
     }
 }
 

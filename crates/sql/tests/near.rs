@@ -276,6 +276,34 @@ fn nodes_read_every_kind_of_file_as_the_host_does() {
 }
 
 #[test]
+fn newlines_in_quotes_are_cut_at_records_and_integers_do_not_wrap_on_nodes() {
+    let Some(job) = Job::of_four(true, &engine()) else { return };
+    for node in 0..4 {
+        let record = |row: u64| format!("{row},\"x\n{row},\"\"y\n\",{}\n", row % 5);
+        let rows = (0..40_000).fold("n,note,g\n".to_owned(), |text, row| text + &record(row * (node + 1)));
+        fs::write(job.path(&format!("data/{node}/log.csv")), rows).unwrap();
+    }
+    for table in ["data/*/log.csv", "data/2/log.csv"] {
+        let asked = |statement: &str, place: &str| {
+            let done = job.command_for_dialect(statement, &[("t", table)], place, &[]).output().unwrap();
+            (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+        };
+        let statement = "SELECT g, count(*), sum(n), sum(n * 2), count(DISTINCT note) FROM t GROUP BY g ORDER BY g";
+        let ((here, _), (there, said)) = (asked(statement, "host"), asked(statement, "data"));
+        assert_eq!((&there, there.lines().count()), (&here, 6), "{said}");
+        // The parts of two tasks: of a node that is alone, both.
+        assert!(said.contains("node 2: ") && !said.contains("note:") && said.contains("log.csv:0.."), "{said}");
+        for wrong in ["SELECT sum(n + 9223372036854770000) FROM t", "SELECT n * 9223372036854770000 FROM t"] {
+            for place in ["host", "data"] {
+                let (_, said) = asked(wrong, place);
+                assert!(said.contains("decimal(38,0)) holds more") && !said.contains("note:"), "{place}: {said}");
+            }
+        }
+    }
+    job.until_workers(|count| count == 0);
+}
+
+#[test]
 fn an_error_of_a_statement_is_told_once_and_ends_its_workers() {
     let Some(job) = Job::of_four(true, &engine()) else { return };
     fs::write(job.path("data/1/t.csv"), format!("{}x,y,z\n", rows(0, 30_000))).unwrap();

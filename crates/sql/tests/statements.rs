@@ -79,6 +79,55 @@ fn sums_are_as_exact_as_those_of_the_operators() {
     assert_eq!(bed.good("SELECT stats(x)['sum'] AS s FROM 'tenths.csv'", &["--format", "csv"]), "s\n10000.0\n");
 }
 
+/// `big.csv` has the largest integer of 64 bits, and numbers around it in groups.
+#[test]
+fn integers_that_do_not_fit_are_errors_and_sums_that_do_are_exact() {
+    let bed = Bed::new();
+    let max = i64::MAX;
+    fs::write(bed.path().join("big.csv"), format!("g,n\n1,{max}\n1,1\n1,-5\n2,{}\n2,-1\n2,4\n", i64::MIN)).unwrap();
+    let rows = |statement: &str| bed.good(statement, &["--format", "csv"]);
+    assert_eq!(
+        rows("SELECT g, sum(n) AS s FROM 'big.csv' GROUP BY g ORDER BY g"),
+        format!("g,s\n1,{}\n2,{}\n", max - 4, i64::MIN + 3)
+    );
+    assert_eq!(rows("SELECT sum(n) AS s FROM 'big.csv' WHERE g = 1"), format!("s\n{}\n", max - 4));
+    assert_eq!(rows("SELECT sum(n) AS s, arrow_typeof(sum(n)) AS t FROM 'big.csv' WHERE g > 5"), "s,t\n,Int64\n");
+    let moving = "SELECT n, sum(n) OVER (ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM 'big.csv' WHERE g = 1 ORDER BY n";
+    assert!(bed.bad(moving, &[]).contains("decimal(38,0)"));
+    let small = "SELECT sum(n) OVER (ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM 'big.csv' WHERE n BETWEEN -9 AND 9 ORDER BY n";
+    assert_eq!(rows(small), "s\n-5\n-6\n0\n5\n");
+    assert_eq!(
+        rows("SELECT sum(DISTINCT n) AS s, n - 1 + 2 * g AS e FROM 'big.csv' WHERE n = 4 GROUP BY n - 1 + 2 * g"),
+        "s,e\n4,7\n"
+    );
+    assert_eq!(
+        rows("SELECT n + 1, -n, sum(n * 2) FROM 'big.csv' WHERE n = 4 GROUP BY n").lines().last(),
+        Some("5,-4,8")
+    );
+    assert_eq!(rows("SELECT n + 0.5 AS x, 7 / 2 AS q FROM 'big.csv' WHERE n = 4"), "x,q\n4.5,3\n");
+    for wrong in [
+        "SELECT g, sum(n) FROM 'big.csv' WHERE n > 0 OR g = 2 GROUP BY g",
+        "SELECT sum(n) FROM 'big.csv' WHERE n > 0",
+        "SELECT sum(DISTINCT n) FROM 'big.csv' WHERE n > 0",
+        "SELECT n + 1 FROM 'big.csv'",
+        "SELECT sum(n + 1) FROM 'big.csv'",
+        "SELECT n * 2 FROM 'big.csv'",
+        "SELECT n - 1 FROM 'big.csv'",
+        "SELECT -n FROM 'big.csv'",
+        "SELECT g FROM 'big.csv' WHERE n - 1 > 0",
+        "SELECT g FROM 'big.csv' WHERE g IN (SELECT n * 3 FROM 'big.csv')",
+        "SELECT 9223372036854775807 + 1",
+        "SELECT g FROM 'big.csv' ORDER BY n * 2",
+    ] {
+        let said = bed.bad(wrong, &[]);
+        assert!(said.contains("cast(... as decimal(38,0)) holds more"), "{wrong}: {said}");
+    }
+    assert_eq!(
+        rows("SELECT sum(n::decimal(38,0)) AS s FROM 'big.csv' WHERE n > 0"),
+        format!("s\n{}\n", i128::from(max) + 5)
+    );
+}
+
 #[test]
 fn a_caret_shows_where_a_statement_is_wrong() {
     let bed = Bed::new();

@@ -6,6 +6,7 @@ mod bed;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 
 use bed::Bed;
 use flate2::Compression;
@@ -250,6 +251,45 @@ fn patterns_match_as_those_of_shells_and_leave_nothing_out_in_silence() {
         said.contains("mixed/x.csv.gz ends in '.csv.gz', and") && said.contains("make a table of each kind"),
         "{said}"
     );
+    // A file that is not there is not one less.
+    symlink("gone.csv", bed.path().join("g/sub/link.csv")).unwrap();
+    for path in ["g", "g/sub/*.csv", "g/**/*.csv"] {
+        let said = bed.bad(&format!("SELECT sum(v) FROM '{path}'"), &[]);
+        assert!(said.contains("g/sub/link.csv is a link to nothing: remove it"), "{path}: {said}");
+    }
+    assert_eq!(sum("g/*.csv"), "v\n18\n");
+    assert_eq!(sum("g/sub/c*.csv"), "v\n1000\n");
+    fs::write(bed.path().join("g/sub/gone.csv"), "v\n5\n").unwrap();
+    assert_eq!(sum("g/sub/*.csv"), "v\n1010\n");
+}
+
+#[test]
+fn a_note_about_files_that_are_left_out_comes_once() {
+    let bed = Bed::new();
+    write(&bed, "t/a.csv", "v\n1\n");
+    write(&bed, "t/readme.md", "v");
+    let done = bed.run("SELECT x.v FROM 't' x JOIN 't' y ON x.v = y.v", &CSV);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!((done.stdout, said.matches("1 of its files, ").count()), (b"v\n1\n".to_vec(), 1), "{said}");
+}
+
+/// Of two lines of a record, one looks like a record.
+#[test]
+fn files_with_newlines_in_quotes_are_cut_at_records() {
+    let bed = Bed::new();
+    let record = |row: u64| format!("{row},\"said \"\"no\"\"\n{row},2,x\n\",{}\n", row % 7);
+    let rows_of_file = 500_000;
+    write(&bed, "log.csv", (0..rows_of_file).fold("n,note,w\n".to_owned(), |text, row| text + &record(row)));
+    let of = "SELECT count(*) AS c, sum(n) AS n, sum(w) AS w, count(DISTINCT note) AS d FROM 'log.csv'";
+    let done = bed.run(of, &["--format", "csv", "--explain"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    let sums: [u64; 2] = [(0..rows_of_file).sum(), (0..rows_of_file).map(|row| row % 7).sum()];
+    let expected = format!("c,n,w,d\n{rows_of_file},{},{},{rows_of_file}\n", sums[0], sums[1]);
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), expected, "{said}");
+    let is_cut = said.contains("file_groups={1 group:");
+    assert_ne!(is_cut, std::thread::available_parallelism().unwrap().get() > 1, "{said}");
+    let said = bed.bad(of, &["--no-newlines"]);
+    assert!(said.contains("is not closed in its line"), "{said}");
 }
 
 #[test]
