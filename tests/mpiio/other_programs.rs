@@ -181,3 +181,40 @@ fn it_works_under_forebay_run() {
     assert!(record["held_calls"].as_u64().unwrap() > 0, "{record}");
     job.down();
 }
+
+/// A tool by the standard's profiling interface, before the library and behind it. Before, it sees the program's calls.
+fn with_a_tool(mpi: Mpi) {
+    let bench = crate::bench(mpi);
+    let tool = bench.path("tool.so");
+    let mut compile = Program::new(mpi.compiler);
+    compile.args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"]).arg(&tool).arg(bench.program("counting.c"));
+    let _ = run(&mut compile).good();
+    let program = bench.compile("patterns.c");
+    let hacc = ["7", "500"];
+    let said = |way: &Way<'_>, name: &str| {
+        let file = bench.path(name);
+        let words = [&[file.to_str().unwrap(), "hacc-structs"][..], &hacc].concat();
+        let done = bench.run(way, &program, &words).good();
+        let of_tool = done.stderr.lines().filter(|line| line.starts_with("tool: ")).map(str::to_owned).collect();
+        (fs::read(file).unwrap(), of_tool)
+    };
+    let (bytes, alone): (_, Vec<String>) = said(&Way::plain(3).with("LD_PRELOAD", tool.display()), "plain");
+    assert_eq!(alone.len(), 3, "{alone:?}");
+    let before = held(3).with("LD_PRELOAD", tool.display());
+    assert_eq!(said(&before, "before"), (bytes.clone(), alone));
+    let libraries = format!("{}:{}", bench.library().display(), tool.display());
+    let behind = Way::plain(3).with("FOREBAY_MPIIO_HOLD", "yes").with("LD_PRELOAD", libraries);
+    assert_eq!(said(&behind, "behind").0, bytes);
+    for name in ["before", "behind"] {
+        let record = explained(&bench, &bench.path(name));
+        assert!(record["state"] == "complete" && record["held_calls"].as_u64().unwrap() > 0, "{name}: {record}");
+    }
+}
+
+#[test]
+fn tools_stand_before_and_behind_it() {
+    require_mpi!(mpich);
+    require_mpi!(openmpi);
+    with_a_tool(MPICH);
+    with_a_tool(OPEN_MPI);
+}
