@@ -85,9 +85,9 @@ class Tables(query_devices.Bed):
     def __init__(self, forebay, work):
         super().__init__(forebay, work, NODES, (), LINK)
         self.host_group = query_devices.CPU_GROUPS / f"forebay-query-{os.getpid()}-0"
-        self.groups.append(self.host_group)
 
     def prepare(self, data):
+        self.groups.append(self.host_group)
         for group in self.groups:
             group.mkdir(exist_ok=True)
             quota = int(os.cpu_count() * SHARE / (NODES + 1) * PERIOD_US)

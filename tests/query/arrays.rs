@@ -47,9 +47,9 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
         assert!(said.contains(part), "{part}: {said}");
     }
     for option in [["--delimiter", ";"], ["--decimal", ","], ["--comment", "#"], ["--skip", "1"], ["--header", "no"]] {
-        let said = files.fails(1, "stats", "table.h5", &option);
-        let part = format!("it has data sets, and {} is about text", option[0]);
-        assert!(said.contains("table.h5") && said.contains(&part), "{part}: {said}");
+        let said = files.fails(2, "stats", "table.h5", &option);
+        let part = format!("table.h5 is no text, which {} is about: leave it out", option[0]);
+        assert!(said.contains(&part), "{part}: {said}");
     }
     files.ask("stats", "table.h5", &["--header", "yes"]);
     // Beside text with the same columns, in either order.
@@ -59,6 +59,11 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
         let said = files.ask("stats", first, &[second.to_str().unwrap(), "--columns", "y"]);
         assert_eq!((&said["rows"], &said["columns"][0]["max"]), (&json!(5002), &json!(5001.0)), "{first}: {said}");
     }
+    let (table, text) = (files.path("table.h5"), files.path("y.csv"));
+    fs::write(&text, "y\n5000\n").unwrap();
+    let said =
+        files.ask("stats", table.to_str().unwrap(), &[text.to_str().unwrap(), "--columns", "y", "--delimiter", ";"]);
+    assert_eq!(said["rows"], 5001, "{said}");
     for (operator, part) in [("stats,entropy", "counts the bytes of a file"), ("normalise", "columns of text alone")] {
         let said = files.fails(2, operator, "old.h5", &[]);
         assert!(said.contains(part), "{part}: {said}");

@@ -177,7 +177,11 @@ impl Collector<'_> {
                 bail!("{path} is a directory of Zarr arrays, which this host reads alone; --where host reads it here")
             }
             (Some(source), Place::Data | Place::Split) => {
-                let why = if source.is_pipe() { "is a pipe" } else { "is compressed" };
+                let why = match source {
+                    source if source.is_pipe() => "is a pipe",
+                    source if source.is_converted() => "is Parquet",
+                    _ => "is compressed",
+                };
                 let path = source.path().display();
                 bail!(
                     "{path} {why}: it is read from its beginning on, so nodes cannot have parts of it; --where host reads it here"
@@ -360,12 +364,14 @@ fn here(
 /// How many of some files are read next, how many of them at once, and by how many threads each. Small ones wait for the file system.
 /// Compressed ones, which one thread decompresses, keep a processor each.
 fn run_of(files: Range<usize>, file: FileAt<'_>, threads: usize) -> (usize, usize, usize) {
-    let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES && !file(*index).0.is_pipe();
+    let has_no_size = |source: &FileSource| source.is_pipe() || source.is_converted();
+    let is_small = |index: &usize| file(*index).0.table_bytes() < SMALL_BYTES && !has_no_size(file(*index).0);
     let small = files.clone().take(BATCH).take_while(is_small).count();
     if small > 1 {
         return (small, AT_ONCE, 1);
     }
-    let packed = files.take(BATCH).take_while(|index| file(*index).0.packing().is_some()).count();
+    let is_packed = |source: &FileSource| source.packing().is_some() || source.is_converted();
+    let packed = files.take(BATCH).take_while(|index| is_packed(file(*index).0)).count();
     let at_once = packed.clamp(1, threads.max(1));
     (packed, at_once, (threads / at_once).max(1))
 }

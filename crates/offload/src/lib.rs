@@ -20,6 +20,7 @@ mod messages;
 mod packing;
 mod pieces;
 mod processors;
+mod program;
 mod several;
 mod speeds;
 mod weighed;
@@ -34,4 +35,5 @@ pub use messages::{
     files_holders_request, holders_request, request, text_of,
 };
 pub use pieces::{Nodes, Pieces};
+pub use program::sql_program;
 pub use speeds::{Speed, Speeds};

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use datafusion::arrow::csv::Writer;
 use datafusion::common::{DataFusionError, Result, TableReference};
-use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -16,7 +16,10 @@ fn main() -> Result<()> {
     let statement = fs::read_to_string(file)?;
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     threads.block_on(async {
-        let context = SessionContext::new();
+        let mut config = SessionConfig::new();
+        // Else a pattern finds no file below the directory that it begins with.
+        config.options_mut().execution.listing_table_ignore_subdirectory = false;
+        let context = SessionContext::new_with_config(config);
         for table in tables {
             let paths = format!("{directory}/*/{table}/*.parquet");
             context

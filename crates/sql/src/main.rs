@@ -29,6 +29,7 @@ mod partitions;
 mod quotes;
 mod records;
 mod residency;
+mod rows;
 mod session;
 mod spill;
 mod statement;
@@ -41,20 +42,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Arguments;
+use crate::rows::RowsArguments;
 use crate::worker::WorkerArguments;
 
 fn main() -> ExitCode {
-    // As daemons start it; no statement is one word.
-    let is_worker = std::env::args_os().nth(1).is_some_and(|first| first == "worker");
     let threads =
         tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads().max(2)).enable_all().build();
     let done = match threads {
-        Ok(threads) if is_worker => {
-            let arguments =
-                std::env::args_os().enumerate().filter(|(index, _)| *index != 1).map(|(_, argument)| argument);
-            threads.block_on(worker::run(WorkerArguments::parse_from(arguments)))
-        }
-        Ok(threads) => threads.block_on(statement::run(&Arguments::parse())),
+        Ok(threads) => threads.block_on(asked()),
         Err(error) => Err(error.into()),
     };
     match done {
@@ -64,6 +59,17 @@ fn main() -> ExitCode {
             eprintln!("forebay-sql: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Daemons and `forebay query` name a part by a word before its options; no statement is one word.
+async fn asked() -> anyhow::Result<()> {
+    let (first, rest): (Vec<_>, Vec<_>) = std::env::args_os().enumerate().partition(|(index, _)| *index == 1);
+    let rest = rest.into_iter().map(|(_, argument)| argument);
+    match first.first().and_then(|(_, first)| first.to_str()) {
+        Some("worker") => worker::run(WorkerArguments::parse_from(rest)).await,
+        Some("rows") => rows::run(RowsArguments::parse_from(rest)).await,
+        _ => statement::run(&Arguments::parse()).await,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::channels::{Channel, Channels};
 use crate::cli::{Arguments, Place};
 use crate::daemon::Daemon;
 use crate::leaves::{Leaves, Reader};
-use crate::residency::{Residency, files_of};
+use crate::residency::{Residency, files_of, largest_rows};
 use crate::session;
 
 /// Of tables that are no larger, `auto` reads all: starting workers takes longer.
@@ -29,6 +29,8 @@ pub struct Near {
     daemon: Daemon,
     residency: Residency,
     lost: BTreeSet<u32>,
+    /// Rows of the largest table, as far as files say it.
+    largest_rows: usize,
 }
 
 /// The nodes that have one, each with a worker.
@@ -37,6 +39,8 @@ pub struct Workers {
     open: BTreeMap<u32, Channel>,
     leaves: Leaves,
     threads: usize,
+    /// Rows of a table that each has whole in a join.
+    broadcast_rows: usize,
 }
 
 /// The nodes that hold what a plan reads, as far as they are asked for; none where this host answers alone.
@@ -68,7 +72,8 @@ pub async fn chosen(plan: &Arc<dyn ExecutionPlan>, arguments: &Arguments) -> any
     if is_auto && residency.nodes.len() == 1 && residency.nodes.keys().all(is_own) {
         return Ok(None);
     }
-    Ok(Some(Near { daemon, residency, lost: BTreeSet::new() }))
+    let largest_rows = largest_rows(plan);
+    Ok(Some(Near { daemon, residency, lost: BTreeSet::new(), largest_rows }))
 }
 
 impl Near {
@@ -97,7 +102,9 @@ impl Near {
         let readers = (0..tasks_each).flat_map(|_| open.iter().map(reader)).collect();
         let threads = residency.nodes.values().map(|node| node.threads).max().unwrap_or(1) / tasks_each;
         let leaves = Leaves::new(readers, residency.files);
-        Some(Workers { channels, open, leaves, threads })
+        // On all nodes together they should be no more than half of those that stay where they are.
+        let broadcast_rows = self.largest_rows / (2 * open.len().max(1));
+        Some(Workers { channels, open, leaves, threads, broadcast_rows })
     }
 
     /// Does without the workers that say nothing, if any.
@@ -117,12 +124,13 @@ impl Near {
 }
 
 impl Workers {
-    /// A session whose plans they carry out.
+    /// A session whose plans they carry out, with few rows on each node if its memory was too small.
     ///
     /// # Errors
     /// None.
-    pub fn session(&self, state: SessionState) -> datafusion::common::Result<SessionState> {
-        session::for_nodes(state, &self.leaves, self.channels.clone(), self.threads)
+    pub fn session(&self, state: SessionState, are_few: bool) -> datafusion::common::Result<SessionState> {
+        let broadcast_rows = if are_few { 0 } else { self.broadcast_rows };
+        session::for_nodes(state, (&self.leaves, broadcast_rows), self.channels.clone(), self.threads)
     }
 }
 

@@ -60,6 +60,18 @@ pub fn files_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<ObjectMeta> {
     files.into_values().collect()
 }
 
+/// Rows of the largest table of a plan, as far as its files say it; CSV and JSON do not.
+pub fn largest_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let mut largest = 0;
+    let all: Result<_> = plan.apply(|plan| {
+        let rows = scan_of(plan.as_ref()).map(|scan| scan.statistics().num_rows);
+        largest = largest.max(rows.and_then(|rows| rows.get_value().copied()).unwrap_or(0));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(all.is_ok(), "no step fails");
+    largest
+}
+
 impl Residency {
     /// Of these files; else the first file that no node holds. Of too many files nobody is asked.
     ///

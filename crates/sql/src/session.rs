@@ -39,6 +39,12 @@ const MERGING_SHARE: usize = 4;
 /// Threads that a node may give a task.
 const THREADS_MAX: usize = 16;
 
+/// Rows of a table that each node may have whole in a join: they and their index are in memory.
+const BROADCAST_ROWS_MAX: usize = 4_000_000;
+
+/// Bytes of such a row, where a plan knows bytes.
+const BROADCAST_ROW_BYTES: usize = 32;
+
 /// The options of a session.
 pub struct Options<'a> {
     /// The memory for sorts, joins and groups, bytes.
@@ -82,14 +88,26 @@ pub async fn for_statements(tables: Arc<Tables>, options: Options<'_>) -> Result
     Ok(context)
 }
 
-/// The same session for a statement that nodes have a part in.
+/// The same session for a statement that nodes have a part in. In a join each has a table of up to so many rows whole, and the rows of the
+/// other stay where they are; of larger ones it has parts.
 ///
 /// # Errors
 /// None.
-pub fn for_nodes(state: SessionState, leaves: &Leaves, channels: Channels, threads: usize) -> Result<SessionState> {
+pub fn for_nodes(
+    state: SessionState,
+    (leaves, broadcast_rows): (&Leaves, usize),
+    channels: Channels,
+    threads: usize,
+) -> Result<SessionState> {
     let mut config = state.config().clone();
     // With one, the planner aggregates and joins in one step, which cannot be divided.
     config.options_mut().execution.target_partitions = threads.clamp(2, THREADS_MAX);
+    let joins = &mut config.options_mut().optimizer;
+    let rows = broadcast_rows.min(BROADCAST_ROWS_MAX);
+    let bytes = &mut joins.hash_join_single_partition_threshold;
+    *bytes = (*bytes).max(rows * BROADCAST_ROW_BYTES);
+    let most = &mut joins.hash_join_single_partition_threshold_rows;
+    *most = (*most).max(rows);
     // A task has no name for what another operator fills in while it runs.
     config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
     let urls = leaves.readers().iter().map(|reader| url_of(reader.rank)).collect::<Result<_>>()?;

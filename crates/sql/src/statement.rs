@@ -102,14 +102,20 @@ async fn near_data(
     logical: &LogicalPlan,
     arguments: &Arguments,
 ) -> anyhow::Result<bool> {
+    let mut are_few = false;
     for _ in 0..=AGAIN_MAX {
         let Some(workers) = near.workers(RandomState::new().build_hasher().finish()).await else { break };
         let mut output = Output::open(arguments.output.as_deref(), true)?;
-        let error = match attempt(&workers, state, logical, arguments, &mut output).await {
+        let error = match attempt(&workers, are_few, (state, logical, arguments), &mut output).await {
             Ok(()) => return Ok(true),
             Err(error) => error,
         };
         let said = format!("{error:#}");
+        if said.contains(EXHAUSTED) && !are_few && !output.has_left() {
+            eprintln!("forebay-sql: note: {EXHAUSTED} on a node; the statement runs again with fewer rows on each");
+            are_few = true;
+            continue;
+        }
         let cannot = [SCATTERED, RENAMED, EXHAUSTED].into_iter().find(|words| said.contains(words));
         if let Some(words) = cannot.filter(|_| !output.has_left()) {
             eprintln!("forebay-sql: note: {words}; this host answers");
@@ -132,13 +138,12 @@ async fn near_data(
 
 async fn attempt(
     workers: &Workers,
-    state: &SessionState,
-    logical: &LogicalPlan,
-    arguments: &Arguments,
+    are_few: bool,
+    (state, logical, arguments): (&SessionState, &LogicalPlan, &Arguments),
     output: &mut Output,
 ) -> anyhow::Result<()> {
     let wrong = |error: DataFusionError| anyhow!(caret::shown(&error, &arguments.statement));
-    let state = workers.session(state.clone()).map_err(wrong)?;
+    let state = workers.session(state.clone(), are_few).map_err(wrong)?;
     let plan = state.create_physical_plan(logical).await.map_err(wrong)?;
     if arguments.explain {
         eprintln!("{}", display_plan_ascii(plan.as_ref(), false));

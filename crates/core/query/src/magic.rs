@@ -11,7 +11,6 @@ struct Kind {
 
 const ONCE: &str = "decompress it once, and query that";
 const UNPACK: &str = "decompress it first";
-const BY_SQL: &str = "query it by SQL: forebay query \"SELECT ... FROM 'FILE'\"";
 const UTF_8: &str = "convert it first: iconv -f UTF-16 -t UTF-8 FILE > OUT";
 
 const KINDS: [Kind; 17] = [
@@ -28,7 +27,7 @@ const KINDS: [Kind; 17] = [
     },
     Kind { begins: b"7z\xbc\xaf\x27\x1c", name: "a 7z archive", remedy: UNPACK },
     Kind { begins: b"\xd0\xcf\x11\xe0", name: "an old Excel file", remedy: "save its table as CSV first" },
-    Kind { begins: b"PAR1", name: "Parquet", remedy: BY_SQL },
+    Kind { begins: b"PAR1", name: "Parquet", remedy: "write it to a file first, decompressed" },
     Kind { begins: b"ARROW1", name: "an Arrow file", remedy: "write it as Parquet or CSV first" },
     Kind { begins: b"ORC", name: "ORC", remedy: "write it as Parquet or CSV first" },
     Kind { begins: b"Obj\x01", name: "Avro", remedy: "write it as Parquet or CSV first" },

@@ -11,14 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_body::LiveBytes;
+use forebay_offload::sql_program;
 use forebay_types::Errno;
 use forebay_wire::QueryStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Notify, oneshot};
-
-use super::program::sql_program;
 
 /// Workers of a node: each takes all its processors, and a part of its budget.
 const WORKERS_MAX: usize = 4;

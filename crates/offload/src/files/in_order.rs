@@ -14,6 +14,7 @@ use forebay_query::{Block, RowEnds};
 
 use crate::contents::Contents;
 use crate::files::blocks::{BlockOptions, RowsOf, TAIL_BYTES, Turns, in_threads};
+use crate::files::converted::Converted;
 use crate::packing::{Packing, Unpacker};
 
 /// Bytes of a file, or of a pipe, that are read at once.
@@ -28,6 +29,8 @@ pub enum Origin<'a> {
     File(&'a dyn Contents),
     /// A pipe.
     Pipe(File),
+    /// A file that another program reads.
+    Converted(Converted),
 }
 
 /// Bytes as they lie there, compressed or not.
@@ -58,7 +61,9 @@ impl BufRead for Raw<'_> {
             self.buffer.resize(READ_BYTES, 0);
             let read = read_some(&mut self.origin, &mut self.buffer, self.at);
             self.buffer.truncate(*read.as_ref().unwrap_or(&0));
-            self.at += self.buffer.len() as u64;
+            // The bytes of rows are none of a file that was converted.
+            let is_own = !matches!(self.origin, Origin::Converted(_));
+            self.at += if is_own { self.buffer.len() as u64 } else { 0 };
             if let Err(error) = read {
                 self.failed.get_or_insert(error);
                 return Err(ErrorKind::Other.into());
@@ -79,6 +84,7 @@ fn read_some(origin: &mut Origin<'_>, buffer: &mut [u8], at: u64) -> anyhow::Res
             file.read(&mut buffer[..len], at)?;
             Ok(len)
         }
+        Origin::Converted(rows) => rows.read(buffer),
         Origin::Pipe(pipe) => loop {
             match pipe.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -147,6 +153,14 @@ impl<'a> InOrder<'a> {
         let bytes = Unpacker::new(raw, packing);
         let (pending, is_ended, offset, last, is_quoted, counted) = (vec![], false, 0, None, false, 0);
         Self { name, packing, bytes, pending, is_ended, offset, last, is_quoted, counted }
+    }
+
+    /// Columns of a converted file that are left out, each with a reason.
+    pub fn left_out(&mut self) -> Vec<String> {
+        match self.bytes.packed().map(|raw| &raw.origin) {
+            Some(Origin::Converted(rows)) => rows.left_out(),
+            _ => vec![],
+        }
     }
 
     /// How they are compressed.

@@ -4,7 +4,7 @@
 //! same generation then. One that is compressed is read in order (`in_order`), and so is a pipe, which has no generation and comes once.
 
 use std::fs::{File, Metadata};
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,24 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SCHEMA_BYTES_MAX};
-use forebay_query::{Kept, QueryError, Reading, Schema, schema_of};
+use forebay_query::{Finding, Header, Kept, QueryError, Reading, Schema, Separator, schema_of};
 
 use crate::arrays::{ArrayFormat, ArraySource, ArrayTable, Columns, Store};
 use crate::contents::Contents;
+use crate::files::converted::{Converted, is_parquet};
 use crate::files::in_order::{InOrder, Origin};
-use crate::packing::{MAGIC_BYTES, Packing};
+use crate::files::input::{STANDARD_INPUT, UNSIZED_BYTES_MAX, beginning, is_input, read_to_end};
+use crate::packing::Packing;
 
 /// Bytes that a look for the schema reads first: enough where every column has a value among them.
 const WINDOW_BYTES: u64 = 256 << 10;
-
-/// Bytes of a file whose size is said to be 0, as those of `/proc` are: it is held in memory.
-const UNSIZED_BYTES_MAX: u64 = 64 << 20;
-
-/// The path of standard input.
-pub const STANDARD_INPUT: &str = "/dev/stdin";
-
-/// Where a shell has the pipes that it makes of commands (`<(zcat FILE)`): nobody waits who opens one.
-const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
 /// A file.
 pub struct FileSource {
@@ -48,6 +41,8 @@ pub struct FileSource {
     store: Option<Arc<Store>>,
     /// Its data sets, if it has some, once its schema is known.
     data_sets: OnceLock<DataSets>,
+    /// It is Parquet, which is known once its schema is.
+    converted: OnceLock<()>,
 }
 
 /// The data sets that are a file's table.
@@ -133,6 +128,7 @@ impl FileSource {
             pipe: None,
             store: None,
             data_sets: OnceLock::new(),
+            converted: OnceLock::new(),
         })
     }
 
@@ -151,8 +147,9 @@ impl FileSource {
         let packing = bytes.packing();
         let generation = Generation { bytes: 0, ..Generation::of(&metadata) };
         let (file, pipe) = (Mutex::new(None), Some(Mutex::new(Some(bytes))));
-        let (path, mode, data_sets) = (path.to_owned(), metadata.mode(), OnceLock::new());
-        Ok(Self { path, file, generation, mode, held: None, packing, pipe, store: None, data_sets })
+        let (path, mode) = (path.to_owned(), metadata.mode());
+        let (data_sets, converted) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { path, file, generation, mode, held: None, packing, pipe, store: None, data_sets, converted })
     }
 
     /// A directory of Zarr arrays. It has no bytes of its own, and knows by itself whether it changes.
@@ -168,6 +165,7 @@ impl FileSource {
             pipe: None,
             store: Some(Arc::new(store)),
             data_sets: OnceLock::new(),
+            converted: OnceLock::new(),
         }
     }
 
@@ -188,7 +186,17 @@ impl FileSource {
 
     /// Whether its bytes come in order, from the first on.
     pub fn is_in_order(&self) -> bool {
-        self.packing.is_some() || self.is_pipe()
+        self.packing.is_some() || self.is_pipe() || self.is_converted()
+    }
+
+    /// Whether another program reads it, and writes its rows as text: it is Parquet.
+    pub fn is_converted(&self) -> bool {
+        self.converted.get().is_some()
+    }
+
+    /// Whether its table is none of text.
+    pub fn is_no_text(&self) -> bool {
+        self.has_data_sets() || self.is_converted()
     }
 
     /// Its bytes in order, from the first on; None if they can be read by place.
@@ -196,6 +204,9 @@ impl FileSource {
     /// # Errors
     /// They come once, and have come.
     pub(crate) fn in_order(&self) -> anyhow::Result<Option<InOrder<'_>>> {
+        if self.is_converted() {
+            return Ok(Some(self.rows_of_text()?));
+        }
         let Some(pipe) = &self.pipe else {
             let bytes = |packing| InOrder::new(self.path.display().to_string(), Origin::File(self), Some(packing));
             return Ok(self.packing.map(bytes));
@@ -208,6 +219,12 @@ impl FileSource {
                  with --columns, or write it to a file first"
             )
         })
+    }
+
+    /// The rows of a file that is converted.
+    fn rows_of_text(&self) -> anyhow::Result<InOrder<'static>> {
+        let rows = Converted::start(&self.path)?;
+        Ok(InOrder::new(self.path.display().to_string(), Origin::Converted(rows), None))
     }
 
     /// The result of reading it, unless it changed meanwhile, which may be why that failed.
@@ -341,6 +358,9 @@ impl FileSource {
             if ArrayFormat::of(&window).is_some() {
                 return self.schema_of_data_sets(reading).with_context(|| self.path.display().to_string());
             }
+            if is_parquet(&window) {
+                return self.unless_changed(self.schema_of_converted(reading));
+            }
             let is_end = len as u64 == self.bytes();
             if let Some(schema) = self.schema_by(&window, is_end, reading)? {
                 self.check()?;
@@ -348,6 +368,22 @@ impl FileSource {
             }
             wanted = self.wider(wanted)?;
         }
+    }
+
+    /// Its columns, if it is converted: text as `forebay-sql` writes it.
+    fn schema_of_converted(&self, reading: &Reading) -> anyhow::Result<Schema> {
+        let (missing, columns) = (reading.missing.clone(), reading.columns.clone());
+        let separator = Some(Separator::Byte(b','));
+        let reading =
+            Reading { separator, point: Some(b'.'), header: Header::Yes, missing, columns, ..Reading::default() };
+        let mut rows = self.rows_of_text()?;
+        let mut schema = self.schema_in_order(&mut rows, &reading)?;
+        let left_out = rows.left_out();
+        if !left_out.is_empty() {
+            schema.findings.push(Finding::NotNumbers(left_out));
+        }
+        let _ = self.converted.set(());
+        Ok(schema)
     }
 
     fn schema_in_order(&self, bytes: &mut InOrder<'_>, reading: &Reading) -> anyhow::Result<Schema> {
@@ -379,9 +415,6 @@ impl FileSource {
 
     /// Its columns, if it has data sets.
     fn schema_of_data_sets(&self, reading: &Reading) -> anyhow::Result<Schema> {
-        if let Some(option) = reading.option_of_text() {
-            bail!("it has data sets, and --{option} is about text: leave it out");
-        }
         let table = ArrayTable::open(self.origin()?, &reading.columns)?;
         self.check()?;
         let schema = table.schema(reading.missing.clone());
@@ -400,35 +433,6 @@ impl FileSource {
         let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
         (other.size_bytes, modified) == (self.generation.bytes, self.generation.modified)
     }
-}
-
-/// Whether a path is one of those whose bytes are taken as they come. A redirected file is read by place like any other, unless some of it
-/// was read before.
-fn is_input(path: &Path, metadata: &Metadata) -> bool {
-    let is_pipe = !metadata.is_file();
-    match path == Path::new(STANDARD_INPUT) {
-        true => is_pipe || rustix::fs::tell(std::io::stdin()).is_ok_and(|at| at > 0),
-        false => {
-            is_pipe && path.parent().is_some_and(|parent| DESCRIPTORS.iter().any(|place| parent == Path::new(place)))
-        }
-    }
-}
-
-/// The bytes that say how a file is compressed.
-fn beginning(file: &File, held: &[u8]) -> std::io::Result<Vec<u8>> {
-    if !held.is_empty() {
-        return Ok(held[..held.len().min(MAGIC_BYTES)].to_vec());
-    }
-    let mut bytes = [0; MAGIC_BYTES];
-    let len = file.read_at(&mut bytes, 0)?;
-    Ok(bytes[..len].to_vec())
-}
-
-/// The bytes of a file, up to one more than may be held.
-fn read_to_end(file: &File) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![];
-    file.take(UNSIZED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 impl Contents for FileSource {

@@ -119,14 +119,15 @@ fn ensure_has_bytes(source: &FileSource, operators: &[Operator]) -> anyhow::Resu
     }
 }
 
-/// Refuses what is said of text alone, for a file of data sets.
+/// Refuses operators over text alone, for a file that is none.
 fn ensure_of_rows(source: &FileSource, operators: &[Operator]) -> anyhow::Result<()> {
     let is_of_text = |operator: &&Operator| !operator.reads_rows() || **operator == Operator::Normalise;
     let Some(operator) = operators.iter().find(is_of_text) else { return Ok(()) };
     let (path, name) = (shown_path(source.path()), operator.name());
+    let has = if source.has_data_sets() { "has data sets" } else { "is Parquet" };
     Err(UsageError(match operator {
-        Operator::Normalise => format!("{path} has data sets, and {name} writes columns of text alone"),
-        _ => format!("{path} has data sets: {name} counts the bytes of a file, so ask for it by itself"),
+        Operator::Normalise => format!("{path} {has}, and {name} writes columns of text alone"),
+        _ => format!("{path} {has}: {name} counts the bytes of a file, so ask for it by itself"),
     })
     .into())
 }
@@ -163,17 +164,22 @@ fn opened(
         anyhow::Ok((source, schema))
     };
     let mut reading = reading(arguments)?;
+    let of_text = reading.option_of_text();
     let first = open(0, &reading)?;
-    if let (_, Some(schema)) = &first
-        && !schema.is_of_doubles()
+    if let (source, Some(schema)) = &first
+        && !source.is_no_text()
     {
         // One table of text is written in one way.
         (reading.separator, reading.point) = (Some(schema.dialect.separator), Some(schema.dialect.point));
     }
     let others = each_of_many(files.len() - 1, |number| open(number + 1, &reading))?;
     let (sources, schemas): (Vec<_>, Vec<_>) = std::iter::once(first).chain(others).unzip();
-    if let Some(source) = sources.iter().find(|source| source.has_data_sets()) {
+    if let Some(source) = sources.iter().find(|source| source.is_no_text()) {
         ensure_of_rows(source, operators)?;
+    }
+    if let Some(option) = of_text.filter(|_| sources.iter().all(FileSource::is_no_text)) {
+        let path = shown_path(sources[0].path());
+        return Err(UsageError(format!("{path} is no text, which --{option} is about: leave it out")).into());
     }
     Ok((sources, schemas.into_iter().collect()))
 }

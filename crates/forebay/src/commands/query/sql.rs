@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
-use forebay_daemon::query::sql_program;
+use forebay_offload::sql_program;
 use forebay_query::Separator;
 
 use crate::cli::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
