@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Parser, ValueEnum};
 
 use crate::dialect::Dialect;
@@ -90,6 +91,24 @@ impl Arguments {
             missing: self.missing.clone(),
             sample_rows: self.sample as usize,
         }
+    }
+
+    /// Whether each sign of CSV has one meaning.
+    ///
+    /// # Errors
+    /// One has two.
+    pub fn ensure_signs(&self) -> anyhow::Result<()> {
+        let signs = [("quote", Some(self.quote)), ("comment", self.comment), ("escape", self.escape)];
+        let mut seen = vec![("delimiter", self.delimiter)];
+        for (name, sign) in signs.into_iter().filter_map(|(name, sign)| Some((name, sign?))) {
+            // One before quotes may be the quote itself: they are doubled then.
+            let other = seen.iter().find(|(other, own)| *own == sign && (name, *other) != ("escape", "quote"));
+            if let Some((other, _)) = other {
+                bail!("--{name} and --{other} are one character, {:?}: name another", char::from(sign));
+            }
+            seen.push((name, sign));
+        }
+        Ok(())
     }
 
     /// Types of columns by name.

@@ -1,6 +1,5 @@
 //! The columns of files of text: names from the first file of CSV or all objects of JSON, and types that fit the first rows.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use regex::Regex;
 
 use crate::dialect::Dialect;
 use crate::inflate::reader;
+use crate::opening;
 
 /// The columns of files, by as many rows as the dialect says. A column without a value there is text.
 ///
@@ -30,7 +30,7 @@ pub fn of_csv(
     let mut columns: Vec<Field> = vec![];
     for path in files {
         let failed = |error: DataFusionError| error.context(path.display().to_string());
-        let file = File::open(path).map_err(|error| failed(error.into()))?;
+        let file = opening::open(path).map_err(|error| failed(error.into()))?;
         let text = reader(BufReader::new(file), compression).map_err(|error| failed(error.into()))?;
         let (own, rows) = format.infer_schema(text, Some(left)).map_err(|error| failed(error.into()))?;
         let own: Vec<Field> = own.fields().iter().map(|field| (**field).clone()).collect();
@@ -101,7 +101,7 @@ pub fn of_json(files: &[PathBuf], sample_rows: usize, compression: CompressionTy
     let mut found = vec![];
     for path in files {
         let failed = |error: DataFusionError| error.context(path.display().to_string());
-        let file = File::open(path).map_err(|error| failed(error.into()))?;
+        let file = opening::open(path).map_err(|error| failed(error.into()))?;
         let text = reader(BufReader::new(file), compression).map_err(|error| failed(error.into()))?;
         let mut text = BufReader::new(text);
         let begin = text.fill_buf().map_err(|error| failed(error.into()))?;

@@ -28,8 +28,8 @@ pub struct Files {
     pub paths: Vec<ObjectPath>,
     /// It, or nothing if the path is a file's own.
     pub ending: String,
-    /// The engine would list these as well, which are not the table's: some have another ending.
-    pub passed_over: Vec<ObjectPath>,
+    /// These end so, too, and are not the table's.
+    others: Vec<ObjectPath>,
     /// A note about files with other endings.
     pub note: Option<String>,
 }
@@ -41,7 +41,12 @@ impl Files {
     /// They cannot be listed, those that match a pattern have several endings, or one is a link to nothing.
     pub async fn at(url: &ListingTableUrl, path: &str, state: &SessionState) -> Result<Self> {
         let store = state.runtime_env().object_store(url)?;
-        let listed = url.list_all_files(state, store.as_ref(), "").await?;
+        // The engine's own look for a pattern knows no `=` in names.
+        let below = match url.get_glob() {
+            Some(_) => ListingTableUrl::try_new(url_of(url.prefix(), true)?, None)?,
+            None => url.clone(),
+        };
+        let listed = below.list_all_files(state, store.as_ref(), "").await?;
         let mut listed: Vec<ObjectPath> = listed.map_ok(|file| file.location).try_collect().await?;
         listed.sort();
         let found = Self::of(url, path, listed)?;
@@ -64,7 +69,7 @@ impl Files {
         if !url.is_collection() {
             return Ok(Self { paths: listed, ..Self::default() });
         }
-        let (own, mut passed_over): (Vec<_>, Vec<_>) = listed.into_iter().partition(|file| is_own(url, file));
+        let (own, mut left): (Vec<_>, Vec<_>) = listed.into_iter().partition(|file| is_own(url, file));
         let Some(first) = own.first().map(ToString::to_string) else {
             return Ok(Self::default());
         };
@@ -84,8 +89,15 @@ impl Files {
             format!("table '{path}': {count} of its files, /{other} first, do not end in '{ending}' and are left out")
         });
         // The engine keeps to the ending itself.
-        passed_over.retain(|file| file.as_ref().ends_with(&ending));
-        Ok(Self { paths, ending, passed_over, note })
+        left.retain(|file| file.as_ref().ends_with(&ending));
+        Ok(Self { paths, ending, others: left, note })
+    }
+
+    /// A file that is the table's and none of those that the engine lists at some URLs, or the other way round.
+    pub fn differing(&self, urls: &[ListingTableUrl]) -> Option<&ObjectPath> {
+        let is_listed = |file: &ObjectPath| urls.iter().any(|url| url.contains(file, false));
+        let missed = self.paths.iter().find(|file| !is_listed(file));
+        missed.or_else(|| self.others.iter().find(|file| is_listed(file)))
     }
 
     /// The URL of each.
@@ -124,17 +136,17 @@ fn links_to_nothing(above: &Path) -> Vec<ObjectPath> {
     links
 }
 
-/// Whether a file that the engine lists is the table's. Names that begin with a point or `_` belong to the programs that write the others.
+/// Whether a file is the table's. Names that begin with a point or `_` belong to the programs that write the others.
 fn is_own(url: &ListingTableUrl, file: &ObjectPath) -> bool {
     let parts: Vec<&str> = url.strip_prefix(file).into_iter().flatten().collect();
-    match url.get_glob() {
-        // The parts of directories that are columns are in no pattern.
-        Some(pattern) => {
-            let named: Vec<&str> = parts.into_iter().filter(|part| !part.contains('=')).collect();
-            pattern.matches_with(&named.join("/"), AS_SHELLS)
-        }
-        None => !parts.iter().any(|part| part.starts_with(['.', '_'])),
-    }
+    let Some(pattern) = url.get_glob() else {
+        return !parts.iter().any(|part| part.starts_with(['.', '_']));
+    };
+    let is_matched = |parts: &[&str]| pattern.matches_with(&parts.join("/"), AS_SHELLS);
+    // Directories that are columns need not be in it.
+    let last = parts.len().saturating_sub(1);
+    let others = parts.iter().enumerate().filter(|(at, part)| *at == last || !part.contains('='));
+    is_matched(&parts) || is_matched(&others.map(|(_, part)| *part).collect::<Vec<_>>())
 }
 
 /// The URL of a path, whose names may have signs that a pattern or a URL has a meaning for.
@@ -158,7 +170,7 @@ mod tests {
 
     fn found(url: &ListingTableUrl, files: &[&str]) -> Result<(Vec<String>, usize)> {
         let files = Files::of(url, "t", files.iter().map(|file| ObjectPath::from(*file)).collect())?;
-        Ok((files.paths.iter().map(ToString::to_string).collect(), files.passed_over.len()))
+        Ok((files.paths.iter().map(ToString::to_string).collect(), files.others.len()))
     }
 
     #[test]
@@ -168,6 +180,11 @@ mod tests {
         assert_eq!(found(&url("/d/", "*.csv"), &all).unwrap(), (vec!["d/a.csv".to_owned()], 3));
         assert_eq!(found(&url("/d/", "*/*.csv"), &all).unwrap(), (vec!["d/sub/b.csv".to_owned()], 3));
         assert_eq!(found(&url("/d/", "**/*.csv"), &all).unwrap().0, all[1..].to_vec());
+        let named = ["d/a.csv", "d/lr=1/a.csv", "d/run=2.csv"];
+        let own = |pattern: &str| found(&url("/d/", pattern), &named).unwrap().0;
+        assert_eq!(own("run=*.csv"), named[2..].to_vec());
+        assert_eq!(own("*/*.csv"), named[1..2].to_vec());
+        assert_eq!(own("*.csv"), named.to_vec());
         let columns = ["d/year=1/.x.csv", "d/year=1/a.csv", "d/year=1/b/c.csv"];
         assert_eq!(found(&url("/d/", "*.csv"), &columns).unwrap(), (vec![columns[1].to_owned()], 2));
         let said = found(&url("/d/", "*"), &["d/a.csv", "d/b.csv.gz"]).unwrap_err().to_string();

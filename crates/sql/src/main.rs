@@ -23,6 +23,7 @@ mod listing;
 mod memory;
 mod missing;
 mod near;
+mod opening;
 mod output;
 mod overflow;
 mod partitions;
@@ -45,9 +46,14 @@ use crate::cli::Arguments;
 use crate::rows::RowsArguments;
 use crate::worker::WorkerArguments;
 
+/// Threads of operators and connections for each processor, and at least.
+const THREADS_PER_PROCESSOR: usize = 4;
+const THREADS_MIN: usize = 16;
+
 fn main() -> ExitCode {
-    let threads =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(session::threads().max(2)).enable_all().build();
+    // Operators may compute for seconds before they let go of a thread, and a worker that answers no question meanwhile counts as lost.
+    let threads = (session::threads() * THREADS_PER_PROCESSOR).max(THREADS_MIN);
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let done = match threads {
         Ok(threads) => threads.block_on(asked()),
         Err(error) => Err(error.into()),

@@ -1,15 +1,16 @@
-//! Sums, products and differences of integers that do not fit their type are errors; the engine's own wrap.
+//! Sums, products and differences of integers, and sums of decimals, that do not fit their type are errors; the engine's own wrap.
 //!
 //! `sum` adds in 128 bits and looks at the end, so the order of its terms does not matter. `+`, `-` and `*` become functions of this module
 //! when a statement is analysed, since a plan on its way to a node does not say that they should look.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array};
-use datafusion::arrow::compute::cast_with_options;
 use datafusion::arrow::compute::kernels::cast::CastOptions;
 use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
-use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef};
+use datafusion::arrow::compute::{cast_with_options, sum_checked};
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef};
 use datafusion::arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -25,6 +26,7 @@ use datafusion::logical_expr::{
     SetMonotonicity, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
 /// Integers of 64 bits, and sums of as many as there can be.
 const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
@@ -53,6 +55,10 @@ impl AnalyzerRule for Looking {
             let columns = merge_schema(&plan.inputs());
             let names = NamePreserver::new(&plan);
             let changed = plan.map_expressions(|expression| {
+                // Sets of groups name their members, which an alias cannot.
+                if matches!(expression, Expr::GroupingSet(_)) {
+                    return Ok(Transformed::no(expression));
+                }
                 let name = names.save(&expression);
                 let changed = expression.transform_up(|expression| Ok(looking(expression, &columns)))?;
                 Ok(changed.update_data(|expression| name.restore(expression)))
@@ -202,9 +208,10 @@ impl AggregateUDFImpl for WideSum {
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let own = arguments.return_field.data_type().clone();
-        match own.is_integer() {
-            true => Ok(Box::new(Wide { inner: self.0.accumulator(widened(arguments))?, own })),
-            false => self.0.accumulator(arguments),
+        match own {
+            DataType::Decimal128(..) if !arguments.is_distinct => Ok(Box::new(DecimalSum { sum: None, own })),
+            own if own.is_integer() => Ok(Box::new(Wide { inner: self.0.accumulator(widened(arguments))?, own })),
+            _ => self.0.accumulator(arguments),
         }
     }
 
@@ -222,9 +229,12 @@ impl AggregateUDFImpl for WideSum {
 
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let own = arguments.return_field.data_type().clone();
-        match own.is_integer() {
-            true => Ok(Box::new(WideGroups { inner: self.0.create_groups_accumulator(widened(arguments))?, own })),
-            false => self.0.create_groups_accumulator(arguments),
+        match own {
+            DataType::Decimal128(..) => Ok(Box::new(DecimalSums::new(own))),
+            own if own.is_integer() => {
+                Ok(Box::new(WideGroups { inner: self.0.create_groups_accumulator(widened(arguments))?, own }))
+            }
+            _ => self.0.create_groups_accumulator(arguments),
         }
     }
 
@@ -299,6 +309,114 @@ impl Accumulator for Wide {
 
     fn supports_retract_batch(&self) -> bool {
         self.inner.supports_retract_batch()
+    }
+}
+
+/// A sum of decimals.
+#[derive(Debug)]
+struct DecimalSum {
+    sum: Option<i128>,
+    own: DataType,
+}
+
+impl Accumulator for DecimalSum {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let more = sum_checked(values[0].as_primitive::<Decimal128Type>()).map_err(overflow)?;
+        let sum = match (self.sum, more) {
+            (Some(sum), Some(more)) => {
+                let sum = sum.checked_add(more);
+                Some(sum.ok_or_else(|| overflow(format!("the sum of {} values", self.own)))?)
+            }
+            (sum, more) => sum.or(more),
+        };
+        self.sum = sum;
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let sum = ScalarValue::new_primitive::<Decimal128Type>(self.sum, &self.own)?;
+        within_digits(&sum.to_array()?)?;
+        Ok(sum)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+/// Whether decimals have no more digits than their type.
+fn within_digits(sums: &ArrayRef) -> Result<()> {
+    let sums = sums.as_primitive::<Decimal128Type>();
+    sums.validate_decimal_precision(sums.precision()).map_err(overflow)
+}
+
+/// Sums of decimals in groups.
+struct DecimalSums {
+    inner: Box<dyn GroupsAccumulator>,
+    /// One does not fit.
+    is_over: Arc<AtomicBool>,
+}
+
+impl DecimalSums {
+    fn new(own: DataType) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let add = move |sum: &mut i128, more: i128| match sum.checked_add(more) {
+            Some(added) => *sum = added,
+            None => over.store(true, Ordering::Relaxed),
+        };
+        Self { inner: Box::new(PrimitiveGroupsAccumulator::<Decimal128Type, _>::new(&own, add)), is_over }
+    }
+
+    fn looked_at(&self, sums: &[ArrayRef]) -> Result<()> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(overflow("a sum of decimals"));
+        }
+        sums.iter().try_for_each(within_digits)
+    }
+}
+
+impl GroupsAccumulator for DecimalSums {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        group_count: usize,
+    ) -> Result<()> {
+        self.inner.update_batch(values, groups, filter, group_count)
+    }
+
+    fn evaluate(&mut self, emitted: EmitTo) -> Result<ArrayRef> {
+        let sums = self.inner.evaluate(emitted)?;
+        self.looked_at(std::slice::from_ref(&sums))?;
+        Ok(sums)
+    }
+
+    fn state(&mut self, emitted: EmitTo) -> Result<Vec<ArrayRef>> {
+        let sums = self.inner.state(emitted)?;
+        self.looked_at(&sums)?;
+        Ok(sums)
+    }
+
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], group_count: usize) -> Result<()> {
+        self.inner.merge_batch(values, groups, group_count)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        self.inner.convert_to_state(values, filter)
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
     }
 }
 

@@ -82,7 +82,10 @@ impl Pattern {
     /// It is no pattern.
     pub fn url(&self) -> Result<ListingTableUrl> {
         let above = std::path::Path::new(&self.above);
-        let own = std::path::absolute(above).ok().filter(|_| above.exists());
+        // No URL has `..` in it.
+        let goes_up = above.components().any(|part| part == std::path::Component::ParentDir);
+        let own = if goes_up { std::fs::canonicalize(above) } else { std::path::absolute(above) };
+        let own = own.ok().filter(|_| above.exists());
         let own = own.and_then(|own| match above.is_dir() {
             true => Url::from_directory_path(own).ok(),
             false => Url::from_file_path(own).ok(),
@@ -180,20 +183,14 @@ impl Partitions {
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 
-    /// The table's paths: those of the directories, where there are columns; its files, where the engine would list more.
+    /// The table's paths: those of the directories, where there are columns; its files, where the engine would list others.
     ///
     /// # Errors
     /// Both are so.
     pub fn urls(&self, pattern: &Pattern, url: ListingTableUrl, files: &Files) -> Result<Vec<ListingTableUrl>> {
-        match (self.columns.is_empty(), files.passed_over.first()) {
-            (true, None) => return Ok(vec![url]),
-            (true, Some(_)) => return files.urls(),
-            (false, None) => {}
-            (false, Some(other)) => {
-                return plan_err!(
-                    "/{other} is beside a table whose directories are columns, and none of its files: move it away"
-                );
-            }
+        if self.columns.is_empty() {
+            let urls = vec![url];
+            return if files.differing(&urls).is_none() { Ok(urls) } else { files.urls() };
         }
         let below = |base: &String| {
             let path = Path::parse(base).map_err(|error| DataFusionError::External(error.into()))?;
@@ -203,7 +200,13 @@ impl Partitions {
                 None => Ok(own),
             }
         };
-        self.bases.iter().map(below).collect()
+        let urls = self.bases.iter().map(below).collect::<Result<Vec<_>>>()?;
+        if let Some(other) = files.differing(&urls) {
+            return plan_err!(
+                "/{other} is beside a table whose directories are columns, and only one of both is meant: name them by tables of their own"
+            );
+        }
+        Ok(urls)
     }
 }
 

@@ -17,6 +17,9 @@ impl Extent {
     pub const WHOLE: Self = Self { from: 0, begins_line: true };
 }
 
+/// Before text in UTF-8, of some programs.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The signs of CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoting {
@@ -95,12 +98,19 @@ impl Quotes {
     pub fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = self.step(bytes);
-            if let Some(last) = taken.checked_sub(1) {
-                self.before = Some(bytes[last]);
-            }
-            self.at += taken as u64;
-            bytes = &bytes[taken..];
+            bytes = self.advance(bytes, taken);
         }
+    }
+
+    /// The bytes behind those that were taken.
+    fn advance<'a>(&mut self, bytes: &'a [u8], taken: usize) -> &'a [u8] {
+        let (taken, rest) = bytes.split_at(taken);
+        // The mark is no text: a field may begin behind it.
+        if self.at > 0 || taken != BYTE_ORDER_MARK {
+            self.before = taken.last().copied().or(self.before);
+        }
+        self.at += taken.len() as u64;
+        rest
     }
 
     /// The bytes from the first line on that is whole.
@@ -117,6 +127,9 @@ impl Quotes {
 
     /// Takes bytes up to the next that matters, at least one; how many.
     fn step(&mut self, bytes: &[u8]) -> usize {
+        if self.at == 0 && bytes.starts_with(BYTE_ORDER_MARK) {
+            return BYTE_ORDER_MARK.len();
+        }
         let Quoting { delimiter, quote, escape, comment, has_newlines } = self.quoting;
         let first = bytes[0];
         let begins_line = matches!(self.before, None | Some(b'\n' | b'\r'));
@@ -134,6 +147,7 @@ impl Quotes {
                 self.state = State::Quoted(self.at);
             }
             // Where lines may be comments, each is begun.
+            State::Bare if comment.is_some() && matches!(first, b'\n' | b'\r') => {}
             State::Bare if comment.is_some() => {
                 return found(memchr2(quote, b'\n', &bytes[1..]).map(|at| at + 1)).max(1);
             }
@@ -164,11 +178,7 @@ impl Quotes {
                     "the quote at byte {from} is not closed in its line, and --no-newlines says that all are; if it is text, name another by --quote"
                 ));
             }
-            if let Some(last) = taken.checked_sub(1) {
-                self.before = Some(bytes[last]);
-            }
-            self.at += taken as u64;
-            bytes = &bytes[taken..];
+            bytes = self.advance(bytes, taken);
         }
         Ok(())
     }
@@ -213,6 +223,9 @@ mod tests {
             (COMMAS, "a\n#\"x\n\"y\"\n", None),
             (commented, "a\n#,\"x\n\"y\"\n", None),
             (commented, "#\n\"x\n#\n", Some(2)),
+            (commented, "a,b\n1,2\n#c,\"\n3,4\n", None),
+            (commented, "a,b\r\n1,2\r\n#c,\"\r\n3,4\r\n", None),
+            (commented, "a\n\n#\"\n\"\n", Some(5)),
             (COMMAS, "a\n#,\"x\n1\n", Some(4)),
         ] {
             for cut in [1, 2, 3, 100] {
@@ -225,6 +238,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_field_may_begin_behind_a_byte_order_mark() {
+        assert!(looked(Quotes::new(COMMAS, Extent::WHOLE), "\u{feff}\"a,\"\"\"\n1\n", 100).is_ok());
+        assert!(looked(Quotes::new(COMMAS, Extent::WHOLE), "\u{feff}\"a\n1\n", 100).is_err());
     }
 
     #[test]

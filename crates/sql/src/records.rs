@@ -4,7 +4,6 @@
 //! look at the bytes before them for nothing but quotes. That is faster than reading columns by a multiple, and each thread has its part then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -23,6 +22,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use memchr::memchr;
 
+use crate::opening;
 use crate::quotes::{Quotes, Quoting};
 use crate::residency::scan_of;
 
@@ -80,7 +80,7 @@ pub fn can_be_cut(scan: &FileScanConfig) -> bool {
 
 /// Reads a file of this host.
 pub fn of_host(name: &Path) -> io::Result<Read> {
-    let file = File::open(std::path::Path::new("/").join(name.as_ref()))?;
+    let file = opening::open(&std::path::Path::new("/").join(name.as_ref()))?;
     Ok(Box::new(move |range| {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         file.read_exact_at(&mut bytes, range.start)?;

@@ -60,6 +60,13 @@ pub fn files_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<ObjectMeta> {
     files.into_values().collect()
 }
 
+/// Whether a file of this host still has the size and the time of change that a plan means.
+pub fn is_as_planned(file: &ObjectMeta) -> bool {
+    let path = Path::new("/").join(file.location.as_ref());
+    let planned = (file.size, Some(SystemTime::from(file.last_modified)));
+    path.metadata().is_ok_and(|found| (found.len(), found.modified().ok()) == planned)
+}
+
 /// Rows of the largest table of a plan, as far as its files say it; CSV and JSON do not.
 pub fn largest_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let mut largest = 0;

@@ -2,6 +2,8 @@
 //!
 //! A column whose values are lists, structures or bytes has no place there: a line on standard error names it.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,13 +14,21 @@ use datafusion::common::Column;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::logical_expr::{Expr, cast};
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use url::Url;
 
 use crate::cli::Format;
+use crate::opening;
 use crate::output::{Output, Writer};
+
+/// Bytes of a file without columns: its magic at both ends, and the length of its footer.
+const SMALLEST_BYTES: u64 = 12;
+
+/// Bytes of that length, and of the magic behind it.
+const END_BYTES: usize = 8;
 
 /// The options that `forebay query` gives it.
 #[derive(Parser, Debug)]
@@ -33,6 +43,7 @@ pub struct RowsArguments {
 /// # Errors
 /// The file is no Parquet, or is damaged, or has no columns for a table of text.
 pub async fn run(arguments: RowsArguments) -> anyhow::Result<()> {
+    ensure_footer(&arguments.file)?;
     // One thread reads one part after the other.
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let table = context.read_table(table(&arguments.file, &context).await?)?;
@@ -59,6 +70,26 @@ pub async fn run(arguments: RowsArguments) -> anyhow::Result<()> {
     }
     writer.finish()?;
     output.finish()
+}
+
+/// Whether the end of a file can be that of Parquet. The library trusts the length that stands there, and takes columns of one name for one.
+fn ensure_footer(path: &Path) -> anyhow::Result<()> {
+    let file = opening::open(path)?;
+    let bytes = file.metadata()?.len();
+    ensure!(bytes >= SMALLEST_BYTES, "it is cut short: {bytes} bytes are no Parquet");
+    let mut end = [0; END_BYTES];
+    file.read_exact_at(&mut end, bytes - END_BYTES as u64)?;
+    let (len, magic) = end.split_at(4);
+    ensure!(magic != b"PARE", "it is encrypted, and no key is known");
+    ensure!(magic == b"PAR1", "it does not end as Parquet does: it is damaged, or cut short");
+    let len = u64::from(u32::from_le_bytes([len[0], len[1], len[2], len[3]]));
+    ensure!(len <= bytes - SMALLEST_BYTES, "it is damaged: its footer would have {len} of its {bytes} bytes");
+    let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+    let mut names = BTreeSet::new();
+    for field in footer.schema().fields() {
+        ensure!(names.insert(field.name().clone()), "two of its columns have the name {:?}", field.name());
+    }
+    Ok(())
 }
 
 /// A table of one file, whatever its name is.

@@ -25,6 +25,7 @@ use crate::leaves::{RENAMED, SCATTERED};
 use crate::near::{self, Near, Progress, Workers, read_bytes};
 use crate::output::{Output, Writer};
 use crate::records::{self, Records};
+use crate::residency;
 use crate::session::{self, Options};
 use crate::store::CHANGED;
 use crate::tables::Tables;
@@ -35,11 +36,18 @@ const AGAIN_MAX: u32 = 2;
 /// Words of the engine's error where memory does not suffice: that of a worker may be less than this host's.
 const EXHAUSTED: &str = "Resources exhausted";
 
+/// Words of the engine's error where an operator without memory would read an input again that comes over the network, once.
+const CONSUMED: &str = "was already consumed";
+
+/// Words of errors of the way between two nodes, both of which this host reaches.
+const UNREACHED: [&str; 3] = ["has no worker", "transport error", "h2 protocol error"];
+
 /// How long workers may take to tell their metrics after the last row.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers a statement; once more from its beginning if files change meanwhile.
 pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    arguments.ensure_signs()?;
     for _ in 0..AGAIN_MAX {
         match answered(arguments).await {
             Err(error) if error.downcast_ref::<Changed>().is_some() => eprintln!("forebay-sql: note: {error:#}"),
@@ -87,7 +95,15 @@ async fn answered(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = moved.await?.map_err(wrong)?;
     tables.checks().note(&plan).map_err(wrong)?;
     let plan = inflate::executable(plan).map_err(wrong)?;
+    let files = residency::files_of(&plan);
     write_rows(&plan, &state, arguments, &mut output).await?;
+    if let Some(file) = files.iter().find(|file| !residency::is_as_planned(file)) {
+        let said = format!("/{} {CHANGED}", file.location);
+        return match output.has_left() {
+            true => Err(anyhow!("{said}: repeat it when nothing writes to the file")),
+            false => Err(Changed(said).into()),
+        };
+    }
     output.finish()?;
     if arguments.explain {
         eprintln!("read here: {} bytes", read_bytes());
@@ -116,12 +132,17 @@ async fn near_data(
             are_few = true;
             continue;
         }
-        let cannot = [SCATTERED, RENAMED, EXHAUSTED].into_iter().find(|words| said.contains(words));
+        let without_nodes = [SCATTERED, RENAMED, EXHAUSTED, CONSUMED];
+        let cannot = without_nodes.into_iter().find(|words| said.contains(words));
         if let Some(words) = cannot.filter(|_| !output.has_left()) {
             eprintln!("forebay-sql: note: {words}; this host answers");
             return Ok(false);
         }
         let is_lost = near.lose_silent(&workers).await;
+        if !is_lost && !output.has_left() && UNREACHED.iter().any(|words| said.contains(words)) {
+            eprintln!("forebay-sql: note: {said}: nodes cannot reach each other; this host answers");
+            return Ok(false);
+        }
         if !is_lost && !said.contains(CHANGED) {
             return Err(error);
         }

@@ -24,6 +24,7 @@ use futures::stream::{self, BoxStream};
 
 use crate::checked::Checks;
 use crate::inflate::{self, uncompressed};
+use crate::opening;
 use crate::quotes::Extent;
 use crate::records;
 
@@ -97,7 +98,7 @@ impl Placed {
 
 impl Place {
     fn open(&self) -> io::Result<File> {
-        let file = File::open(&self.path)?;
+        let file = opening::open(&self.path)?;
         self.check(&file.metadata()?)?;
         Ok(file)
     }

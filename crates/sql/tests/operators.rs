@@ -78,6 +78,14 @@ fn parquet_has_the_bits_of_the_same_rows_as_text() {
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["columns"][0]["sum"], f64::from(0.1_f32), "{found}");
     assert_eq!((&found["columns"][1]["count"], found["columns"].as_array().unwrap().len()), (&1.into(), 2), "{found}");
+    // Names and rows that a look at other people's text would take for something else.
+    bed.good(
+        "SELECT 'm/s' AS \"#id\", 'K' AS v UNION ALL SELECT 'a', 'b'",
+        &["--format", "parquet", "--output", "h.parquet"],
+    );
+    let (found, _) = good(&bed, &["describe", "./h.parquet", "--json"]).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((&found["rows"], &found["described"][0]["name"]), (&2.into(), &"#id".into()), "{found}");
     // Whatever its name is, and beside text.
     fs::rename(bed.path().join("t.parquet"), bed.path().join("data[1] *")).unwrap();
     let (found, _) = good(&bed, &["stats", "data[1] *", "t.csv", "--columns", "y", "--json"]).unwrap();
@@ -99,6 +107,11 @@ fn columns_without_a_place_are_named_and_damage_is_an_error() {
         fs::write(bed.path().join("cut.parquet"), &whole[..cut]).unwrap();
         bad(&bed, &["stats", "cut.parquet"], "cut.parquet: ");
     }
+    let mut footer = whole.clone();
+    let at = footer.len() - 8;
+    footer[at..at + 4].copy_from_slice(b"kjnu");
+    fs::write(bed.path().join("footer.parquet"), footer).unwrap();
+    bad(&bed, &["stats", "footer.parquet"], "footer.parquet: it is damaged: its footer would have");
     let mut damaged = whole.clone();
     damaged[200..2000].fill(0x5a);
     fs::write(bed.path().join("damaged.parquet"), damaged).unwrap();

@@ -264,6 +264,32 @@ fn patterns_match_as_those_of_shells_and_leave_nothing_out_in_silence() {
 }
 
 #[test]
+fn names_with_equals_signs_are_matched_and_paths_may_go_up() {
+    let bed = Bed::new();
+    for (at, name) in ["e/a.csv", "e/run=2.csv", "e/base/m.csv", "e/lr=1/m.csv"].iter().enumerate() {
+        write(&bed, name, format!("v\n{}\n", 10u32.pow(at as u32)));
+    }
+    let sum = |path: &str| rows(&bed, &format!("SELECT sum(v) AS v FROM '{path}'"), &[]);
+    assert_eq!([sum("e/*a.csv"), sum("e/run=*.csv"), sum("e/*=*.csv")], ["v\n1\n", "v\n10\n", "v\n10\n"]);
+    assert_eq!([sum("e/base/../a.csv"), sum("e/../e/run=*.csv")], ["v\n1\n", "v\n10\n"]);
+    // A directory that is a column beside one that is none.
+    let said = bed.bad("SELECT sum(v) FROM 'e/*/m.csv'", &[]);
+    assert!(said.contains("its directories have the columns"), "{said}");
+    assert_eq!(rows(&bed, "SELECT lr, v FROM 'e/*=1/m.csv'", &[]), "lr,v\n1,1000\n");
+}
+
+#[test]
+fn signs_have_one_meaning_each() {
+    let bed = Bed::new();
+    for more in [["--comment", "\""], ["--quote", ","], ["--comment", ","]] {
+        let said = bed.bad("SELECT * FROM 'log.csv'", &more);
+        assert!(said.contains("are one character"), "{more:?}: {said}");
+    }
+    write(&bed, "c.csv", "a,b\n1,2\n#c,\"\n3,4\n");
+    assert_eq!(rows(&bed, "SELECT sum(a) AS a FROM 'c.csv'", &["--comment", "#"]), "a\n4\n");
+}
+
+#[test]
 fn a_note_about_files_that_are_left_out_comes_once() {
     let bed = Bed::new();
     write(&bed, "t/a.csv", "v\n1\n");

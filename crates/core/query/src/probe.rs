@@ -84,6 +84,9 @@ impl<'a> Table<'a> {
         }
         while let Some(line) = table.line() {
             let text = line.trim_ascii();
+            if reading.is_bare {
+                return Ok(Some(table));
+            }
             if let Some(separator) = named_separator(text) {
                 table.named = Some(separator);
             } else if is_comment(text, reading.comment) {
@@ -135,6 +138,7 @@ impl<'a> Table<'a> {
             names.take_comment(self.last_comment.filter(|_| first == 0), &dialect, &mut findings);
         }
         if names.is_header
+            && !reading.is_bare
             && let Some((units, end)) = units(rest, &dialect)
         {
             findings.push(Finding::Units(units));

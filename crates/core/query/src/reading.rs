@@ -30,6 +30,8 @@ pub struct Reading {
     pub missing: Words,
     /// Whether the first record has names.
     pub header: Header,
+    /// Rows begin right behind it: no comments, units or other lines stand before them.
+    pub is_bare: bool,
     /// The columns that are wanted, by name or number; all without one. A file of data sets has its table by them.
     pub columns: Vec<String>,
 }

@@ -61,6 +61,8 @@ pub enum Finding {
     },
     /// These data sets are not read, for a reason each.
     NotNumbers(Vec<String>),
+    /// These columns are not read, for a reason each.
+    NotText(Vec<String>),
     /// Values of these were stored as others, and are taken as attributes say, such as `scale_factor` and `_FillValue`.
     Unpacked(Vec<String>),
 }
@@ -126,6 +128,7 @@ impl std::fmt::Display for Finding {
                 }
             }
             Self::NotNumbers(names) => write!(out, "data sets that are left out: {}", few(names)),
+            Self::NotText(names) => write!(out, "columns that are left out: {}", few(names)),
             Self::Unpacked(names) => {
                 write!(out, "attributes such as scale_factor and _FillValue were applied to {}", few(names))
             }

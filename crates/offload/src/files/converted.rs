@@ -50,7 +50,7 @@ impl Converted {
         })?;
         let said = File::from(memfd_create("forebay-sql", MemfdFlags::CLOEXEC).context("no memory for messages")?);
         let to = said.try_clone().context("no memory for messages")?;
-        let path = std::path::absolute(path).with_context(|| name.clone())?;
+        let path = std::fs::canonicalize(path).with_context(|| name.clone())?;
         let mut command = Command::new(&program);
         command.arg("rows").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(to);
         let mut started =

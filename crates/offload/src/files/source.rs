@@ -374,13 +374,20 @@ impl FileSource {
     fn schema_of_converted(&self, reading: &Reading) -> anyhow::Result<Schema> {
         let (missing, columns) = (reading.missing.clone(), reading.columns.clone());
         let separator = Some(Separator::Byte(b','));
-        let reading =
-            Reading { separator, point: Some(b'.'), header: Header::Yes, missing, columns, ..Reading::default() };
+        let reading = Reading {
+            separator,
+            point: Some(b'.'),
+            header: Header::Yes,
+            is_bare: true,
+            missing,
+            columns,
+            ..Reading::default()
+        };
         let mut rows = self.rows_of_text()?;
         let mut schema = self.schema_in_order(&mut rows, &reading)?;
         let left_out = rows.left_out();
         if !left_out.is_empty() {
-            schema.findings.push(Finding::NotNumbers(left_out));
+            schema.findings.push(Finding::NotText(left_out));
         }
         let _ = self.converted.set(());
         Ok(schema)

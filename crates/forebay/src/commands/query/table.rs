@@ -209,5 +209,5 @@ pub fn reading(arguments: &QueryArguments) -> anyhow::Result<Reading> {
     }
     let header = arguments.header.into();
     let columns = arguments.columns.clone();
-    Ok(Reading { separator, point, comment, skipped_lines: arguments.skip, missing, header, columns })
+    Ok(Reading { separator, point, comment, skipped_lines: arguments.skip, missing, header, columns, is_bare: false })
 }
