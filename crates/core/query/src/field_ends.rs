@@ -86,7 +86,7 @@ impl Default for FieldEnds {
             window: NO_WINDOW,
             window_bytes: WINDOW_BYTES_MIN,
             left_out_to: 0,
-            bounds: vec![0; 1],
+            bounds: vec![],
             len: 1,
             next: 1,
             is_regular: false,
@@ -126,6 +126,12 @@ impl FieldEnds {
         self.has_plain |= rows > 0;
         let bounds = self.bounds.get(self.next - 1..self.next + rows * shape.fields).unwrap_or_default();
         Run { rows, end: next_row, shape, from: self.window.start, bounds }
+    }
+
+    /// Whether no row at `at` is looked for.
+    #[inline]
+    pub fn leaves_out(&self, at: usize) -> bool {
+        at < self.left_out_to
     }
 
     /// So many fields of the last run are used up.

@@ -176,6 +176,9 @@ impl RowParser {
             return (0, at);
         }
         let shape = Shape { separator, comment: self.dialect.comment, fields: self.columns.len() };
+        if self.field_ends.leaves_out(at) {
+            return (0, at);
+        }
         let mut field_ends = std::mem::take(&mut self.field_ends);
         let run = field_ends.run(bytes, at, end, rows_max.min(self.run_rows), shape);
         let good = if run.rows == 0 { 0 } else { self.run_numbers(bytes, run, lines, batch) };
