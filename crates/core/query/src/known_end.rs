@@ -40,6 +40,8 @@ pub struct Parser {
     point: u8,
     points: Point,
     places: &'static Places,
+    /// Numbers whose places were not those of the one before.
+    misses: usize,
 }
 
 /// How many digits are behind the point of a number of at most eight digits, and all that follows from it.
@@ -71,7 +73,7 @@ static PLACES: [Places; 8] = {
 impl Parser {
     /// Of numbers with this byte before their fractions.
     pub fn new(point: u8) -> Self {
-        Self { point, points: Point::new(point), places: &PLACES[0] }
+        Self { point, points: Point::new(point), places: &PLACES[0], misses: 0 }
     }
 
     /// The number whose last bytes these are, and of which so many are all of it, if it is one of those that this way takes.
@@ -79,6 +81,10 @@ impl Parser {
     pub fn number(&mut self, tail: &[u8; TAIL_BYTES], len: usize) -> Option<f64> {
         let is_negative = *tail.get(TAIL_BYTES.wrapping_sub(len))? == b'-';
         let len = len - usize::from(is_negative);
+        // The first has none before it.
+        if self.misses > 1 {
+            self.places = self.found(tail, len);
+        }
         let magnitude = match self.short(tail, len) {
             Some(magnitude) => magnitude,
             None => self.other(tail, len)?,
@@ -101,15 +107,22 @@ impl Parser {
         (not_digits(digits) == 0).then(|| double_of(number_of_eight(digits)) / divisor)
     }
 
+    /// The places of a number of at most nine bytes.
+    #[inline(always)]
+    fn found(&self, tail: &[u8; TAIL_BYTES], len: usize) -> &'static Places {
+        let before = eight(tail, TAIL_BYTES - 1);
+        let byte = (self.points.among(before) & !0xff | 1).ilog2() as usize / 8;
+        &PLACES[if byte + len >= 9 { byte & 7 } else { 0 }]
+    }
+
     /// One that has not as many places as the one before, or is no short one.
     #[inline(never)]
     fn other(&mut self, tail: &[u8; TAIL_BYTES], len: usize) -> Option<f64> {
         if len > 9 {
             return long(tail, len, self.points);
         }
-        let before = eight(tail, TAIL_BYTES - 1);
-        let byte = (self.points.among(before) & !0xff | 1).ilog2() as usize / 8;
-        self.places = &PLACES[if byte + len >= 9 { byte & 7 } else { 0 }];
+        self.misses += 1;
+        self.places = self.found(tail, len);
         self.short(tail, len).or_else(|| long(tail, len, self.points))
     }
 }
