@@ -31,7 +31,13 @@ impl Batch {
     /// Sets a field of the row that is under way; a row that never ends is overwritten by the next.
     #[inline]
     pub fn put(&mut self, column: usize, number: f64, is_missing: bool) {
-        self.columns[column][self.rows % BATCH_ROWS] = number;
+        self.put_ahead(0, column, number, is_missing);
+    }
+
+    /// The same of a row so many behind it, fewer than `room`.
+    #[inline]
+    pub fn put_ahead(&mut self, ahead: usize, column: usize, number: f64, is_missing: bool) {
+        self.columns[column][(self.rows + ahead) % BATCH_ROWS] = number;
         self.may_miss |= is_missing;
     }
 

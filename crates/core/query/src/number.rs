@@ -10,12 +10,12 @@ use crate::decimal::nearest;
 const POWERS_OF_TEN: [f64; 9] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
 
 /// Eight digits of zero.
-const ZEROS: u64 = 0x3030_3030_3030_3030;
+pub const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-const TENS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+pub const TENS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// Digits of a number that are added up: more overflow 64 bits.
-const DIGITS_MAX: usize = 19;
+pub const DIGITS_MAX: usize = 19;
 
 /// The number at the beginning of `bytes` and its length, if it is one of those that the fast way takes; `point` stands
 /// before its fraction. The caller looks at the bytes behind it: where an exponent stands there, `long` takes the whole. A
@@ -62,7 +62,7 @@ fn short(bytes: &[u8], point: u8) -> Option<(f64, usize)> {
 }
 
 #[inline(always)]
-fn signed(magnitude: f64, negative: bool) -> f64 {
+pub fn signed(magnitude: f64, negative: bool) -> f64 {
     f64::from_bits(magnitude.to_bits() | u64::from(negative) << 63)
 }
 
@@ -74,7 +74,7 @@ fn gathered(bits: u64) -> u32 {
 
 /// The highest bit of each of eight bytes that is above 9.
 #[inline(always)]
-fn not_digits(values: u64) -> u64 {
+pub fn not_digits(values: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     (((values & LOW) + 0x7676_7676_7676_7676) | values) & !LOW
 }
@@ -82,7 +82,7 @@ fn not_digits(values: u64) -> u64 {
 /// The double that an integer below 2^52 is. The machine's own conversion (`cvtsi2sd`) waits for what its register held
 /// before, which is the number before it: that would cost a third of the pass.
 #[inline(always)]
-fn double_of(integer: u64) -> f64 {
+pub fn double_of(integer: u64) -> f64 {
     const TWO_TO_52: f64 = (1u64 << 52) as f64;
     f64::from_bits(TWO_TO_52.to_bits() | integer) - TWO_TO_52
 }
@@ -140,15 +140,20 @@ fn digit_run(bytes: &[u8], at: usize, before: u64) -> Option<(u64, usize)> {
 #[inline(always)]
 fn exponent(bytes: &[u8]) -> Option<(i32, usize)> {
     let from = usize::from(matches!(bytes.first()?, b'-' | b'+'));
-    let digits = bytes[from..].iter().take(4).take_while(|byte| byte.is_ascii_digit());
-    let (exponent, len) = digits.fold((0, 0), |(number, len), byte| (number * 10 + i32::from(byte - b'0'), len + 1));
+    let (mut exponent, mut len) = (0, 0);
+    while let Some(digit) = bytes.get(from + len).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit <= 9) {
+        (exponent, len) = (exponent * 10 + i32::from(digit), len + 1);
+        if len > 3 {
+            return None;
+        }
+    }
     let signed = if bytes[0] == b'-' { -exponent } else { exponent };
-    (1..=3).contains(&len).then_some((signed, from + len))
+    (len > 0).then_some((signed, from + len))
 }
 
 /// The number that eight digits make, the highest in the lowest byte.
 #[inline(always)]
-fn number_of_eight(padded: u64) -> u64 {
+pub fn number_of_eight(padded: u64) -> u64 {
     let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
     let even = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
     let odd = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);

@@ -133,24 +133,24 @@ impl Pass {
     pub fn block(&mut self, block: Block<'_>) -> State {
         let own = &block.bytes[..block.len];
         let byte_counts = self.collected.bytes.then(|| self.counter.count(own));
+        let (rows, rows_lines) = self.collected.columns.then(|| self.summed(block)).unzip();
         let lines = match &byte_counts {
             Some(counts) => counts.count(b'\n'),
             None if self.parser.dialect().separator == Separator::Doubles => 0,
-            None => newlines(own),
+            None => rows_lines.unwrap_or_else(|| newlines(own)),
         };
-        let rows = self.collected.columns.then(|| self.summed(block));
         State { bytes: block.len as u64, lines, byte_counts, rows }
     }
 
-    /// The rows of a block with their sums.
-    fn summed(&mut self, block: Block<'_>) -> Rows {
+    /// The rows of a block with their sums, and the newlines among its own bytes.
+    fn summed(&mut self, block: Block<'_>) -> (Rows, u64) {
         let columns = self.order.len();
         let gramian = self.collected.gramian.then(|| Gramian::new(columns));
         let covariance = self.collected.covariance.then(|| CoMoments::new(columns));
         let numbers = std::mem::replace(&mut self.numbers, NumberCounters::new(0));
         let groups = self.groups.take();
         let mut sums = Sums { columns: vec![Column::default(); columns], gramian, covariance, groups, numbers };
-        let mut rows = self.rows(block, &mut sums);
+        let (mut rows, lines) = self.rows_and_lines(block, &mut sums);
         let groups = sums.groups.as_mut().map(GroupCounter::take);
         (self.numbers, self.groups) = (sums.numbers, sums.groups);
         let mut numbers = self.numbers.take();
@@ -161,15 +161,22 @@ impl Pass {
         rows.texts = self.order.iter().map(|place| texts[*place].clone()).collect();
         let texts = self.parser.described().iter_mut().map(TextColumnCounter::take).collect();
         let Sums { columns, gramian, covariance, .. } = sums;
-        Rows { columns, gramian, covariance, groups, described: Described { numbers, texts }, ..rows }
+        (Rows { columns, gramian, covariance, groups, described: Described { numbers, texts }, ..rows }, lines)
     }
 
     /// Hands the columns of numbers of a block's good rows to `sink`, batch by batch; says how many rows there were. Their texts are by
     /// place in the batch.
     pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
+        self.rows_and_lines(block, sink).0
+    }
+
+    /// The same, and the newlines among the block's own bytes: rows count them on their way, which saves a look at every byte. Rows
+    /// of doubles have none.
+    fn rows_and_lines(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> (Rows, u64) {
         if self.parser.dialect().separator == Separator::Doubles {
-            return self.rows_of_doubles(block, sink);
+            return (self.rows_of_doubles(block, sink), 0);
         }
+        self.parser.begin_block();
         let mut rows = Rows::default();
         let first = block.first_row(self.rows_from, self.parser.dialect().row_ends());
         let lines_before = newlines(&block.bytes[..first]);
@@ -181,13 +188,11 @@ impl Pass {
                 rows.filtered += 1;
                 continue;
             }
-            if let Some(next) = self.parser.fast(block.bytes, at, &mut self.batch) {
-                self.parser.end_row(lines);
-                at = next;
-                lines += 1;
-                rows.good += 1;
+            if let Some((run, next)) = self.fast_rows(block, at, lines) {
+                (at, lines) = (next, lines + run as u64);
+                rows.good += run as u64;
                 self.key(block, is_looked_at, sink);
-                self.batch.end_row(sink);
+                self.batch.end_rows(run, false, sink);
                 continue;
             }
             let SlowRow { len, newlines: ends, outcome } = self.slow_row(block, at);
@@ -214,7 +219,24 @@ impl Pass {
         rows.texts = self.parser.take_texts();
         rows.kept_bytes = (at - first) as u64 - bad_bytes;
         rows.kept_lines = lines - lines_before - bad_lines;
-        rows
+        // The last row may end behind the block.
+        let own_lines = lines - newlines(&block.bytes[block.len.min(at)..at]);
+        debug_assert_eq!(own_lines, newlines(&block.bytes[..block.len]));
+        (rows, own_lines)
+    }
+
+    /// Parses good rows from `at` on, behind so many newlines, one if rows are looked at: how many, and where the next one begins. None
+    /// where the slow way is to take the row.
+    #[inline(always)]
+    fn fast_rows(&mut self, block: Block<'_>, at: usize, lines: u64) -> Option<(usize, usize)> {
+        let rows_max = if self.looks() { 1 } else { self.batch.room() };
+        let (run, next) = self.parser.run(block.bytes, at..block.len, rows_max, lines, &mut self.batch);
+        if run > 0 {
+            return Some((run, next));
+        }
+        let next = self.parser.fast(block.bytes, at, &mut self.batch)?;
+        self.parser.end_row(lines);
+        Some((1, next))
     }
 
     /// Whether rows are looked at before they are parsed.

@@ -1,8 +1,8 @@
 //! One row taken apart: numbers of the columns that are kept, everything else passed over.
 //!
-//! Rows take a fast way where their fields are plain. Any surprise sends a row the slow way, which splits it as `record`
-//! says. Both come to the same. A row puts its numbers into the batch as it goes; the notes of its fields with text wait
-//! until it is whole.
+//! Rows whose fields are plain are parsed column by column, many at once (`run`). A row with quotes, and an object, takes a fast way of
+//! its own. Any surprise sends a row the slow way, which splits it as `record` says. All come to the same. A row puts its numbers into the
+//! batch as it goes; the notes of its fields with text wait until it is whole.
 
 use memchr::memchr2;
 
@@ -11,8 +11,12 @@ use std::ops::Range;
 use crate::batch::Batch;
 use crate::describe::TextColumnCounter;
 use crate::dialect::{DOUBLE_BYTES, Dialect, Field, Separator};
+use crate::field_ends::{FieldEnds, Run, Shape};
+use crate::known_end::TAIL_BYTES;
+use crate::limits::BATCH_ROWS;
 use crate::number::{leading, long};
 use crate::objects::object;
+use crate::plain::{OddField, numbers};
 use crate::record::Record;
 use crate::schema::shown_text;
 use crate::skip;
@@ -69,6 +73,11 @@ pub struct RowParser {
     /// Of the object under way, the value of each column.
     values: Vec<Range<usize>>,
     described: Vec<TextColumnCounter>,
+    field_ends: FieldEnds,
+    /// Rows of the next run, at most: few where many rows are bad, as what is behind a bad one is parsed in vain.
+    run_rows: usize,
+    /// Of the run under way.
+    odd_fields: Vec<OddField>,
 }
 
 impl RowParser {
@@ -92,7 +101,22 @@ impl RowParser {
         }
         let described = (0..texts).map(|_| TextColumnCounter::default()).collect();
         let texts = vec![TextFields::default(); numbers];
-        Self { dialect, on_text, columns, steps, noted: vec![], texts, spans: vec![], values: vec![], described }
+        let (noted, spans, values, odd_fields) = (vec![], vec![], vec![], vec![]);
+        let (field_ends, run_rows) = (FieldEnds::default(), BATCH_ROWS);
+        Self {
+            dialect,
+            on_text,
+            columns,
+            steps,
+            noted,
+            texts,
+            spans,
+            values,
+            described,
+            field_ends,
+            run_rows,
+            odd_fields,
+        }
     }
 
     /// How rows are told apart.
@@ -130,13 +154,93 @@ impl RowParser {
         &mut self.described
     }
 
-    /// Parses the row at `at` if it is plain: where the next one begins.
+    /// Other bytes are next.
+    pub fn begin_block(&mut self) {
+        self.field_ends.reset();
+    }
+
+    /// Parses the plain rows from `at` on that begin before `end`, at most so many; so many newlines are before them. How many there were,
+    /// and where the next one begins.
+    #[inline]
+    pub fn run(
+        &mut self,
+        bytes: &[u8],
+        rows: Range<usize>,
+        rows_max: usize,
+        lines: u64,
+        batch: &mut Batch,
+    ) -> (usize, usize) {
+        let Range { start: at, end } = rows;
+        let separator = self.dialect.separator;
+        if !matches!(separator, Separator::Byte(_) | Separator::Blanks) || self.columns.is_empty() || at < TAIL_BYTES {
+            return (0, at);
+        }
+        let shape = Shape { separator, comment: self.dialect.comment, fields: self.columns.len() };
+        if self.field_ends.leaves_out(at) {
+            return (0, at);
+        }
+        let mut field_ends = std::mem::take(&mut self.field_ends);
+        let run = field_ends.run(bytes, at, end, rows_max.min(self.run_rows), shape);
+        let good = if run.rows == 0 { 0 } else { self.run_numbers(bytes, run, lines, batch) };
+        let next = if good < run.rows { run.row_begin(bytes, good) } else { run.end };
+        self.run_rows = if good < run.rows { good.max(1) } else { (2 * self.run_rows).min(BATCH_ROWS) };
+        field_ends.used(good * shape.fields);
+        self.field_ends = field_ends;
+        (good, next)
+    }
+
+    /// Parses a run: how many of its rows are before the first that is bad.
+    fn run_numbers(&mut self, bytes: &[u8], run: Run<'_>, lines: u64, batch: &mut Batch) -> usize {
+        self.odd_fields.clear();
+        for (field, column) in self.columns.iter().enumerate() {
+            if let Some(FieldOf::Number(column)) = *column {
+                let out = batch.fields(column, run.rows);
+                numbers(bytes, run, field, &self.dialect, (column, out), &mut self.odd_fields);
+            }
+        }
+        let good = if self.odd_fields.is_empty() { run.rows } else { self.run_odd(bytes, run.rows, lines, batch) };
+        for (field, column) in self.columns.iter().enumerate() {
+            if let Some(FieldOf::Text(text)) = *column {
+                let (blanks, fields) = (self.dialect.separator == Separator::Blanks, self.columns.len());
+                let span = |row: usize| run.span(bytes, row * fields + field, blanks, field + 1 == fields);
+                for span in (0..good).filter_map(span) {
+                    self.described[text].add(&bytes[span], &self.dialect);
+                }
+            }
+        }
+        good
+    }
+
+    /// Takes the closer look at fields of a run that has so many rows: how many are before the first bad one.
+    #[cold]
+    fn run_odd(&mut self, bytes: &[u8], rows: usize, lines: u64, batch: &mut Batch) -> usize {
+        let mut odd_fields = std::mem::take(&mut self.odd_fields);
+        // Each column's are in order.
+        odd_fields.sort_by_key(|odd| odd.row);
+        let mut good = rows;
+        for fields in odd_fields.chunk_by(|one, other| one.row == other.row) {
+            let row = fields[0].row;
+            let is_good = fields.iter().all(|OddField { column, span, .. }| {
+                let field = self.value(&bytes[span.start..], span.len());
+                self.put(row, *column, field, &bytes[span.clone()], batch).is_ok()
+            });
+            if !is_good {
+                self.noted.clear();
+                good = row;
+                break;
+            }
+            self.end_row(lines + row as u64);
+        }
+        self.odd_fields = odd_fields;
+        good
+    }
+
+    /// Parses the row at `at` if it is plain, or an object: where the next one begins.
     #[inline]
     pub fn fast(&mut self, bytes: &[u8], at: usize, batch: &mut Batch) -> Option<usize> {
         let next = match self.dialect.separator {
             Separator::Byte(delimiter) => self.fast_by(delimiter, bytes, at, batch),
-            Separator::Blanks => self.fast_by_blanks(bytes, at, batch),
-            Separator::Doubles => None,
+            Separator::Blanks | Separator::Doubles => None,
             Separator::Json => self.fast_object(bytes, at, batch),
         };
         if next.is_none() {
@@ -230,45 +334,15 @@ impl RowParser {
         if text.first() != Some(&b'"') && text.contains(&b'"') {
             return None;
         }
-        let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
-        let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| self.dialect.of_number(number));
-        self.put(column, field, text, batch).ok()?;
+        let field = self.value(bytes, len);
+        self.put(0, column, field, text, batch).ok()?;
         Some(len)
     }
 
-    #[inline]
-    fn fast_by_blanks(&mut self, bytes: &[u8], mut at: usize, batch: &mut Batch) -> Option<usize> {
-        at += gap(bytes, at);
-        let begin = *bytes.get(at)?;
-        if matches!(begin, b'\n' | b'\r') || Some(begin) == self.dialect.comment {
-            return None;
-        }
-        for index in 0..self.steps.len() {
-            let (column, fields) = match self.steps[index] {
-                Step::Skip(fields) => (None, fields),
-                Step::Keep(column) => (Some(column), 1),
-                Step::Text(text) => {
-                    let len = self.word(bytes.get(at..)?, None, batch)?;
-                    self.spans.push((text, at..at + len));
-                    at += len;
-                    at += gap(bytes, at);
-                    continue;
-                }
-            };
-            for _ in 0..fields {
-                let rest = bytes.get(at..)?;
-                let number = column.and_then(|column| Some((column, leading(rest, self.dialect.point)?)));
-                at += match number {
-                    Some((column, (number, len))) if is_field_end(*rest.get(len)?) && self.is_plain(number) => {
-                        batch.put(column, number, false);
-                        len
-                    }
-                    _ => self.word(rest, column, batch)?,
-                };
-                at += gap(bytes, at);
-            }
-        }
-        Some(at + line_end(&bytes[at..], 0)?)
+    /// The value of the field that is the first bytes, so many.
+    fn value(&self, bytes: &[u8], len: usize) -> Field {
+        let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
+        value.map_or_else(|| self.dialect.field(&bytes[..len]), |(number, _)| self.dialect.of_number(number))
     }
 
     /// An object, whose line ends with a newline.
@@ -302,7 +376,7 @@ impl RowParser {
                     _ => {
                         let text = &bytes[value.clone()];
                         let field = self.dialect.field(text);
-                        if self.put(column, field, text, batch).is_err() {
+                        if self.put(0, column, field, text, batch).is_err() {
                             return false;
                         }
                     }
@@ -312,28 +386,13 @@ impl RowParser {
         true
     }
 
-    /// A field between blanks: its length.
-    fn word(&mut self, bytes: &[u8], column: Option<usize>, batch: &mut Batch) -> Option<usize> {
-        let len = bytes.iter().position(|byte| is_field_end(*byte))?;
-        let text = &bytes[..len];
-        if len == 0 || text.contains(&b'"') {
-            return None;
-        }
-        if let Some(column) = column {
-            let value = long(bytes, self.dialect.point).filter(|(_, number_len)| *number_len == len);
-            let field = value.map_or_else(|| self.dialect.field(text), |(number, _)| self.dialect.of_number(number));
-            self.put(column, field, text, batch).ok()?;
-        }
-        Some(len)
-    }
-
     /// Puts the kept fields of a row of doubles into the batch.
     pub fn doubles(&mut self, row: &[u8], batch: &mut Batch) {
         for (field, column) in row.as_chunks::<DOUBLE_BYTES>().0.iter().zip(0..) {
             if let Some(FieldOf::Number(place)) = self.columns[column] {
                 let field = self.dialect.of_number(f64::from_le_bytes(*field));
                 // A double is no text.
-                let _ = self.put(place, field, &[], batch);
+                let _ = self.put(0, place, field, &[], batch);
             }
         }
     }
@@ -389,7 +448,7 @@ impl RowParser {
         for (index, text) in record.fields.iter().enumerate() {
             let Some(FieldOf::Number(column)) = self.columns[index] else { continue };
             let field = self.dialect.field(text);
-            let is_put = self.put(column, field, text, batch);
+            let is_put = self.put(0, column, field, text, batch);
             is_put.map_err(|IsText| Fault::Text { column: index as u32, text: shown_text(text) })?;
         }
         for (column, text) in self.columns.iter().zip(&record.fields) {
@@ -400,18 +459,18 @@ impl RowParser {
         Ok(true)
     }
 
-    /// Puts a field into the batch.
-    fn put(&mut self, column: usize, field: Field, text: &[u8], batch: &mut Batch) -> Result<(), IsText> {
+    /// Puts a field into the batch, into a row so many behind the one under way.
+    fn put(&mut self, ahead: usize, column: usize, field: Field, text: &[u8], batch: &mut Batch) -> Result<(), IsText> {
         match field {
-            Field::Number(number) => batch.put(column, number, false),
-            Field::Missing => batch.put(column, f64::NAN, true),
+            Field::Number(number) => batch.put_ahead(ahead, column, number, false),
+            Field::Missing => batch.put_ahead(ahead, column, f64::NAN, true),
             Field::Word(word) => {
-                batch.put(column, f64::NAN, true);
+                batch.put_ahead(ahead, column, f64::NAN, true);
                 self.noted.push((column, Noted::Word(word)));
             }
             Field::Text if self.on_text == OnText::Bad => return Err(IsText),
             Field::Text => {
-                batch.put(column, f64::NAN, true);
+                batch.put_ahead(ahead, column, f64::NAN, true);
                 // Of a column only the first is shown.
                 let is_shown = self.texts[column].texts == 0;
                 self.noted.push((column, Noted::Text(if is_shown { shown_text(text) } else { String::new() })));
@@ -423,18 +482,6 @@ impl RowParser {
 
 /// A field that has to be a number is text.
 struct IsText;
-
-/// Blanks between fields, from `at` on.
-#[inline(always)]
-fn gap(bytes: &[u8], at: usize) -> usize {
-    bytes[at..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
-}
-
-/// Whether a field between blanks ends before this byte.
-#[inline(always)]
-fn is_field_end(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
-}
 
 /// Where the next line begins, if this one ends at `len`.
 #[inline(always)]

@@ -8,5 +8,6 @@ mod dialect;
 mod doubles;
 mod exact;
 mod objects;
+mod plain;
 mod reading;
 mod reference;
