@@ -225,7 +225,7 @@ mod tests {
             (commented, "#\n\"x\n#\n", Some(2)),
             (commented, "a,b\n1,2\n#c,\"\n3,4\n", None),
             (commented, "a,b\r\n1,2\r\n#c,\"\r\n3,4\r\n", None),
-            (commented, "a\n\n#\"\n\"\n", Some(5)),
+            (commented, "a\n\n#\"\n\"\n", Some(6)),
             (COMMAS, "a\n#,\"x\n1\n", Some(4)),
         ] {
             for cut in [1, 2, 3, 100] {
