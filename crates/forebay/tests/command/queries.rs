@@ -362,7 +362,7 @@ fn other_formats_and_dialects_that_cannot_be_told_apart_are_refused() {
     for (contents, part) in [
         (&b"BZh91AY&SY\0"[..], "compressed by bzip2; decompress it first: bzip2 -dc FILE > OUT"),
         (b"\xff\xfea\0,\0b\0", "text in UTF-16; convert it first: iconv"),
-        (b"PAR1\0\0", "Parquet; query it by SQL"),
+        (b"PAR1\0\0", "Parquet"),
     ] {
         fs::write(&file, contents).unwrap();
         let said = place.fails(1, &["query", "stats", text(&file)]);
