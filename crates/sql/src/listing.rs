@@ -2,6 +2,8 @@
 //!
 //! The engine lists what is below a path by patterns of its own, which cross directories. Where these find more, it is told each file.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use datafusion::common::{DataFusionError, Result, plan_err};
@@ -17,9 +19,6 @@ use crate::inflate::uncompressed;
 /// As shells match names.
 const AS_SHELLS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
-
-/// Directories below a table's that links to nothing are looked for in; a ring of links has no end.
-const DEPTH_MAX: usize = 16;
 
 /// The files of a table.
 #[derive(Debug, Default)]
@@ -115,20 +114,26 @@ fn object_path(path: &Path) -> Option<ObjectPath> {
     ObjectPath::from_url_path(url.path()).ok()
 }
 
-/// The links below a directory whose files are not there; the engine passes over them.
+/// The links below a directory whose files are not there; the engine passes over them. A directory behind links is looked at once: links
+/// may be a ring.
 fn links_to_nothing(above: &Path) -> Vec<ObjectPath> {
-    let mut links = vec![];
-    let mut directories = vec![(above.to_owned(), 0)];
-    while let Some((directory, depth)) = directories.pop() {
+    let (mut links, mut seen) = (vec![], BTreeSet::new());
+    let mut directories = vec![above.to_owned()];
+    while let Some(directory) = directories.pop() {
         // The engine has read it, or has said why not.
         for entry in directory.read_dir().into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
-            let found = if kind.is_symlink() { path.metadata().map(|behind| behind.file_type()) } else { Ok(kind) };
-            match found {
-                Ok(kind) if kind.is_dir() && depth < DEPTH_MAX => directories.push((path, depth + 1)),
-                Ok(_) => {}
-                Err(_) => links.extend(object_path(&path)),
+            if kind.is_dir() {
+                directories.push(path);
+            } else if kind.is_symlink() {
+                match path.metadata() {
+                    Ok(behind) if behind.is_dir() && seen.insert((behind.dev(), behind.ino())) => {
+                        directories.push(path)
+                    }
+                    Ok(_) => {}
+                    Err(_) => links.extend(object_path(&path)),
+                }
             }
         }
     }
@@ -189,6 +194,21 @@ mod tests {
         assert_eq!(found(&url("/d/", "*.csv"), &columns).unwrap(), (vec![columns[1].to_owned()], 2));
         let said = found(&url("/d/", "*"), &["d/a.csv", "d/b.csv.gz"]).unwrap_err().to_string();
         assert!(said.contains("/d/a.csv ends in '.csv', and /d/b.csv.gz does not"), "{said}");
+    }
+
+    #[test]
+    fn links_to_nothing_are_found_and_rings_of_links_end() {
+        let temporary = tempfile::tempdir().unwrap();
+        let own = |name: &str| temporary.path().join(name);
+        std::fs::create_dir(own("sub")).unwrap();
+        for (target, name) in [(".", "a"), ("..", "sub/b"), (".", "sub/c"), ("gone", "sub/d"), ("gone", "e=1")] {
+            std::os::unix::fs::symlink(target, own(name)).unwrap();
+        }
+        let found = links_to_nothing(temporary.path());
+        for name in ["sub/d", "e=1"] {
+            assert!(found.contains(&object_path(&own(name)).unwrap()), "{name}: {found:?}");
+        }
+        assert!(found.len() < 20, "{found:?}");
     }
 
     #[test]
