@@ -13,7 +13,7 @@ use std::thread;
 use bytes::Bytes;
 use datafusion::common::config::{ConfigOptions, CsvOptions};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::{CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -118,6 +118,7 @@ impl Records {
             return Ok(plan);
         }
         self.find(&files, open)?;
+        self.ensure_found(&files)?;
         replaced(plan, |scan| quoting_of(scan).filter(|quoting| quoting.has_newlines).map(|_| self.scan(scan)))
     }
 
@@ -138,6 +139,18 @@ impl Records {
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })
+    }
+
+    /// A cut that stayed where it was would lose rows, or make some up.
+    fn ensure_found(&self, files: &[(Path, Cuts)]) -> Result<()> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, cuts) in files {
+            let is_known = |place: &u64| known.get(name).is_some_and(|starts| starts.contains_key(place));
+            if !cuts.places.iter().all(is_known) {
+                return internal_err!("/{name}: a cut is at no record");
+            }
+        }
+        Ok(())
     }
 
     fn find_in(&self, name: &Path, cuts: &Cuts, open: impl FnOnce() -> io::Result<Read>) -> io::Result<()> {
