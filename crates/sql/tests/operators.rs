@@ -86,7 +86,7 @@ fn parquet_has_the_bits_of_the_same_rows_as_text() {
     let (found, _) = good(&bed, &["describe", "./h.parquet", "--json"]).unwrap();
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
     assert_eq!((&found["rows"], &found["described"][0]["name"]), (&2.into(), &"#id".into()), "{found}");
-    // Whatever its name is, and beside text.
+    // A file of any name, and beside text.
     fs::rename(bed.path().join("t.parquet"), bed.path().join("data[1] *")).unwrap();
     let (found, _) = good(&bed, &["stats", "data[1] *", "t.csv", "--columns", "y", "--json"]).unwrap();
     assert!(found.contains("\"rows\": 240000") || found.contains("\"rows\":240000"), "{found}");
