@@ -1,4 +1,4 @@
-//! The job's key on the way to other hosts: as it is, or sealed by MUNGE where it goes through Slurm. It is a line of its
+//! The job's key on the way to other hosts: as it is, or sealed by MUNGE where it goes through a launcher's connections or a file. It is a line of its
 //! own before the job spec, so that no more than this line has to be wiped wherever both come through.
 //!
 //! Which of both is decided where the job is started. A node opens what it gets; it does not guess.
@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use anyhow::{Context, anyhow, ensure};
-use forebay_launch::{KeySealing, LaunchError, Munge, MungeProblem};
+use forebay_launch::{KeySealing, LaunchError, LauncherName, Munge, MungeProblem};
 use forebay_secret::{JobKey, Zeroizing};
 use serde::{Deserialize, Serialize};
 
@@ -68,9 +68,9 @@ impl CarriedKey {
         Self::Plain(key.secret_hex())
     }
 
-    /// The key for Slurm's connections. A cluster that has MUNGE has it for such things: where it fails, the key does not go
+    /// The key for a launcher's connections and files. A cluster that has MUNGE has it for such things: where it fails, the key does not go
     /// out unprotected unless the user says so.
-    pub fn through_slurm(key: &JobKey, sealing: &KeySealing) -> anyhow::Result<Self> {
+    pub fn through(launcher: LauncherName, key: &JobKey, sealing: &KeySealing) -> anyhow::Result<Self> {
         let Some(munge) = munge(sealing) else {
             return Ok(Self::plain(key));
         };
@@ -80,10 +80,13 @@ impl CarriedKey {
             (Err(LaunchError::Munge { source: MungeProblem::NotInstalled(_), .. }), KeySealing::Auto) => {
                 Ok(Self::plain(key))
             }
-            (Err(error), _) => Err(error).context(
-                "the job's key cannot be protected on its way through Slurm; start munged on this host, name its socket \
-                 with --munge SOCKET, or give --munge off to send the key as it is",
-            ),
+            (Err(error), _) => Err(error).with_context(|| {
+                format!(
+                    "the job's key cannot be protected on its way through {}; start munged on this host, name its socket \
+                     with --munge SOCKET, or give --munge off to send the key as it is",
+                    if launcher == LauncherName::Slurm { "Slurm" } else { launcher.word() }
+                )
+            }),
         }
     }
 

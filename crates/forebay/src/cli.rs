@@ -209,6 +209,15 @@ pub struct NodeArguments {
     /// The job spec of `up`, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub job_spec: Option<PathBuf>,
+    /// The job spec is a file that begins with the job's key, as on standard input.
+    #[arg(long, hide = true, requires = "job_spec")]
+    pub keyed: bool,
+    /// Started by a launcher that stays: the node ends when the process that started it does.
+    #[arg(long, hide = true, requires = "job_spec")]
+    pub step: bool,
+    /// The job of PBS whose the daemon shall be.
+    #[arg(long, hide = true, value_name = "ID", requires = "background")]
+    pub pbs_job: Option<String>,
     /// Standard input hands over the socket to listen on, and the job's key.
     #[arg(long, hide = true)]
     pub listen_stdin: bool,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use forebay_daemon::JobLabels;
-use forebay_launch::{MemoryFile, NodeAddress, Ports, ViewLayout};
+use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, ViewLayout};
 use forebay_secret::Zeroizing;
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +43,20 @@ pub struct JobSpec {
     /// The labels of metrics.
     #[serde(default)]
     pub labels: JobLabels,
+    /// The job's script, with which the job ends, where its scheduler does not end the daemons.
+    #[serde(default)]
+    pub script: Option<Script>,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
+}
+
+/// The script of a job, and the host where it runs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct Script {
+    /// The process.
+    pub process: Process,
+    /// Where its number counts.
+    pub space: ProcessSpace,
 }
 
 impl JobSpec {
@@ -66,6 +78,7 @@ impl JobSpec {
             view_layout,
             switches: vec![],
             labels: JobLabels::default(),
+            script: None,
             settings,
         }
     }
@@ -78,6 +91,23 @@ impl JobSpec {
     /// The key and the job spec, for a standard input.
     pub fn with_key(&self, key: Option<CarriedKey>) -> anyhow::Result<MemoryFile> {
         Ok(MemoryFile::new("forebay-job-spec", &[&carried_key::line(key)?, &self.text()?])?)
+    }
+
+    /// Reads it from a file in which the key comes before it.
+    pub fn read_keyed(path: &Path) -> anyhow::Result<(Self, Option<CarriedKey>)> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let file = std::fs::File::open(path).with_context(|| {
+            format!(
+                "{host} cannot read {}, where forebay up left the job spec; all hosts must see it, or start the nodes by ssh: \
+                 --launcher ssh",
+                path.display()
+            )
+        })?;
+        let refused = || format!("{} is not a job spec of forebay up", path.display());
+        let key = CarriedKey::of_line(&carried_key::read_line(&file).with_context(refused)?)?;
+        let mut text = Vec::new();
+        (&file).take(JOB_SPEC_BYTES_MAX).read_to_end(&mut text).with_context(refused)?;
+        Ok((Self::parse(&text).with_context(refused)?, key))
     }
 
     fn text(&self) -> anyhow::Result<Vec<u8>> {

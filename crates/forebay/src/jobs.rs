@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use anyhow::{Context, bail};
 use forebay_daemon::JobLabels;
-use forebay_launch::{Allocation, DirectRecord, JobDirectory, NodeFile, SharedPlace, session_base, state_directory};
+use forebay_launch::{Allocation, DirectRecord, JobDirectory, SharedPlace, session_base, state_directory};
 
 use crate::machine;
 use crate::output::tell;
@@ -25,36 +25,6 @@ impl std::fmt::Display for NotUp {
 }
 
 impl std::error::Error for NotUp {}
-
-/// The nodes that a scheduler has allocated to this job.
-#[derive(Debug)]
-pub enum Allocated {
-    /// Slurm, by whose `srun` nodes are started.
-    Slurm(Allocation),
-    /// Another that lists hosts.
-    Hosts(NodeFile),
-}
-
-impl Allocated {
-    /// The allocation in the environment.
-    ///
-    /// # Errors
-    /// When it tells of a job but not of its hosts.
-    pub fn from_environment() -> anyhow::Result<Option<Self>> {
-        if let Some(allocation) = Allocation::from_environment(&variable)? {
-            return Ok(Some(Self::Slurm(allocation)));
-        }
-        Ok(NodeFile::from_environment(&variable)?.map(Self::Hosts))
-    }
-
-    /// The job's name.
-    fn job(&self) -> &str {
-        match self {
-            Self::Slurm(allocation) => &allocation.job_id,
-            Self::Hosts(file) => &file.job,
-        }
-    }
-}
 
 /// The places where jobs of this user lie on this host, the preferred one first.
 pub fn job_bases(given: Option<&Path>) -> Vec<PathBuf> {
@@ -89,8 +59,8 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 /// The name of a job to be started.
-pub fn name_to_start(settings: &Settings, allocated: Option<&Allocated>) -> String {
-    let allocated = || allocated.map_or_else(|| DEFAULT_JOB.to_owned(), |allocated| allocated.job().to_owned());
+pub fn name_to_start(settings: &Settings, allocated: Option<&Allocation>) -> String {
+    let allocated = || allocated.map_or_else(|| DEFAULT_JOB.to_owned(), |allocated| allocated.job.clone());
     settings.job.clone().unwrap_or_else(allocated)
 }
 
@@ -127,8 +97,7 @@ pub fn name_meant(effective: &Effective) -> anyhow::Result<String> {
 
 /// The name that a scheduler gave the job of this process.
 pub fn of_scheduler() -> Option<String> {
-    let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
-    slurm.or_else(|| NodeFile::job_of(&variable))
+    Allocation::job_of(&variable)
 }
 
 /// Where the record of a job that did not come up lies for the other hosts of its allocation.
@@ -239,7 +208,7 @@ pub fn labels(job: &str) -> JobLabels {
     JobLabels {
         job: job.to_owned(),
         user: user.unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string()),
-        allocation: set("SLURM_JOB_ID").or_else(|| NodeFile::job_of(&variable)).unwrap_or_default(),
+        allocation: Allocation::job_of(&variable).unwrap_or_default(),
     }
 }
 

@@ -14,6 +14,11 @@ pub fn find_program(program: &OsStr, search: Option<OsString>) -> Option<PathBuf
     std::path::absolute(found).ok()
 }
 
+/// Where a shell would find it, by this process' `PATH`.
+pub fn in_path(program: &str) -> Option<PathBuf> {
+    find_program(program.as_ref(), std::env::var_os("PATH"))
+}
+
 fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }

@@ -32,6 +32,7 @@ use crate::patience::silence_max;
 use crate::restarts::{Restarts, VoteReply};
 use crate::signals::{Signals, hear_of_children};
 use crate::starter::{Starter, tell};
+use crate::watched::{self, Watches, WhenGone};
 
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs. Each daemon is given
 /// `plan`.
@@ -66,6 +67,7 @@ pub fn keep<P: Serialize>(
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(options.rank))?;
     let namespaces = Namespaces::open(&directory.entrance(options.rank), node_of(options, &held)?)?;
+    let (watches, gone) = Watches::of(&options.watched);
     let mut keeper = Keeper {
         launch,
         held,
@@ -76,6 +78,7 @@ pub fn keep<P: Serialize>(
         ready: options.says_ready.then(|| ready_line(options, port)),
         job_is_up: false,
         starter: Starter::new(options.reports),
+        watches,
         current: Some(daemon),
         next: None,
         next_program: None,
@@ -89,6 +92,7 @@ pub fn keep<P: Serialize>(
         paused_since: None,
     };
     keeper.write_record()?;
+    keeper.on_gone(gone);
     let result = keeper.run(&signals);
     keeper.asking.answer(&json!({"error": "the node has ended"}));
     keeper.end();
@@ -136,6 +140,7 @@ struct Keeper {
     /// Whether the job has been up.
     job_is_up: bool,
     starter: Starter,
+    watches: Watches,
     /// The daemon that serves, or will; none between a death and a start that has to wait.
     current: Option<Daemon>,
     /// The one that is to replace it.
@@ -161,6 +166,7 @@ struct Keeper {
 enum Source {
     Signals,
     Starter,
+    Watched,
     Asking,
     Entrance,
     Says,
@@ -177,6 +183,10 @@ impl Keeper {
                 match source {
                     Source::Signals => self.on_signal(signals),
                     Source::Starter => self.starter.reads_no_more(),
+                    Source::Watched => {
+                        let gone = self.watches.take();
+                        self.on_gone(gone);
+                    }
                     Source::Asking => self.on_question(),
                     Source::Entrance => self.namespaces.take(&self.launch.program),
                     Source::Says => self.on_word(),
@@ -203,6 +213,7 @@ impl Keeper {
         let mut sources = vec![(Source::Signals, signals.as_fd())];
         sources.extend(self.asking.waits_for().map(|waited| (Source::Asking, waited)));
         sources.extend(self.starter.waits_for().map(|waited| (Source::Starter, waited)));
+        sources.extend(self.watches.wait_for().map(|waited| (Source::Watched, waited)));
         sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
         // A daemon's messages come before its end.
         for (daemon, says, ended) in
@@ -260,6 +271,15 @@ impl Keeper {
     fn on_signal(&mut self, signals: &Signals) {
         if signals.take() {
             self.end_in_order("told to end by a signal");
+        }
+    }
+
+    fn on_gone(&mut self, gone: Vec<WhenGone>) {
+        for when_gone in gone {
+            match when_gone {
+                WhenGone::EndNode => self.end_in_order("the command that started it has ended"),
+                WhenGone::EndJob(command) => watched::run(&command),
+            }
         }
     }
 

@@ -30,6 +30,7 @@ mod signals;
 mod starter;
 pub mod trusted_path;
 pub mod view_mount;
+mod watched;
 
 pub use death::Death;
 pub use handed::{Replayed, take_stdin};
@@ -39,3 +40,4 @@ pub use messages::HANDED_OVER;
 pub use options::{BurstPaths, KeeperOptions, burst_session_options, session_options};
 pub use signals::{hear_endings, hear_of_children};
 pub use starter::tell;
+pub use watched::{Watched, WhenGone};

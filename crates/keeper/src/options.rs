@@ -8,6 +8,8 @@ use forebay_fuse::{Access, SessionOptions};
 use forebay_launch::NodeAddress;
 use forebay_types::{NodeRank, threads};
 
+use crate::watched::Watched;
+
 /// The options of one node's keeper.
 #[derive(Debug)]
 pub struct KeeperOptions {
@@ -46,6 +48,8 @@ pub struct KeeperOptions {
     pub says_ready: bool,
     /// Whether its starter waits for the whole job.
     pub reports: bool,
+    /// The processes with which the node or the job ends.
+    pub watched: Vec<Watched>,
 }
 
 /// Where a burst tier is.

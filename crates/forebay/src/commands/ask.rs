@@ -74,8 +74,11 @@ pub fn ask_hosts(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
 }
 
 fn ask_host(call: &RemoteCall, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {
+    if let Some(problem) = call.output_problem(host) {
+        bail!(problem);
+    }
     let output = call.output(host, arguments, HOST_TIMEOUT);
-    let output = output.with_context(|| format!("cannot run {} for host {host}", call.shell.join(" ")))?;
+    let output = output.with_context(|| format!("cannot run {} for host {host}", call.name()))?;
     // 3: some nodes are missing, and the status says which.
     if !matches!(output.status.code(), Some(0 | 3)) {
         let said = String::from_utf8_lossy(&output.stderr);

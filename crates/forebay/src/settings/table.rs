@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_daemon::DrainPolicy;
-use forebay_launch::KeySealing;
+use forebay_launch::{KeySealing, LauncherName};
 use forebay_wire::Level;
 
 use super::values::{
@@ -158,6 +158,9 @@ settings! {
         Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
         /// Command that runs a program on another host: CMD HOST -- PROGRAM ARGUMENTS; CMD is split as a shell does
         Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
+        /// Start the nodes by this: slurm (srun), flux (flux exec), pals (mpiexec, aprun), pbs (pbsdsh), lsf (blaunch, jsrun), prrte
+        /// (prterun), hydra (mpiexec.hydra), ssh (--remote-shell) [default: that of the scheduler, ssh for --nodes and --hostfile]
+        Up Optional(launcher) launcher: Option<LauncherName> = "launcher" "NAME";
         /// Listen on this interface only, given by name or network (10.1.0.0/16), and reach other nodes at their addresses in it
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
         /// TCP port of every node [default: a free one of four random ports from 20000 up; `node`: derived from the key]

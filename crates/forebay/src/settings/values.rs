@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_daemon::DrainPolicy;
-use forebay_launch::KeySealing;
 pub use forebay_launch::WhenMissing;
+use forebay_launch::{KeySealing, LauncherName};
 use forebay_types::limits;
 use forebay_wire::Level;
 
@@ -216,6 +216,12 @@ pub fn topology(text: &str) -> Result<Topology, String> {
         "off" => Ok(Topology::Off),
         _ => path(text).map(Topology::File),
     }
+}
+
+/// A launcher.
+pub fn launcher(text: &str) -> Result<LauncherName, String> {
+    let names = || LauncherName::ALL.map(LauncherName::word).join(", ");
+    LauncherName::of(text).ok_or_else(|| format!("it is none of {}", names()))
 }
 
 /// A path.

@@ -1,4 +1,5 @@
-//! Nodes on a list of hosts, through `ssh` or anything that is called like it: `CMD HOST -- PROGRAM ARGUMENTS`.
+//! Programs on other hosts: by a remote shell, `ssh` or anything that is called like it (`CMD HOST -- PROGRAM ARGUMENTS`), or by
+//! a command of a scheduler that takes a host.
 //!
 //! A remote shell pastes its arguments together and a shell on the other side takes them apart again, so only words
 //! that mean themselves are put there; everything else a daemon needs, the job's key among it, travels on its standard input.
@@ -9,36 +10,88 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use forebay_types::NodeRank;
+use serde::{Deserialize, Serialize};
 
-use crate::local::append_to;
-use crate::{JobDirectory, LaunchError, MemoryFile, NodeAddress, Process, Starter, end_all};
+use crate::{Process, end_all};
 
 /// Hosts on which a program is run at once by the remote shell, where nothing waits for all of them: each takes a process
 /// here and a login there, and `srun` a place in the queue of its controller.
 const REMOTE_CALLS_AT_ONCE: usize = 64;
 
+/// The way to run a program on one host: the words before it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reach {
+    /// The command and its options, `Reach::HOST` among them in the place of the host.
+    pub(crate) words: Vec<String>,
+    /// Whether a shell on the other side takes the words after these apart.
+    pub(crate) is_shell: bool,
+    /// Whether the program's output comes back.
+    pub(crate) passes_output: bool,
+    /// What the command calls a host, where that is not its name.
+    #[serde(default)]
+    pub(crate) places: BTreeMap<String, String>,
+}
+
+impl Reach {
+    /// The word that stands for the host.
+    pub(crate) const HOST: &str = "{host}";
+
+    /// By a remote shell with its options.
+    #[must_use]
+    pub fn by_shell(shell: &[String]) -> Self {
+        let shell = if shell.is_empty() { vec!["ssh".to_owned()] } else { shell.to_vec() };
+        let words = shell.into_iter().chain([Self::HOST.to_owned(), "--".to_owned()]).collect();
+        Self { words, is_shell: true, passes_output: true, places: BTreeMap::new() }
+    }
+
+    /// By a command that hands its arguments on as they are.
+    pub(crate) fn by_command<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let words = words.into_iter().map(str::to_owned).collect();
+        Self { words, is_shell: false, passes_output: true, places: BTreeMap::new() }
+    }
+}
+
 /// How programs are run on other hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoteCall {
-    /// The remote shell and its options.
-    pub shell: Vec<String>,
+    /// The way there.
+    pub reach: Reach,
     /// The program, at the same path on every host.
     pub program: PathBuf,
 }
 
 impl RemoteCall {
+    /// The command that takes the program to a host, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.reach
+            .words
+            .iter()
+            .take_while(|word| *word != Reach::HOST)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// Why the output of a program on `host` cannot be had, where it cannot.
+    #[must_use]
+    pub fn output_problem(&self, host: &str) -> Option<String> {
+        let name = self.name();
+        (!self.reach.passes_output).then(|| format!("{name} brings no output back from {host}; run this command there"))
+    }
+
     /// The command that runs the program with `arguments` on `host`.
     #[must_use]
     pub fn command(&self, host: &str, arguments: &[&str]) -> Command {
-        let mut words = self.shell.iter();
-        let mut command = Command::new(words.next().map_or("ssh", String::as_str));
-        command
-            .args(words)
-            .arg(host)
-            .arg("--")
-            .arg(quoted(&self.program.to_string_lossy()))
-            .args(arguments.iter().map(|argument| quoted(argument)));
+        let place = self.reach.places.get(host).map_or(host, String::as_str);
+        let mut words = self.reach.words.iter().map(|word| if word == Reach::HOST { place } else { word });
+        let mut command = Command::new(words.next().unwrap_or("ssh"));
+        command.args(words);
+        if self.reach.is_shell {
+            command.arg(quoted(&self.program.to_string_lossy())).args(arguments.iter().map(|word| quoted(word)));
+        } else {
+            command.arg(&self.program).args(arguments);
+        }
         command
     }
 }
@@ -159,41 +212,14 @@ fn quoted(word: &str) -> String {
     if word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// The command that starts the daemon of `rank` on its host; it ends when the daemon is ready and leaves it running.
-///
-/// # Errors
-/// `Io` when the job spec cannot be read or the log not be written.
-pub fn host_starter(
-    call: &RemoteCall,
-    node: &NodeAddress,
-    rank: NodeRank,
-    directory: &JobDirectory,
-    spec: &MemoryFile,
-) -> Result<Starter, LaunchError> {
-    let stderr = directory.launch_log(rank);
-    let rank_text = rank.to_string();
-    let mut command = call.command(&node.host, &["node", "--job-spec", "-", "--background", "--rank", &rank_text]);
-    command.stdin(spec.input()?).stderr(append_to(&stderr)?);
-    Ok(Starter {
-        name: format!("{} to {}", call.shell.join(" "), node.host),
-        ranks: vec![rank],
-        command,
-        stderr,
-        leaves: true,
-        trial: Some(format!("{} {} true", call.shell.join(" "), node.host)),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_call_is_shell_host_program() {
-        let call = RemoteCall {
-            shell: vec!["ssh".into(), "-oBatchMode=yes".into()],
-            program: "/opt/fore bay/bin/forebay".into(),
-        };
+        let shell = ["ssh", "-oBatchMode=yes"].map(str::to_owned);
+        let call = RemoteCall { reach: Reach::by_shell(&shell), program: "/opt/fore bay/bin/forebay".into() };
         let command = call.command("n4", &["down"]);
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(command.get_program(), "ssh");
@@ -201,10 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn a_command_of_a_scheduler_gets_words_as_they_are() {
+        let reach = Reach::by_command(["flux", "exec", "-r", Reach::HOST]);
+        let reach = Reach { places: BTreeMap::from([("n4".to_owned(), "3".to_owned())]), ..reach };
+        let call = RemoteCall { reach, program: "/opt/fore bay/bin/forebay".into() };
+        let words = |host| {
+            let command = call.command(host, &["down"]);
+            command.get_args().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(words("n4"), ["exec", "-r", "3", "/opt/fore bay/bin/forebay", "down"]);
+        assert_eq!(words("n5")[2], "n5");
+    }
+
+    #[test]
     fn hosts_that_fail_or_hang_are_named() {
         let script = r#"case $0 in good) ;; bad) echo no route >&2; exit 3;; *) exec sleep 60;; esac"#;
         let shell = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let call = RemoteCall { shell, program: "x".into() };
+        let call = RemoteCall { reach: Reach::by_shell(&shell), program: "x".into() };
         let mut failed = call.run_on_all(&["good", "bad", "hung"], &[], Duration::from_millis(500));
         failed.sort_by(|one, other| one.host.cmp(&other.host));
         let told =
@@ -212,7 +251,7 @@ mod tests {
         assert_eq!(failed[0], told("bad", Some(3), "exit status: 3: no route"));
         assert_eq!(failed[1], told("hung", None, "no answer within 500ms"));
         assert_eq!(failed.len(), 2);
-        let missing = RemoteCall { shell: vec!["/nonexistent/rsh".into()], program: "x".into() };
+        let missing = RemoteCall { reach: Reach::by_shell(&["/nonexistent/rsh".into()]), program: "x".into() };
         assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);
     }
 
@@ -226,7 +265,7 @@ mod tests {
         let slow = format!("h{}", REMOTE_CALLS_AT_ONCE - 1);
         let script = format!(r#"cd "$2"; [ "$0" != {slow} ] || seq 50 | xargs -n 1 true; : >"$0"; : <gate"#);
         let shell = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        let call = RemoteCall { shell, program: temporary.path().to_owned() };
+        let call = RemoteCall { reach: Reach::by_shell(&shell), program: temporary.path().to_owned() };
         let hosts: Vec<String> = (0..2 * REMOTE_CALLS_AT_ONCE).map(|host| format!("h{host}")).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let called = || hosts.iter().filter(|host| temporary.path().join(host).exists()).count();
@@ -247,7 +286,7 @@ mod tests {
     #[test]
     fn a_host_that_hangs_is_given_up() {
         let shell = ["sh", "-c", r#"[ "$0" = hung ] && exec sleep 60; echo "$0 $*""#].map(str::to_owned).to_vec();
-        let call = RemoteCall { shell, program: "x".into() };
+        let call = RemoteCall { reach: Reach::by_shell(&shell), program: "x".into() };
         let answered = call.output("good", &["status"], Duration::from_secs(30)).unwrap();
         assert_eq!(String::from_utf8(answered.stdout).unwrap(), "good -- x status\n");
         let began = Instant::now();

@@ -79,7 +79,12 @@ impl Process {
         self.is_alive() && threads.into_iter().any(waits)
     }
 
-    /// A descriptor of the process; `None` when it has ended.
+    /// A descriptor of the process, readable when it has ended; `None` when it has ended already.
+    #[must_use]
+    pub fn descriptor(self) -> Option<OwnedFd> {
+        self.open()
+    }
+
     fn open(self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
         let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok()?;

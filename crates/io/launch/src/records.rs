@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::gathered::Slowest;
-use crate::slurm::srun_shell;
-use crate::{JobDirectory, LaunchError, NodeAddress, Process, ProcessSpace, RemoteCall};
+use crate::launchers::LauncherName;
+use crate::{JobDirectory, LaunchError, NodeAddress, Process, ProcessSpace, Reach, RemoteCall};
 
 /// A record, bytes: that of a job of 65,536 nodes has 16 MiB.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -33,20 +33,17 @@ pub enum Progress {
 /// How the daemons were started, and so how they are reached without the overlay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Launcher {
+pub enum Launched {
     /// As children of `up`, on this machine.
     Local,
-    /// Through a remote shell.
+    /// On hosts.
     Hosts {
-        /// The shell and its options.
-        remote_shell: Vec<String>,
-    },
-    /// By `srun`, which stays until the daemons end.
-    Slurm {
-        /// The allocation.
-        job_id: String,
-        /// The `srun`.
-        srun: Option<Process>,
+        /// By this launcher.
+        by: LauncherName,
+        /// How a program is run on one of them.
+        reach: Reach,
+        /// The commands of this host that stay until the daemons end.
+        steps: Vec<Process>,
     },
 }
 
@@ -65,7 +62,7 @@ pub struct JobRecord {
     /// When, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// How.
-    pub launcher: Launcher,
+    pub launched: Launched,
     /// The program that was started.
     pub program: PathBuf,
     /// The nodes in the order of their ranks.
@@ -121,12 +118,10 @@ impl JobRecord {
     /// How programs are run on the job's hosts; `None` when all are this one.
     #[must_use]
     pub fn remote_call(&self) -> Option<RemoteCall> {
-        let shell = match &self.launcher {
-            Launcher::Local => return None,
-            Launcher::Hosts { remote_shell } => remote_shell.clone(),
-            Launcher::Slurm { job_id, .. } => srun_shell(job_id),
-        };
-        Some(RemoteCall { shell, program: self.program.clone() })
+        match &self.launched {
+            Launched::Local => None,
+            Launched::Hosts { reach, .. } => Some(RemoteCall { reach: reach.clone(), program: self.program.clone() }),
+        }
     }
 
     /// Whether the `up` that is starting it runs; `None` when none is, or it cannot be seen from here.
@@ -243,7 +238,7 @@ mod tests {
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),
             started_unix_ms: 5,
-            launcher: Launcher::Slurm { job_id: "7".into(), srun: None },
+            launched: Launched::Hosts { by: LauncherName::Ssh, reach: Reach::by_shell(&[]), steps: vec![] },
             program: "/bin/forebay".into(),
             nodes: vec![NodeAddress { host: "a".into(), port: 1 }],
             views: vec!["/v".into()],

@@ -1,5 +1,5 @@
-//! How a secret gets from `up` to the daemons: in memory whose descriptor is handed over, or through a pipe; never on a
-//! disk, in the environment or among arguments.
+//! How a secret gets from `up` to the daemons: in memory whose descriptor is handed over, or through a pipe; never in the
+//! environment or among arguments, and on a disk only for launchers that pass nothing else (`shared_files`).
 //!
 //! The memory is an anonymous file of the kernel (`memfd_create(2)`). No child inherits its descriptor: who shall have it
 //! gets it as standard input, or as a message over a pair of sockets. A user may also name a file of his own, which must be
@@ -74,6 +74,11 @@ impl MemoryFile {
     /// As `new`.
     pub fn of_key(key: &JobKey) -> Result<Self, LaunchError> {
         Self::new("forebay-key", &[key.secret_bytes()])
+    }
+
+    /// Writes all that it holds.
+    pub(crate) fn copy_to(&self, to: &mut File) -> std::io::Result<()> {
+        std::io::copy(&mut FromStart { file: &self.0, at: 0 }, to).map(drop)
     }
 
     /// As the standard input of a command, from its beginning.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use forebay_types::{Switches, SwitchesError};
 
-use crate::slurm::scontrol;
+use crate::launchers::scontrol;
 use crate::{LaunchError, NodeAddress};
 
 /// Nodes below which the order does not matter: each asks the first one.

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use forebay_keeper::images::SERVERS;
-use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile};
+use forebay_launch::{Allocation, LaunchError, LauncherName, MungeProblem, Scheduler};
 use forebay_secret::JobKey;
 use rustix::process::Resource;
 use serde_json::json;
@@ -25,7 +25,7 @@ use crate::cli::DoctorArguments;
 use crate::commands::doctor::check::{Check, State};
 use crate::commands::doctor::protocol::Protocol;
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{Allocated, job_bases, variable};
+use crate::jobs::{job_bases, variable};
 use crate::output::{causes, say};
 use crate::settings::made_absolute;
 use crate::settings::values::{self, show_size};
@@ -288,25 +288,26 @@ fn directory() -> Check {
 
 fn scheduler() -> Check {
     let srun = in_path("srun");
-    match Allocated::from_environment() {
+    match Allocation::from_environment(&variable) {
         Err(error) => Check::limited(
             "scheduler",
-            causes(&error).join(": "),
+            error.to_string(),
             "forebay up fails unless the nodes are named: --local, --nodes or --hostfile",
         ),
-        Ok(Some(Allocated::Slurm(Allocation { job_id, .. }))) if srun.is_none() => Check::limited(
+        Ok(Some(Allocation { scheduler: Scheduler::Slurm, number, .. })) if srun.is_none() => Check::limited(
             "scheduler",
-            format!("in the Slurm allocation {job_id}, but srun is not in PATH"),
+            format!("in the Slurm allocation {number}, but srun is not in PATH"),
             "name the nodes yourself: forebay up --nodes \"$SLURM_JOB_NODELIST\"",
         ),
-        Ok(Some(Allocated::Slurm(Allocation { job_id, .. }))) => {
-            Check::ok("scheduler", format!("in the Slurm allocation {job_id}; forebay up uses its nodes"))
-        }
-        Ok(Some(Allocated::Hosts(NodeFile { scheduler, job, hosts }))) => {
-            let count = hosts.len();
+        Ok(Some(Allocation { scheduler, number, hosts, .. })) => {
+            let launcher = LauncherName::usual(Some(scheduler), &|name| in_path(name));
+            let plural = if hosts.len() == 1 { "" } else { "s" };
             Check::ok(
                 "scheduler",
-                format!("in the {scheduler} job {job} of {count} hosts; forebay up uses them by ssh"),
+                format!(
+                    "in the {scheduler} job {number} of {} host{plural}; forebay up uses them (--launcher {launcher})",
+                    hosts.len()
+                ),
             )
         }
         Ok(None) if srun.is_some() => Check::ok("scheduler", "Slurm is installed; not in an allocation now"),

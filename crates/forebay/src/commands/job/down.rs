@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, end_all, wait_for_end};
+use forebay_launch::{JobDirectory, JobRecord, Launched, LauncherName, NodeRecord, Process, end_all, wait_for_end};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long a host on which no node came up may take to end what there may be.
 const NEVER_CAME_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an `srun` may take to end when it is told to.
+/// How long a launcher's command may take to end when it is told to.
 const STEP_GRACE: Duration = Duration::from_secs(3);
 
 /// Ends the job.
@@ -178,8 +178,8 @@ impl Outcome {
         }
         self.end_the_rest(&record, directory);
         self.end_those_that_never_came(&record, directory);
-        if let Launcher::Slurm { srun: Some(srun), .. } = record.launcher {
-            self.end_step(srun, nodes.len() > here.len());
+        if let Launched::Hosts { by, steps, .. } = &record.launched {
+            self.end_steps(*by, steps, nodes.len() > here.len());
         }
     }
 
@@ -198,15 +198,18 @@ impl Outcome {
         self.held.extend(wait_for_end(&daemons, Instant::now()));
     }
 
-    /// The `srun` ends with the last daemon. One of this host that has heard nothing is ended only afterwards, by its
-    /// record; one elsewhere that could not be ended keeps the `srun` for ever.
-    fn end_step(&mut self, srun: Process, has_deaf: bool) {
+    /// A launcher's command ends with the last daemon. One of this host that has heard nothing is ended only afterwards, by its
+    /// record; one elsewhere that could not be ended keeps the command for ever.
+    fn end_steps(&mut self, by: LauncherName, steps: &[Process], has_deaf: bool) {
         let timeout = if self.missing.is_empty() { LEAVE_TIMEOUT } else { Duration::ZERO };
-        if has_deaf || wait_for_end(&[srun], Instant::now() + timeout).is_empty() {
+        if has_deaf {
             return;
         }
-        self.notes.push("srun did not end with the daemons; it has been ended".to_owned());
-        end_all(&[srun], STEP_GRACE);
+        let late = wait_for_end(steps, Instant::now() + timeout);
+        if !late.is_empty() {
+            self.notes.push(format!("the launcher ({by}) did not end with the daemons; it has been ended"));
+            end_all(&late, STEP_GRACE);
+        }
     }
 
     /// Asks one daemon of this host to end all; where the tree is broken, the others of this host as well.

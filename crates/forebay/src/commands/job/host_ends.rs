@@ -54,7 +54,7 @@ pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirect
 mod tests {
     use std::collections::BTreeMap;
 
-    use forebay_launch::{Launcher, NodeAddress, Process, ProcessSpace, Progress};
+    use forebay_launch::{Launched, NodeAddress, Process, ProcessSpace, Progress, Reach};
 
     use super::*;
 
@@ -65,7 +65,7 @@ mod tests {
         let said = "echo 'login: the licence server is up on this host' >&2";
         let script = format!("case $0 in ended) ;; without) {said}; exit {NOT_UP} ;; failed) {said}; exit 1 ;; esac");
         let shell = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        let call = RemoteCall { shell, program: "forebay".into() };
+        let call = RemoteCall { reach: Reach::by_shell(&shell), program: "forebay".into() };
         let nodes = ["ended", "failed", "without"].map(|host| NodeAddress { host: host.to_owned(), port: 1 }).to_vec();
         let record = JobRecord {
             job: "job".to_owned(),
@@ -73,7 +73,7 @@ mod tests {
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),
             started_unix_ms: 0,
-            launcher: Launcher::Local,
+            launched: Launched::Local,
             program: "forebay".into(),
             nodes,
             views: vec![],

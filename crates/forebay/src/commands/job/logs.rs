@@ -97,8 +97,11 @@ fn elsewhere(
     let level = level.map(|level| level.to_string());
     words.extend(level.iter().flat_map(|level| ["--level", level.as_str()]));
     words.extend(follow.then_some("--follow"));
+    if let Some(problem) = call.output_problem(&node.host) {
+        bail!(problem);
+    }
     let status = call.command(&node.host, &words).status();
-    let status = status.with_context(|| format!("cannot run {} for host {}", call.shell.join(" "), node.host))?;
+    let status = status.with_context(|| format!("cannot run {} for host {}", call.name(), node.host))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -5,14 +5,14 @@ use std::net::TcpListener;
 
 use anyhow::Context;
 use forebay_launch::{
-    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, check_no_flux_job, in_order, parse_hostfile,
-    switches_of, topology_file,
+    Allocation, Launcher, LauncherName, NodeAddress, Surroundings, TopologySource, ViewLayout, bind_listeners,
+    in_order, launcher, parse_hostfile, switches_of, topology_file,
 };
 
 use crate::job_spec::read_input;
-use crate::jobs::{Allocated, variable};
 use crate::machine;
 use crate::output::tell;
+use crate::search_path::in_path;
 use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
 
@@ -21,10 +21,8 @@ use crate::settings::{Effective, Origin, Settings, UsageError};
 pub enum Selection {
     /// On this machine, with the listeners they will serve and where their views are.
     Local(Vec<(TcpListener, NodeAddress)>, ViewLayout),
-    /// Through the remote shell.
-    Hosts(Vec<NodeAddress>),
-    /// By `srun`.
-    Slurm(Allocation, Vec<NodeAddress>),
+    /// On these hosts, by this launcher.
+    Hosts(Vec<NodeAddress>, Box<dyn Launcher>),
 }
 
 /// The three ways to name nodes.
@@ -40,14 +38,21 @@ impl Selection {
         effective: &Effective,
         settings: &Settings,
         port: u16,
-        allocated: Option<Allocated>,
+        allocated: Option<&Allocation>,
     ) -> anyhow::Result<Self> {
         let mut selection = Self::listed(effective, settings, port, allocated)?;
         let source = source_of(settings)?;
         let note = match &mut selection {
             Self::Local(..) => passed_over(settings),
-            Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
-            Self::Slurm(_, nodes) => in_order(nodes, &source, true).context("cannot use --topology")?,
+            Self::Hosts(nodes, launcher) => {
+                let note = in_order(nodes, &source, is_slurm(launcher.as_ref())).context("cannot use --topology")?;
+                if let Some(first) =
+                    launcher.first_host().and_then(|first| nodes.iter().position(|node| node.host == first))
+                {
+                    nodes[..=first].rotate_right(1);
+                }
+                note
+            }
         };
         note.iter().for_each(|note| tell!("forebay: note: {note}"));
         Ok(selection)
@@ -58,10 +63,10 @@ impl Selection {
         effective: &Effective,
         settings: &Settings,
         port: u16,
-        allocated: Option<Allocated>,
+        allocated: Option<&Allocation>,
     ) -> anyhow::Result<Self> {
-        match way(effective)? {
-            Some("local") => Self::local(settings.local.unwrap_or(1), ViewLayout::Numbered),
+        let nodes = match way(effective)? {
+            Some("local") => return Self::local(settings.local.unwrap_or(1), ViewLayout::Numbered),
             Some("nodes") => {
                 let text = settings.nodes.iter().flatten().map(|host| format!("{host}\n")).collect::<String>();
                 let mut seen = BTreeSet::new();
@@ -70,28 +75,32 @@ impl Selection {
                         UsageError(format!("--nodes names {twice} twice; a node needs a host of its own")).into()
                     );
                 }
-                Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port)?))
+                parse_hostfile(&text, "--nodes", port)?
             }
-            Some(_) => Ok(Self::Hosts(nodes_of_file(settings, port)?)),
-            None => Self::allocated(port, allocated),
-        }
+            Some(_) => nodes_of_file(settings, port)?,
+            None => return Self::allocated(settings, port, allocated),
+        };
+        let name = settings.launcher.unwrap_or(LauncherName::Ssh);
+        Ok(Self::Hosts(nodes, launcher_of(name, settings, allocated)?))
     }
 
-    fn allocated(port: u16, allocated: Option<Allocated>) -> anyhow::Result<Self> {
-        let addresses = |hosts: &[String]| hosts.iter().map(|host| NodeAddress { host: host.clone(), port }).collect();
-        match allocated {
-            Some(Allocated::Slurm(allocation)) => {
-                let nodes = addresses(&allocation.hosts);
-                Ok(Self::Slurm(allocation, nodes))
+    fn allocated(settings: &Settings, port: u16, allocated: Option<&Allocation>) -> anyhow::Result<Self> {
+        let Some(allocation) = allocated else {
+            if let Some(name) = settings.launcher.filter(|name| *name != LauncherName::Ssh) {
+                return Err(UsageError(format!(
+                    "--launcher {name}, but this is no job of a scheduler that tells its hosts; name them with --nodes or --hostfile"
+                ))
+                .into());
             }
-            // A remote shell to itself may not be allowed, and is not needed.
-            Some(Allocated::Hosts(file)) if is_this_host(&file.hosts) => Self::local(1, ViewLayout::ByHost),
-            Some(Allocated::Hosts(file)) => Ok(Self::Hosts(addresses(&file.hosts))),
-            None => {
-                check_no_flux_job(&variable)?;
-                Self::local(1, ViewLayout::ByHost)
-            }
+            return Self::local(1, ViewLayout::ByHost);
+        };
+        let name = settings.launcher.unwrap_or_else(|| LauncherName::usual(Some(allocation.scheduler), &in_path));
+        // A remote shell to itself may not be allowed, and is not needed.
+        if name != LauncherName::Slurm && is_this_host(&allocation.hosts) {
+            return Self::local(1, ViewLayout::ByHost);
         }
+        let nodes = allocation.hosts.iter().map(|host| NodeAddress { host: host.clone(), port }).collect();
+        Ok(Self::Hosts(nodes, launcher_of(name, settings, allocated)?))
     }
 
     fn local(count: usize, layout: ViewLayout) -> anyhow::Result<Self> {
@@ -103,7 +112,7 @@ impl Selection {
     pub fn nodes(&self) -> Vec<NodeAddress> {
         match self {
             Self::Local(bound, _) => bound.iter().map(|(_, address)| address.clone()).collect(),
-            Self::Hosts(nodes) | Self::Slurm(_, nodes) => nodes.clone(),
+            Self::Hosts(nodes, _) => nodes.clone(),
         }
     }
 
@@ -115,8 +124,7 @@ impl Selection {
         let source = source_of(settings)?;
         Ok(match self {
             Self::Local(..) => vec![],
-            Self::Hosts(nodes) => switches_of(nodes, &source, false),
-            Self::Slurm(_, nodes) => switches_of(nodes, &source, true),
+            Self::Hosts(nodes, launcher) => switches_of(nodes, &source, is_slurm(launcher.as_ref())),
         })
     }
 
@@ -124,9 +132,23 @@ impl Selection {
     pub fn view_layout(&self) -> ViewLayout {
         match self {
             Self::Local(_, layout) => *layout,
-            Self::Hosts(_) | Self::Slurm(..) => ViewLayout::ByHost,
+            Self::Hosts(..) => ViewLayout::ByHost,
         }
     }
+}
+
+fn is_slurm(launcher: &dyn Launcher) -> bool {
+    launcher.name() == LauncherName::Slurm
+}
+
+fn launcher_of(
+    name: LauncherName,
+    settings: &Settings,
+    allocation: Option<&Allocation>,
+) -> anyhow::Result<Box<dyn Launcher>> {
+    let (remote_shell, own_names) = (settings.remote_shell.as_slice(), machine::host_names());
+    let surroundings = Surroundings { allocation, remote_shell, own_names: &own_names };
+    Ok(launcher(name, &surroundings, &in_path)?)
 }
 
 /// Where the settings have the order of the nodes from.
@@ -189,21 +211,29 @@ fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_launch::NodeFile;
+    use forebay_launch::Scheduler;
     use std::collections::BTreeMap;
+
+    fn allocation(scheduler: Scheduler, hosts: &[&str]) -> Allocation {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let first_lines = (0..hosts.len()).collect();
+        Allocation { scheduler, number: "7".into(), job: "7".into(), list: hosts.join(","), hosts, first_lines }
+    }
 
     fn chosen(given: &[(&'static str, &str)], environment: Option<&str>) -> anyhow::Result<Selection> {
         let given: BTreeMap<_, _> = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
         let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(Into::into)).flatten();
         let effective = Effective::merge_with(given, None, &variable)?;
-        let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()], list: "a,b".into() };
         let settings = effective.settings()?;
-        Selection::choose(&effective, &settings, settings.port.unwrap_or(5), Some(Allocated::Slurm(allocation)))
+        let allocation = allocation(Scheduler::Slurm, &["a", "b"]);
+        Selection::choose(&effective, &settings, settings.port.unwrap_or(5), Some(&allocation))
     }
 
     #[test]
     fn options_beat_the_environment_beats_the_allocation() {
-        assert!(matches!(chosen(&[], None).unwrap(), Selection::Slurm(_, nodes) if nodes.len() == 2));
+        assert!(
+            matches!(chosen(&[], None).unwrap(), Selection::Hosts(nodes, launcher) if nodes.len() == 2 && launcher.name() == LauncherName::Slurm)
+        );
         assert!(matches!(chosen(&[], Some("3")).unwrap(), Selection::Local(bound, _) if bound.len() == 3));
         let selection = chosen(&[("nodes", "n[1-3]"), ("port", "7000")], Some("3")).unwrap();
         assert_eq!(selection.nodes()[2].to_string(), "n3:7000");
@@ -212,12 +242,12 @@ mod tests {
     #[test]
     fn hosts_of_another_scheduler_are_started_by_the_remote_shell() {
         let given = |hosts: &[&str]| {
-            let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-            let file = NodeFile { scheduler: "PBS", job: "7.server".into(), hosts };
-            let effective = Effective::merge_with(BTreeMap::new(), None, &|_| None).unwrap();
-            Selection::choose(&effective, &effective.settings().unwrap(), 5, Some(Allocated::Hosts(file))).unwrap()
+            let given = BTreeMap::from([("launcher", vec!["ssh".to_owned()])]);
+            let effective = Effective::merge_with(given, None, &|_| None).unwrap();
+            let allocation = allocation(Scheduler::Pbs, hosts);
+            Selection::choose(&effective, &effective.settings().unwrap(), 5, Some(&allocation)).unwrap()
         };
-        assert!(matches!(given(&["a", "b"]), Selection::Hosts(nodes) if nodes.len() == 2 && nodes[1].host == "b"));
+        assert!(matches!(given(&["a", "b"]), Selection::Hosts(nodes, _) if nodes.len() == 2 && nodes[1].host == "b"));
         let own = machine::host_names().remove(0);
         assert!(matches!(given(&[&own]), Selection::Local(bound, ViewLayout::ByHost) if bound.len() == 1));
     }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Replayed;
 use forebay_launch::{
-    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Ports, Process, ProcessSpace, Progress,
-    RemoteCall, StartTimes, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
+    Allocation, JobDirectory, JobRecord, LaunchError, Launched, LauncherName, MemoryFile, NewJob, NodeAddress, Ports,
+    Process, ProcessSpace, Progress, SharedFiles, Spec, StartTimes, Started, Starter, ViewLayout, job_script,
+    local_starter, start, state_directory,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::NodeRank;
@@ -35,8 +36,8 @@ use crate::contradictions;
 use crate::directives;
 use crate::ending;
 use crate::exit::DONE_IN_PART;
-use crate::job_spec::JobSpec;
-use crate::jobs::{Allocated, base_for_new, job_bases, labels, name_to_start};
+use crate::job_spec::{JobSpec, Script};
+use crate::jobs::{base_for_new, job_bases, labels, name_to_start, variable};
 use crate::kept_logs;
 use crate::leftovers::{self, held_text};
 use crate::output::{causes, tell};
@@ -76,14 +77,14 @@ fn bring_up(
     (as_json, is_verbose): (bool, bool),
     began: Instant,
 ) -> anyhow::Result<ExitCode> {
-    let allocated = Allocated::from_environment()?;
+    let allocated = Allocation::from_environment(&variable)?;
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
     let ports = ports.context("cannot choose the nodes' ports")?;
-    let selection = Selection::choose(effective, &settings, ports.first(), allocated)?;
+    let selection = Selection::choose(effective, &settings, ports.first(), allocated.as_ref())?;
     contradictions::check(&settings, &selection.nodes())?;
     let signals = Signals::catch()?;
-    let mut up = Up::lay_out(effective, settings, job, ports, &selection)?;
+    let mut up = Up::lay_out(effective, settings, job, ports, &selection, allocated.as_ref())?;
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
@@ -126,6 +127,8 @@ struct Up {
     /// On which switches the nodes are, for the job spec.
     switches: Vec<u32>,
     given: BTreeMap<String, Vec<String>>,
+    /// The script, for the job spec.
+    script: Option<Script>,
     /// Whether anything has been started on a host.
     has_begun: bool,
     /// Hosts of nodes that failed to start, for which the reason has been told.
@@ -148,12 +151,14 @@ impl Up {
         job: String,
         ports: Ports,
         selection: &Selection,
+        allocated: Option<&Allocation>,
     ) -> anyhow::Result<Self> {
         let nodes = selection.nodes();
-        let launcher = match selection {
-            Selection::Local(..) => Launcher::Local,
-            Selection::Hosts(_) => Launcher::Hosts { remote_shell: settings.remote_shell.clone() },
-            Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
+        let launched = match selection {
+            Selection::Local(..) => Launched::Local,
+            Selection::Hosts(_, launcher) => {
+                Launched::Hosts { by: launcher.name(), reach: launcher.reach(), steps: vec![] }
+            }
         };
         let mut given = effective.given();
         let ends_at = burst_mount::decided(&settings)?;
@@ -166,7 +171,7 @@ impl Up {
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),
             started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
-            launcher,
+            launched,
             program: std::env::current_exe().context("cannot find this program")?,
             views: at_nodes(
                 &settings.view.clone().unwrap_or_else(|| directory.view()),
@@ -190,6 +195,7 @@ impl Up {
             layout: selection.view_layout(),
             switches,
             given,
+            script: script_of(selection, allocated),
             has_begun: false,
             failed_hosts: BTreeSet::new(),
         };
@@ -210,6 +216,7 @@ impl Up {
         let mut spec = JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone());
         spec.switches.clone_from(switches);
         spec.labels = labels(&record.job);
+        spec.script.clone_from(&self.script);
         spec
     }
 
@@ -220,7 +227,8 @@ impl Up {
         signals: &Signals,
         began: Instant,
     ) -> anyhow::Result<(Started, Duration)> {
-        let starters = self.starters(selection)?;
+        // Files that hosts share are there until the nodes have read them.
+        let (starters, _files) = self.starters(&selection)?;
         let prepare = began.elapsed();
         let (mut shown, count) = (ProgressLine::begin(), self.record.nodes.len());
         let Settings { wait_timeout, on_missing, .. } = self.settings;
@@ -241,40 +249,42 @@ impl Up {
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let [prepare_us, launch_us, gather_us] = [prepare, started.launch, started.gather].map(us);
         self.record.start = Some(StartTimes { prepare_us, launch_us, gather_us, slowest: started.slowest });
-        if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
-            *srun = started.running.first().copied();
+        if let Launched::Hosts { steps, .. } = &mut self.record.launched {
+            steps.clone_from(&started.running);
         }
         self.record.write(&self.directory)?;
         Ok((started, prepare))
     }
 
-    /// The commands that start the nodes, and what they are handed. Once they run nothing here holds the key any more.
-    fn starters(&mut self, selection: Selection) -> anyhow::Result<Vec<Starter>> {
+    /// The commands that start the nodes, and files that they need. Once they run nothing here holds the key any more.
+    fn starters(&mut self, selection: &Selection) -> anyhow::Result<(Vec<Starter>, Option<SharedFiles>)> {
         let key = self.key.take();
         let program = &self.record.program;
-        let ranks = (0..).map(NodeRank);
         match selection {
             Selection::Local(bound, _) => {
                 let key = key.as_ref().map(MemoryFile::of_key).transpose()?;
-                let starter = |(rank, (listener, _)): (_, (TcpListener, _))| {
-                    let stdin = Replayed::over(&listener, key.as_ref().map(AsFd::as_fd))
+                let starter = |(rank, (listener, _)): (_, &(TcpListener, _))| {
+                    let stdin = Replayed::over(listener, key.as_ref().map(AsFd::as_fd))
                         .with_context(|| format!("cannot hand node {rank} its listening socket"))?;
                     let arguments = self.local_arguments(rank);
                     Ok(local_starter(program, arguments, rank, stdin, self.directory.log(rank))?)
                 };
-                ranks.zip(bound).map(starter).collect()
+                let starters = (0..).map(NodeRank).zip(bound).map(starter).collect::<anyhow::Result<_>>()?;
+                Ok((starters, None))
             }
-            Selection::Hosts(nodes) => {
-                let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
-                let spec = self.job_spec().with_key(key.as_ref().map(CarriedKey::plain))?;
-                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &spec);
-                Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
-            }
-            Selection::Slurm(allocation, _) => {
-                let carried =
-                    key.as_ref().map(|key| CarriedKey::through_slurm(key, &self.settings.munge)).transpose()?;
-                let spec = self.job_spec().with_key(carried)?;
-                Ok(vec![slurm_starter(&allocation, program, &self.directory, &spec)?])
+            Selection::Hosts(nodes, launcher) => {
+                let seal = |key| match launcher.name() {
+                    LauncherName::Ssh => Ok(CarriedKey::plain(key)),
+                    name => CarriedKey::through(name, key, &self.settings.munge),
+                };
+                let input = self.job_spec().with_key(key.as_ref().map(seal).transpose()?)?;
+                let files = match launcher.passes_input() {
+                    true => None,
+                    false => Some(shared_files(launcher.name(), &self.record.job, &input)?),
+                };
+                let spec = files.as_ref().map_or(Spec::Input(&input), Spec::Files);
+                let starters = launcher.starters(&NewJob { program, nodes, directory: &self.directory, spec })?;
+                Ok((starters, files))
             }
         }
     }
@@ -315,6 +325,25 @@ impl Up {
         }
         Stopped { on: ended, not_ended: told.into_iter().map(|(host, _)| host).collect(), unknown }
     }
+}
+
+/// The script with which the job ends, where its scheduler does not end what is started.
+fn script_of(selection: &Selection, allocated: Option<&Allocation>) -> Option<Script> {
+    let allocation = allocated.filter(|_| matches!(selection, Selection::Hosts(..)))?;
+    let process = job_script(allocation.scheduler)?;
+    Some(Script { process, space: ProcessSpace::of_this() })
+}
+
+/// Files for a launcher that passes no standard input on.
+fn shared_files(launcher: LauncherName, job: &str, spec: &MemoryFile) -> anyhow::Result<SharedFiles> {
+    let failed = || {
+        format!(
+            "--launcher {launcher} hands the job spec over in a file that all hosts see, in $XDG_STATE_HOME/forebay or \
+             ~/.local/state/forebay, and that cannot be written; start the nodes by ssh: --launcher ssh"
+        )
+    };
+    let state = state_directory(&variable).with_context(failed)?;
+    SharedFiles::make(&state, job, spec).with_context(failed)
 }
 
 /// Whether a profile can be kept; what is in the way is told, and the job goes on without.

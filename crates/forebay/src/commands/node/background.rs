@@ -11,7 +11,7 @@ use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context, anyhow};
 use forebay_keeper::{take_stdin, tell};
-use forebay_launch::JobDirectory;
+use forebay_launch::{JobDirectory, attach_to_pbs};
 use forebay_types::NodeRank;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::cli::NodeArguments;
 use crate::job_spec::{JobSpec, read_input, read_key_line};
 use crate::output::causes;
+use crate::search_path::in_path;
 
 /// Starts the daemon that the job spec on standard input describes.
 pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {
@@ -54,6 +55,10 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
     stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("cannot pass the job spec to the daemon")?;
     drop((stdin, key));
     drop(take_stdin().context("cannot close standard input")?);
+    if let Some(Err(why)) = arguments.pbs_job.as_deref().map(|number| attach_to_pbs(number, child.id(), &in_path)) {
+        let message = format!("PBS does not know of the daemon and will not end it with the job: {why}");
+        tell(&json!({"note": {"rank": rank, "message": message}}));
+    }
     let stdout = child.stdout.take().context("the daemon has no standard output")?;
     match relay(stdout)? {
         Relayed::ToItsEnd | Relayed::ToNobody => return Ok(ExitCode::SUCCESS),

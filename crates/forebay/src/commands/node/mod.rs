@@ -17,8 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, JobLabels, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
-use forebay_keeper::{KeeperOptions, Kept, Replayed, images, own_paths, take_stdin, tell};
-use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
+use forebay_keeper::{KeeperOptions, Kept, Replayed, Watched, WhenGone, images, own_paths, take_stdin, tell};
+use forebay_launch::{
+    JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ProcessSpace, ViewLayout, read_key,
+};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::{NodeRank, ViewPath};
@@ -29,7 +31,7 @@ use crate::burst_mount;
 use crate::cli::NodeArguments;
 use crate::commands::job::selection;
 use crate::contradictions;
-use crate::job_spec::JobSpec;
+use crate::job_spec::{JobSpec, Script};
 use crate::jobs;
 use crate::leftovers;
 use crate::log;
@@ -113,6 +115,7 @@ struct Plan {
     directory: PathBuf,
     log_file: Option<PathBuf>,
     waited_for: WaitedFor,
+    watched: Vec<Watched>,
 }
 
 /// The commands that wait for the node.
@@ -138,9 +141,11 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let (given, log_file) = (arguments.given.0, arguments.log_file);
     let handed = if arguments.listen_stdin { Replayed::from_stdin()? } else { Replayed::default() };
     let waited_for = WaitedFor::new(arguments.job_spec.is_some(), arguments.relayed);
+    // Before anything that takes time: then the parent may be another.
+    let starter = arguments.step.then(|| Process::of(std::os::unix::process::parent_id())).flatten();
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.job_spec {
-        let (spec, carried) = JobSpec::read(&path)?;
+        let (spec, carried) = if arguments.keyed { JobSpec::read_keyed(&path)? } else { JobSpec::read(&path)? };
         // Where the job spec was is nothing to be read any more: who started this may hold it as a file with the key.
         drop(take_stdin().context("cannot close standard input")?);
         let settings = Effective::ordered(&spec.settings, given)?.settings()?;
@@ -148,6 +153,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
+        let watched = watched(starter, &spec);
         let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, labels, .. } = spec;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan {
@@ -163,6 +169,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
             directory,
             log_file,
             waited_for,
+            watched,
         });
     }
     let effective = Effective::merge(given, arguments.file.config)?;
@@ -191,7 +198,23 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         directory,
         log_file,
         waited_for,
+        watched: vec![],
     })
+}
+
+/// The processes with which the node or the job ends.
+fn watched(starter: Option<Process>, spec: &JobSpec) -> Vec<Watched> {
+    let starter = starter.map(|process| Watched { process, when_gone: WhenGone::EndNode });
+    let is_here = |script: &&Script| script.space == ProcessSpace::of_this();
+    let script = spec.script.as_ref().filter(is_here).map(|script| {
+        let base = spec.job_directory.parent().unwrap_or(&spec.job_directory).display().to_string();
+        let program = std::env::current_exe().map_or_else(|_| "forebay".to_owned(), |path| path.display().to_string());
+        // Nodes may run other jobs soon: what has not landed stays in the stores, and `salvage` lands it.
+        let words = ["down", "--no-drain", "--quiet", "--directory", &base, "--job", &spec.job];
+        let command = [program].into_iter().chain(words.map(str::to_owned)).collect();
+        Watched { process: script.process, when_gone: WhenGone::EndJob(command) }
+    });
+    starter.into_iter().chain(script).collect()
 }
 
 /// The same, and the key that the node has read itself, if the level takes one.
@@ -223,6 +246,14 @@ fn own_rank(given: Option<u32>, nodes: &[NodeAddress]) -> anyhow::Result<NodeRan
             (Some((rank, _)), None) => return Ok(NodeRank(rank)),
             (Some(_), Some(_)) => bail!("{name} is in the list of nodes more than once; say which with --rank"),
             (None, _) => {}
+        }
+    }
+    // A list may have names with domains, where hosts know themselves without.
+    let short = |host: &str| host.split('.').next().unwrap_or(host).to_ascii_lowercase();
+    for name in &names {
+        let mut found = (0..).zip(nodes).filter(|(_, node)| short(&node.host) == short(name));
+        if let (Some((rank, _)), None) = (found.next(), found.next()) {
+            return Ok(NodeRank(rank));
         }
     }
     bail!("this host ({}) is not in the list of nodes; say which it is with --rank", names.join(", "))
@@ -345,6 +376,7 @@ impl Plan {
             resend: settings.resend,
             says_ready: self.waited_for.alone,
             reports: self.waited_for.with_all,
+            watched: self.watched.clone(),
         })
     }
 

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use forebay_keeper::own_paths;
-use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeAddress, RemoteCall};
+use forebay_launch::{JobDirectory, JobRecord, Launched, NodeAddress, RemoteCall};
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -170,7 +170,7 @@ fn everywhere(directory: &JobDirectory, order: &Order) -> anyhow::Result<Vec<Nod
         spec.view_layout.view(probe, &record.nodes, rank) != probe
     };
     let names = machine::host_names();
-    let is_here = |node: &NodeAddress| record.launcher == Launcher::Local || names.contains(&node.host);
+    let is_here = |node: &NodeAddress| record.launched == Launched::Local || names.contains(&node.host);
     let mut here = vec![];
     let mut elsewhere: BTreeMap<&str, (Vec<NodeRank>, bool)> = BTreeMap::new();
     for (rank, node) in (0..).map(NodeRank).zip(&record.nodes) {
@@ -247,9 +247,12 @@ impl Host<'_> {
         words.extend(self.is_numbered.then_some("--numbered"));
         words.extend(order.scatter.then_some("--scatter"));
         words.extend(["--", &source, &destination]);
+        if let Some(problem) = call.output_problem(self.name) {
+            bail!(problem);
+        }
         let mut command = call.command(self.name, &words);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("cannot run {}", call.shell.join(" ")))?;
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", call.name()))?;
         let lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         let mut outcomes = 0;
         for line in lines.map_while(Result::ok) {
