@@ -16,7 +16,7 @@ use forebay_launch::{JobDirectory, MARK, NodeAddress, ViewLayout, job_end, open_
 use forebay_types::{NodeRank, ViewPath};
 
 use crate::jobs::variable;
-use crate::node_local;
+use crate::node_local::{self, Named};
 use crate::settings::Settings;
 use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
 use crate::view_directory;
@@ -62,13 +62,14 @@ pub fn prepare(
     layout: ViewLayout,
     nodes: &[NodeAddress],
     rank: NodeRank,
+    told_to_up: &Named,
 ) -> anyhow::Result<Option<BurstMount>> {
     let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(None) };
     let wanted = wanted_store(settings)?;
     let is_named = matches!(wanted, BurstStore::At(_));
     let store = &match wanted {
         BurstStore::At(path) => path.clone(),
-        BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
+        BurstStore::Auto => node_local::find(&directory.job(), told_to_up)?.told(rank),
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     check_backing(&backing)?;

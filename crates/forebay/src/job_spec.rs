@@ -46,6 +46,9 @@ pub struct JobSpec {
     /// The job's script, with which the job ends, where its scheduler does not end the daemons.
     #[serde(default)]
     pub script: Option<Script>,
+    /// Directories on nodes' own disks that the environment of `up` names.
+    #[serde(default)]
+    pub node_local: BTreeMap<String, String>,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
 }
@@ -79,6 +82,7 @@ impl JobSpec {
             switches: vec![],
             labels: JobLabels::default(),
             script: None,
+            node_local: BTreeMap::new(),
             settings,
         }
     }

@@ -4,7 +4,8 @@
 //! another host may have another disk. A directory on a network, in memory, or that cannot take a store is passed over.
 //! If none is left, the error lists those that were looked at.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -19,8 +20,26 @@ use crate::settings::values::show_size;
 /// Where Frontier, Summit and their like mount a job's NVMe, by user.
 const BY_USER: &str = "/mnt/bb";
 
-/// Directories that schedulers and sites name, best first.
-const VARIABLES: [&str; 2] = ["SLURM_TMPDIR", "TMPDIR"];
+/// Where Aurora, Polaris and their like have the node's NVMe, for all users.
+const FOR_ALL: &str = "/local/scratch";
+
+/// Directories of El Capitan's Rabbit: a variable for each file system that the job has asked for (`#DW jobdw name=x`: `DW_JOB_x`).
+const OF_RABBIT: &str = "DW_JOB_";
+
+/// Directories that schedulers and sites name: Fugaku's and others' burst buffers, Slurm's, and any.
+const BURST_BUFFER: &str = "BBPATH";
+const OF_SLURM: &str = "SLURM_TMPDIR";
+const TEMPORARY: &str = "TMPDIR";
+
+/// Directories by the variables that name them.
+pub type Named = BTreeMap<String, OsString>;
+
+/// Those of this process' environment.
+pub fn named_here() -> Named {
+    let is_one = |name: &str| name.starts_with(OF_RABBIT) || [BURST_BUFFER, OF_SLURM, TEMPORARY].contains(&name);
+    let all = std::env::vars_os().filter(|(_, path)| !path.is_empty());
+    all.filter_map(|(name, path)| Some((name.into_string().ok().filter(|name| is_one(name))?, path))).collect()
+}
 
 /// Types of file systems that lie in memory (`linux/magic.h`): what is written there takes the job's memory, and is gone with the power.
 const MEMORY_TYPES: [(u32, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
@@ -69,22 +88,35 @@ impl Found {
     }
 }
 
-/// The first directory that can take the store of `job`.
+/// The first directory that can take the store of `job`. Those that `up` was told of count where this environment names none: a login has no
+/// variables of the job.
 ///
 /// # Errors
 /// When there is none: what was looked at, and what is wrong with each.
-pub fn find(job: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> anyhow::Result<Found> {
-    find_of(places(variable), job, &check)
+pub fn find(job: &str, told_to_up: &Named) -> anyhow::Result<Found> {
+    let named = told_to_up.clone().into_iter().chain(named_here()).collect();
+    let user = ["USER", "LOGNAME"].into_iter().find_map(std::env::var_os).filter(|user| !user.is_empty());
+    find_of(places(&named, user.as_deref()), job, &check)
 }
 
 /// A place to look at, with what names it; `None` where nothing does.
 type NamedPlace = (String, Option<PathBuf>);
 
-fn places(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<NamedPlace> {
-    let path = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
-    let of_user = path("USER").or_else(|| path("LOGNAME")).map(|user| Path::new(BY_USER).join(user));
-    let named = VARIABLES.map(|name| (format!("${name}"), path(name)));
-    std::iter::once((format!("{BY_USER}/$USER"), of_user)).chain(named).collect()
+/// Best first: what this job alone has, what this user alone has, what all share.
+fn places(named: &Named, user: Option<&OsStr>) -> Vec<NamedPlace> {
+    let of_user = |base: &str| (format!("{base}/$USER"), user.map(|user| Path::new(base).join(user)));
+    let variable = |name: &str| (format!("${name}"), named.get(name).map(PathBuf::from));
+    let rabbit = named.iter().filter(|(name, _)| name.starts_with(OF_RABBIT));
+    let rabbit = rabbit.map(|(name, path)| (format!("${name}"), Some(PathBuf::from(path))));
+    let others = [
+        of_user(BY_USER),
+        variable(BURST_BUFFER),
+        variable(OF_SLURM),
+        of_user(FOR_ALL),
+        (FOR_ALL.to_owned(), Some(FOR_ALL.into())),
+        variable(TEMPORARY),
+    ];
+    rabbit.chain(others).collect()
 }
 
 fn find_of(places: Vec<NamedPlace>, job: &str, check: &dyn Fn(&Path) -> anyhow::Result<()>) -> anyhow::Result<Found> {
@@ -136,15 +168,23 @@ mod tests {
 
     #[test]
     fn the_directory_of_the_user_comes_first_then_what_the_scheduler_names() {
-        let environment = [("USER", "me"), ("SLURM_TMPDIR", "/local/7"), ("TMPDIR", "/tmp")];
-        let variable = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).into());
-        let found = |full: &str| {
-            let is_full = |path: &Path| if path == Path::new(full) { bail!("is full") } else { Ok(()) };
-            find_of(places(&variable), "7", &is_full).unwrap()
+        let named = [("DW_JOB_x", "/mnt/nnf/x"), ("SLURM_TMPDIR", "/local/7"), ("TMPDIR", "/tmp"), ("BBPATH", "/bb")];
+        let named = named.map(|(name, path)| (name.to_owned(), path.into())).into();
+        let found = |full: &[&str]| {
+            let is_full =
+                |path: &Path| if full.iter().any(|full| path == Path::new(full)) { bail!("is full") } else { Ok(()) };
+            find_of(places(&named, Some("me".as_ref())), "7", &is_full).unwrap()
         };
         let at = |store: &str, by: &str| Found { store: store.into(), by: by.into() };
-        assert_eq!(found(""), at("/mnt/bb/me/forebay-7", "/mnt/bb/$USER"));
-        assert_eq!(found("/mnt/bb/me"), at("/local/7/forebay-7", "$SLURM_TMPDIR"));
+        assert_eq!(found(&[]), at("/mnt/nnf/x/forebay-7", "$DW_JOB_x"));
+        let mut full = vec!["/mnt/nnf/x"];
+        assert_eq!(found(&full), at("/mnt/bb/me/forebay-7", "/mnt/bb/$USER"));
+        full.push("/mnt/bb/me");
+        assert_eq!(found(&full), at("/bb/forebay-7", "$BBPATH"));
+        full.push("/bb");
+        assert_eq!(found(&full), at("/local/7/forebay-7", "$SLURM_TMPDIR"));
+        full.extend(["/local/7", "/local/scratch/me"]);
+        assert_eq!(found(&full), at("/local/scratch/forebay-7", "/local/scratch"));
     }
 
     #[test]

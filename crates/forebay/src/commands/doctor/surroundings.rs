@@ -21,7 +21,7 @@ const CLOCK_MIN_SECONDS: u64 = 1_735_689_600;
 /// The directory that `--burst-store auto` finds.
 pub fn store() -> Check {
     const NAME: &str = "store";
-    match node_local::find(DEFAULT_JOB, &|name| std::env::var_os(name)) {
+    match node_local::find(DEFAULT_JOB, &node_local::Named::new()) {
         Ok(found) => {
             let path = found.store;
             let place = path.ancestors().find(|path| path.exists()).unwrap_or(&path);

@@ -40,6 +40,7 @@ use crate::job_spec::{JobSpec, Script};
 use crate::jobs::{base_for_new, job_bases, labels, name_to_start, variable};
 use crate::kept_logs;
 use crate::leftovers::{self, held_text};
+use crate::node_local;
 use crate::output::{causes, tell};
 use crate::profiles;
 use crate::progress::ProgressLine;
@@ -217,6 +218,8 @@ impl Up {
         spec.switches.clone_from(switches);
         spec.labels = labels(&record.job);
         spec.script.clone_from(&self.script);
+        let text = |(name, path): (String, OsString)| Some((name, path.into_string().ok()?));
+        spec.node_local = node_local::named_here().into_iter().filter_map(text).collect();
         spec
     }
 

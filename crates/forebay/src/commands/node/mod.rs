@@ -37,6 +37,7 @@ use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
+use crate::node_local;
 use crate::output::causes;
 use crate::patience::unless_over_in_a_second;
 use crate::profiles;
@@ -116,6 +117,8 @@ struct Plan {
     log_file: Option<PathBuf>,
     waited_for: WaitedFor,
     watched: Vec<Watched>,
+    /// Directories on nodes' own disks that the environment of `up` named.
+    node_local: node_local::Named,
 }
 
 /// The commands that wait for the node.
@@ -154,7 +157,8 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
         let watched = watched(starter, &spec);
-        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, labels, .. } = spec;
+        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, labels, node_local, .. } =
+            spec;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan {
             job,
@@ -170,6 +174,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
             log_file,
             waited_for,
             watched,
+            node_local: node_local.into_iter().map(|(name, path)| (name, path.into())).collect(),
         });
     }
     let effective = Effective::merge(given, arguments.file.config)?;
@@ -199,6 +204,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         log_file,
         waited_for,
         watched: vec![],
+        node_local: node_local::Named::new(),
     })
 }
 
@@ -296,7 +302,14 @@ impl Plan {
         check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let mut burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
+        let mut burst = burst_mount::prepare(
+            &self.settings,
+            directory,
+            self.view_layout,
+            &self.nodes,
+            self.rank,
+            &self.node_local,
+        )?;
         if let Some(burst) = &mut burst {
             if let Some(message) = burst_mount::offer(&burst.options) {
                 tell(&json!({"note": {"rank": self.rank, "message": message}}));
