@@ -232,13 +232,18 @@ fn a_job_by_blaunch() {
     assert!(called.contains("blaunch -no-shell -n -u"), "{called}");
 }
 
+/// The lines of a script that make PRRTE usable.
+fn prrte() -> String {
+    let directory = std::env::var("FOREBAY_TEST_PRRTE").expect("FOREBAY_TEST_PRRTE");
+    format!("PATH={directory}/bin:$PATH\nexport PATH PRTE_PREFIX={directory} PMIX_PREFIX={directory}\n")
+}
+
 /// PRRTE itself: `make test-packages` has it from a package and names its directory.
 #[test]
 #[ignore = "needs PRRTE, in $FOREBAY_TEST_PRRTE/bin: make test-packages"]
 fn a_job_by_prterun() {
     require!(Root, Fuse, Command("nsenter"), Command("unshare"));
-    let directory = std::env::var("FOREBAY_TEST_PRRTE").expect("FOREBAY_TEST_PRRTE");
-    let before = format!("PATH={directory}/bin:$PATH\nexport PATH PRTE_PREFIX={directory} PMIX_PREFIX={directory}\n");
+    let before = prrte();
     let mut cluster = Cluster::up(&[]);
     let number = cluster.number.clone();
     let agent = cluster.file("bin/ssh").display().to_string();
@@ -256,25 +261,36 @@ fn a_job_by_hydra() {
     assert!(called.contains("hydra_pmi_proxy"), "{called}");
 }
 
-/// The command that started them is killed, and what it leaves on its own host ends by itself.
-#[test]
-fn daemons_end_with_a_launcher_that_is_killed() {
-    require!(Root, Fuse, Command("nsenter"), Command("unshare"), Command("mpiexec.hydra"));
+/// The job is up by `launcher`, whose command is killed; what that leaves on its own host ends by itself.
+fn ends_with_its_launcher(launcher: &str, before: &str) {
     let mut cluster = Cluster::up(&[]);
-    let number = cluster.number.clone();
-    let up = script("--launcher hydra --nodes m[1-2] --job \"$NAME\"");
-    let up = up.split("\n\"$FOREBAY\" down").next().unwrap().to_owned();
-    cluster.submit(None, &[("NAME", &number)], &up);
+    let (number, agent) = (cluster.number.clone(), cluster.file("bin/ssh").display().to_string());
+    let up = script(&format!("--launcher {launcher} --nodes m[1-2] --job \"$NAME\""));
+    let up = up.split("\n\"$FOREBAY\" down").next().unwrap();
+    let variables = [("NAME", number.as_str()), ("PRTE_MCA_plm_ssh_agent", agent.as_str())];
+    cluster.submit(None, &variables, &format!("{before}{up}"));
     assert!(cluster.job.take().unwrap().wait().unwrap().success(), "{}", cluster.read("out"));
-    let record: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(cluster.file("jobs").join(&number).join("job.json")).unwrap())
-            .unwrap();
+    let record = fs::read_to_string(cluster.file("jobs").join(&number).join("job.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     let step = record["launched"]["hosts"]["steps"][0]["pid"].as_u64().unwrap();
     kill(u32::try_from(step).unwrap());
     let command = cluster.command.clone();
     wait_until_or("the daemons have ended", END, || {
         if running(&command).is_empty() { Ok(()) } else { Err(cluster.read("out")) }
     });
+}
+
+#[test]
+fn daemons_end_with_a_hydra_that_is_killed() {
+    require!(Root, Fuse, Command("nsenter"), Command("unshare"), Command("mpiexec.hydra"));
+    ends_with_its_launcher("hydra", "");
+}
+
+#[test]
+#[ignore = "needs PRRTE, in $FOREBAY_TEST_PRRTE/bin: make test-packages"]
+fn daemons_end_with_a_prterun_that_is_killed() {
+    require!(Root, Fuse, Command("nsenter"), Command("unshare"));
+    ends_with_its_launcher("prrte", &prrte());
 }
 
 /// The end of an instance of Flux ends what its brokers have started.
