@@ -30,6 +30,12 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 /// How often whoever waits is told how many are ready, also when nothing new is heard.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// When nodes that are not ready are named, though the start goes on: a user who waits this long wants to know for whom.
+const LATE: Duration = Duration::from_secs(4);
+
+/// How long after that they are named again.
+const LATE_AGAIN: Duration = Duration::from_secs(30);
+
 /// One line of a starter, bytes; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -122,8 +128,17 @@ pub struct StartFailure {
     pub held: Vec<Process>,
 }
 
+/// What a start tells while it waits.
+#[derive(Debug)]
+pub enum Waiting<'a> {
+    /// How many nodes are ready: whenever that is heard, and twice a second.
+    Ready(usize),
+    /// The nodes that are late, each with the reason as far as it is known.
+    Late(&'a BTreeMap<NodeRank, String>),
+}
+
 /// Starts everything and waits until all nodes are ready, for `timeout` at most. `with_interrupt` gets the means to
-/// interrupt it; `on_wait` is told how many are ready whenever that is heard, and twice a second.
+/// interrupt it; `on_wait` is told how it goes.
 ///
 /// # Errors
 /// `StartFailure` when nodes fail or the time is up and the job does not go on without them, when no node is left, and
@@ -133,7 +148,7 @@ pub fn start(
     timeout: Duration,
     when_missing: WhenMissing,
     with_interrupt: impl FnOnce(Interrupt),
-    on_wait: &mut dyn FnMut(usize),
+    on_wait: &mut dyn FnMut(Waiting<'_>),
 ) -> Result<Started, StartFailure> {
     let (sender, receiver) = channel();
     with_interrupt(Interrupt(sender.clone()));
@@ -247,8 +262,9 @@ impl Start {
     }
 
     /// Takes events until the job is up, or it will not be.
-    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration, on_wait: &mut dyn FnMut(usize)) -> End {
+    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration, on_wait: &mut dyn FnMut(Waiting<'_>)) -> End {
         let mut deadline = Instant::now() + timeout;
+        let mut late_at = self.began + LATE;
         loop {
             if let Some(end) = self.end() {
                 return end;
@@ -259,12 +275,17 @@ impl Start {
             if !self.reasons.is_empty() && self.when_missing == WhenMissing::Fail {
                 deadline = deadline.min(Instant::now() + COLLECT);
             }
+            if Instant::now() >= late_at {
+                let late = self.late(&format!("not ready after {} s", self.began.elapsed().as_secs()));
+                on_wait(Waiting::Late(&late));
+                late_at = Instant::now() + LATE_AGAIN;
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             match events.recv_timeout(left.min(TELL_INTERVAL)) {
                 Ok(Event::Line(line)) => self.hear(line, on_wait),
                 Ok(Event::Closed(index)) => self.closed(index),
                 Ok(Event::Interrupted) => return End::Interrupted,
-                Err(RecvTimeoutError::Timeout) if left > TELL_INTERVAL => on_wait(self.ready_count()),
+                Err(RecvTimeoutError::Timeout) if left > TELL_INTERVAL => on_wait(Waiting::Ready(self.ready_count())),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     return self.all_is_heard(&format!("not ready after {timeout:?} (--wait-timeout)"));
                 }
@@ -276,12 +297,12 @@ impl Start {
         self.gathered.as_ref().map_or(0, |gathered| gathered.ready_count)
     }
 
-    fn hear(&mut self, line: Line, on_wait: &mut dyn FnMut(usize)) {
+    fn hear(&mut self, line: Line, on_wait: &mut dyn FnMut(Waiting<'_>)) {
         self.lines_count += 1;
         match line {
             Line::Gathered(gathered) => {
                 if self.gathered.as_ref().is_none_or(|earlier| earlier.gives_way_to(&gathered)) {
-                    on_wait(gathered.ready_count);
+                    on_wait(Waiting::Ready(gathered.ready_count));
                     self.gathered = Some(gathered);
                 }
             }
@@ -310,19 +331,25 @@ impl Start {
             return End::Failed;
         }
         let is_up_without = self.when_missing == WhenMissing::Continue && self.gathered.is_some();
+        self.reasons = self.late(late);
+        if is_up_without { End::Up } else { End::Failed }
+    }
+
+    /// The nodes that are not known to be ready, each with its reason; those without any are `late`.
+    fn late(&self, late: &str) -> BTreeMap<NodeRank, String> {
         let told = self.gathered.as_ref().map(Gathered::reasons).unwrap_or_default();
         let missing: Option<BTreeSet<NodeRank>> =
             self.gathered.as_ref().map(|gathered| gathered.missing_ranks().collect());
+        let is_missing = |rank: &&NodeRank| missing.as_ref().is_none_or(|missing| missing.contains(rank));
+        let mut reasons = self.reasons.clone();
         for running in &self.running {
             let silence = running.silence(late);
-            for rank in
-                running.ranks.iter().filter(|rank| missing.as_ref().is_none_or(|missing| missing.contains(rank)))
-            {
+            for rank in running.ranks.iter().filter(is_missing) {
                 let why = told.get(rank).map_or_else(|| silence.clone(), |why| format!("{late}; {why}"));
-                self.reasons.entry(*rank).or_insert(why);
+                reasons.entry(*rank).or_insert(why);
             }
         }
-        if is_up_without { End::Up } else { End::Failed }
+        reasons
     }
 
     fn finish(mut self, end: End, launched: Instant) -> Result<Started, StartFailure> {

@@ -59,7 +59,8 @@ fn one_speaks_for_all() {
         shell(1, &format!("{note}touch {}; exec sleep 60", heard.display()), temporary.path()),
     ];
     let mut counts = Vec::new();
-    let started = start(starters, LONG, WhenMissing::Fail, drop, &mut |count| counts.push(count)).unwrap();
+    let started =
+        start(starters, LONG, WhenMissing::Fail, drop, &mut |waiting| counts.extend(ready(&waiting))).unwrap();
     assert!(started.missing.is_empty());
     counts.dedup();
     counts.retain(|count| *count > 0);
@@ -181,10 +182,38 @@ fn a_node_that_is_cut_off_does_not_end_the_start_of_the_others() {
         shell(2, &cut_off, temporary.path()),
     ];
     let heard = temporary.path().join("heard");
-    let on_wait = &mut |ready| drop((ready == 2).then(|| File::create(&heard)));
+    let on_wait = &mut |waiting: Waiting<'_>| drop((ready(&waiting) == Some(2)).then(|| File::create(&heard)));
     let started = start(starters, LONG, WhenMissing::Continue, drop, on_wait).unwrap();
     assert_eq!(started.missing, BTreeMap::new());
     end_all(&started.running, STOP_GRACE);
+}
+
+/// The number of nodes that are ready, if that is told.
+fn ready(waiting: &Waiting<'_>) -> Option<usize> {
+    if let Waiting::Ready(count) = waiting { Some(*count) } else { None }
+}
+
+#[test]
+fn late_nodes_are_named_while_the_start_goes_on() {
+    let temporary = tempfile::tempdir().unwrap();
+    let runs = shell(0, &(says_but(2, "[1,1]") + "exec sleep 60"), temporary.path());
+    let silent = shell(1, "exec sleep 60", temporary.path());
+    let mut told = Vec::new();
+    let mut interrupt = None;
+    let (sender, receiver) = channel();
+    let on_wait = &mut |waiting: Waiting<'_>| {
+        if let Waiting::Late(late) = waiting {
+            told.push(late.clone());
+            let interrupt: Interrupt = receiver.recv().unwrap();
+            interrupt.now();
+        }
+    };
+    let with = |handle| interrupt = sender.send(handle).ok();
+    start(vec![runs, silent], LONG, WhenMissing::Fail, with, on_wait).unwrap_err();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].keys().collect::<Vec<_>>(), [&NodeRank(1)], "the other one is ready");
+    assert!(told[0][&NodeRank(1)].starts_with("not ready after 4 s; the shell of rank 1 still runs"), "{told:?}");
+    assert!(interrupt.is_some());
 }
 
 #[test]
@@ -193,7 +222,8 @@ fn a_person_who_waits_is_told_again_though_nothing_is_heard() {
     let runs = shell(0, &(says_but(1, "[1,1]") + "exec sleep 60"), temporary.path());
     let (mut told, deadline) = (Vec::new(), 3 * TELL_INTERVAL);
     let silent = shell(1, "exec sleep 60", temporary.path());
-    start(vec![runs, silent], deadline, WhenMissing::Fail, drop, &mut |count| told.push(count)).unwrap_err();
+    start(vec![runs, silent], deadline, WhenMissing::Fail, drop, &mut |waiting| told.extend(ready(&waiting)))
+        .unwrap_err();
     assert!(told.len() >= 3 && told.last() == Some(&1), "{told:?}");
 }
 
@@ -235,8 +265,8 @@ fn an_interrupt_stops_everything() {
     let mut interrupt = None;
     let failure = {
         let (sender, receiver) = channel();
-        let on_ready = &mut |ready| {
-            if ready == 0 {
+        let on_ready = &mut |waiting: Waiting<'_>| {
+            if ready(&waiting).is_none_or(|count| count == 0) {
                 return;
             }
             let interrupt: Interrupt = receiver.recv().unwrap();

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Replayed;
 use forebay_launch::{
     Allocation, JobDirectory, JobRecord, LaunchError, Launched, LauncherName, MemoryFile, NewJob, NodeAddress, Ports,
-    Process, ProcessSpace, Progress, SharedFiles, Spec, StartTimes, Started, Starter, ViewLayout, job_script,
+    Process, ProcessSpace, Progress, SharedFiles, Spec, StartTimes, Started, Starter, ViewLayout, Waiting, job_script,
     local_starter, start, state_directory,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
@@ -28,7 +28,7 @@ use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
 use crate::commands::job::selection::Selection;
 use crate::commands::job::up_direct::WayOut;
-use crate::commands::job::up_report::Report;
+use crate::commands::job::up_report::{Report, below, lines};
 use crate::commands::job::up_stopped::{Interrupted, StartFailed, Stopped};
 use crate::commands::stage;
 use crate::commands::stage::places::Way;
@@ -237,8 +237,15 @@ impl Up {
         let Settings { wait_timeout, on_missing, .. } = self.settings;
         self.has_begun = true;
         let tell = |interrupt| signals.tell(interrupt);
-        let mut show =
-            |ready| shown.show(|| format!("{ready} of {count} nodes ready, {}", show_duration(began.elapsed())));
+        let nodes = &self.record.nodes;
+        let mut show = |waiting: Waiting<'_>| match waiting {
+            Waiting::Ready(ready) => {
+                shown.show(|| format!("{ready} of {count} nodes ready, {}", show_duration(began.elapsed())));
+            }
+            Waiting::Late(late) => {
+                tell!("forebay: still waiting for {} of {count} nodes:{}", late.len(), below("", lines(late, nodes)))
+            }
+        };
         let result = start(starters, wait_timeout, on_missing, tell, &mut show);
         drop(shown);
         let started = result.map_err(|failure| {

@@ -1,5 +1,6 @@
 //! Messages of `up`: its progress, its outcome, and which nodes are missing why.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -156,21 +157,54 @@ fn shown_views(views: &[PathBuf]) -> String {
     }
 }
 
-/// `node 0-1: reason` for each reason, with the nodes that have it.
+/// `node 0-1: reason` for each reason, with the nodes that have it. Reasons that differ by the node's own name alone are one.
 pub fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: &[NodeAddress]) -> Vec<String> {
-    let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
+    let mut by_cause: Vec<(String, &str, Vec<NodeRank>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for (rank, reason) in told {
-        match by_reason.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, ranks)) => ranks.push(*rank),
-            None => by_reason.push((reason, vec![*rank])),
+        let cause = cause(reason, *rank, host(nodes, *rank));
+        match known.get(&cause) {
+            Some(at) => by_cause[*at].2.push(*rank),
+            None => {
+                known.insert(cause.clone(), by_cause.len());
+                by_cause.push((cause, reason, vec![*rank]));
+            }
         }
     }
     let has_hosts = nodes.iter().any(|node| node.host != nodes[0].host);
-    let line = |(reason, ranks): &(&str, Vec<NodeRank>)| {
+    let line = |(cause, reason, ranks): &(String, &str, Vec<NodeRank>)| {
+        let reason = if ranks.len() == 1 { reason } else { cause.as_str() };
         let hosts = if has_hosts { shown_hosts(ranks, nodes) } else { String::new() };
         format!("node {}{hosts}: {reason}", shown_ranks(ranks))
     };
-    by_reason.iter().map(line).collect()
+    by_cause.iter().map(line).collect()
+}
+
+/// The reason with `HOST` for the node's host, `I` for its rank, and `ADDRESS` for addresses.
+fn cause(reason: &str, rank: NodeRank, host: &str) -> String {
+    let is_of_name = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | ':');
+    let (own, short) = (rank.to_string(), host.split('.').next().unwrap_or(host));
+    let letters: Vec<char> = reason.chars().collect();
+    let mut shown = String::with_capacity(reason.len());
+    for word in letters.chunk_by(|one, next| is_of_name(one) == is_of_name(next)) {
+        let word: String = word.iter().collect();
+        let bare = word.trim_end_matches([':', '.']);
+        let other = match bare {
+            _ if bare == own && shown.ends_with("node ") => "I",
+            _ if !bare.is_empty() && (bare == host || bare == short) => "HOST",
+            _ if is_address(bare) => "ADDRESS",
+            _ => bare,
+        };
+        shown += other;
+        shown += &word[bare.len()..];
+    }
+    shown
+}
+
+/// `10.0.0.3`, `10.0.0.3:20007`.
+fn is_address(word: &str) -> bool {
+    let address = word.split_once(':').map_or(word, |(address, _)| address);
+    address.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// Notes are kept as they were heard.
@@ -216,7 +250,29 @@ pub fn shown_ranks(ranks: &[NodeRank]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    #[test]
+    fn hosts_with_one_cause_are_one_line() {
+        let nodes: Vec<NodeAddress> =
+            (0..60).map(|index| NodeAddress { host: format!("h{index}.cluster"), port: 1 }).collect();
+        let dead = |rank: u32| {
+            let host = format!("h{rank}.cluster");
+            format!(
+                "not ready after 4 s; ssh to {host} gave no answer; try: ssh {host} true; its last words:\n    ssh: connect to host \
+                 {host} port 22: timed out (5 ms, 10.0.0.{rank}:20007, node {rank})"
+            )
+        };
+        let told: BTreeMap<NodeRank, String> = (0..60).map(|rank| (NodeRank(rank), dead(rank))).collect();
+        let shown = lines(&told, &nodes);
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert!(shown[0].contains("ssh to HOST gave no answer; try: ssh HOST true"), "{shown:?}");
+        assert!(shown[0].contains("host HOST port 22: timed out (5 ms, ADDRESS, node I)"), "{shown:?}");
+        let one = BTreeMap::from([(NodeRank(3), dead(3))]);
+        assert!(lines(&one, &nodes)[0].contains("ssh to h3.cluster gave no answer"), "one keeps its name");
+    }
 
     #[test]
     fn hosts_are_named_where_there_are_several() {
