@@ -7,7 +7,7 @@ use anyhow::Context;
 use forebay_fuse::MountedAt;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::place::Place;
+use crate::Place;
 use crate::run;
 
 /// A directory of our own, mode 0700.
@@ -61,6 +61,18 @@ impl Drop for Scratch {
             eprintln!("cleaning up: cannot remove {}: {error}", self.path.display());
         }
     }
+}
+
+/// The longest temporary directory in which sockets of a job have paths that the kernel takes, bytes.
+const TEMPORARY_BYTES_MAX: usize = 40;
+
+/// Where sockets of jobs and preloaded libraries lie: not in a directory whose path is too long for the former, or divided by the loader.
+#[must_use]
+pub fn temporary() -> PathBuf {
+    let given = std::env::temp_dir();
+    let bytes = given.as_os_str().as_encoded_bytes();
+    let is_divided = bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
+    if is_divided || bytes.len() > TEMPORARY_BYTES_MAX { PathBuf::from("/tmp") } else { given }
 }
 
 /// Every mount point of this process's namespace at or below `path`, in the order of mounting.

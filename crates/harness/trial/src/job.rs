@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use forebay_testkit::{Place, run};
+use crate::{Place, run};
 
 use crate::cpu;
 
@@ -156,8 +156,12 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
-        // Results of a measurement must not depend on the ones before it.
-        command.env("FOREBAY_PROFILE", "off");
+        // Results of a measurement depend neither on the user's settings nor on the runs before, and leave nothing in the user's
+        // directories.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+            command.env_remove(name);
+        }
+        command.env("FOREBAY_PROFILE", "off").env("FOREBAY_REPORT", "off").env("XDG_STATE_HOME", "/dev/null");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }
