@@ -4,6 +4,7 @@ mod burst;
 mod config_file;
 mod end;
 mod image;
+mod init;
 mod logs;
 mod mpiio;
 mod of_job;
@@ -22,6 +23,7 @@ pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
+pub use init::{InitArguments, SchedulerName};
 pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use of_job::OfJob;
@@ -42,8 +44,10 @@ const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_
 /// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
 #[derive(Parser, Debug)]
 #[command(name = "forebay", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
-#[command(after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
-                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part.")]
+#[command(
+    after_help = "Examples:\n  forebay doctor\n  forebay init slurm > job.sh\n  forebay up --local 4 --export /opt\n  forebay status\n  \
+                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part."
+)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -137,6 +141,8 @@ pub enum Command {
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
+    /// Print a job script for a scheduler, which ends well whatever ends the job
+    Init(InitArguments),
     /// Check this machine: what it offers, what is missing, and the consequences
     Doctor(DoctorArguments),
     /// Simulate the start of a job on any number of nodes, with Forebay and without

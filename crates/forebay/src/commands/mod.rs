@@ -4,6 +4,7 @@ mod ask;
 mod burst;
 mod config;
 mod doctor;
+mod init;
 mod job;
 mod job_status;
 mod manual;
@@ -55,6 +56,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Profile(arguments) => profile::run(arguments),
         Command::Mpiio(arguments) => mpi::mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Plan(arguments) => mpi::plan::run(&arguments),
         Command::Query(arguments) => query::run(*arguments),
