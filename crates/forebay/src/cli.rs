@@ -12,6 +12,7 @@ mod profile;
 mod query;
 mod stage;
 mod status;
+mod trial;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, Profil
 pub use query::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
+pub use trial::TryArguments;
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -45,7 +47,7 @@ const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_
 #[derive(Parser, Debug)]
 #[command(name = "forebay", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
 #[command(
-    after_help = "Examples:\n  forebay doctor\n  forebay init slurm > job.sh\n  forebay up --local 4 --export /opt\n  forebay status\n  \
+    after_help = "Examples:\n  forebay doctor\n  forebay try\n  forebay init slurm > job.sh\n  forebay up --local 4 --export /opt\n  forebay status\n  \
                         forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part."
 )]
 pub struct Cli {
@@ -141,6 +143,8 @@ pub enum Command {
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
+    /// Try a command on this machine, directly on a modelled file system and through Forebay
+    Try(TryArguments),
     /// Print a job script for a scheduler, which ends well whatever ends the job
     Init(InitArguments),
     /// Check this machine: what it offers, what is missing, and the consequences

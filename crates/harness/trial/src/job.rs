@@ -145,7 +145,7 @@ pub struct Forebay {
     pub binary: PathBuf,
     /// `XDG_RUNTIME_DIR` of every call, so that nothing of the measured jobs is left in the user's own.
     pub runtime: PathBuf,
-    /// More variables, for the test bed's script.
+    /// More variables, for the test bed's script or the job.
     pub environment: Vec<(&'static str, OsString)>,
 }
 
@@ -156,12 +156,11 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
-        // Results of a measurement depend neither on the user's settings nor on the runs before, and leave nothing in the user's
-        // directories.
+        // Results of a measurement depend neither on the user's settings nor on the runs before.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
             command.env_remove(name);
         }
-        command.env("FOREBAY_PROFILE", "off").env("FOREBAY_REPORT", "off").env("XDG_STATE_HOME", "/dev/null");
+        command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }
