@@ -47,11 +47,11 @@ impl Trial {
         let reasons = [direct, forebay].map(|run| disturbance(&case(run.value.way, true), run));
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         disturbances(&reasons, "Try again when the machine is quiet.").iter().for_each(|line| say!("{line}"));
-        let up = seconds(self.up_seconds);
         say!(
-            "\ncold: fresh mounts on every node; {} runs of each way, the median of the quiet ones; `forebay up` took {up}",
+            "\ncold: fresh mounts on every node; {} runs of each way, shown is the median of quiet ones, else the quietest",
             direct.attempts
         );
+        say!("`forebay up` took {}", seconds(self.up_seconds));
         say!("The file system is {}.", model_described());
         say!(
             "All nodes share this machine, and your cluster's file system is another one: the counts of requests carry over,"
