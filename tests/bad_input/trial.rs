@@ -188,6 +188,35 @@ fn a_trial_that_is_interrupted_leaves_nothing() {
     }
 }
 
+/// The command and the daemons go on when a trial is killed, until the next one.
+#[test]
+fn a_trial_that_was_killed_is_cleaned_up_after_by_the_next() {
+    require!(Root, Fuse);
+    let sandbox = with_files(Sandbox::new());
+    let mark = sandbox.base().join("runs");
+    let script = format!("echo x >>{0}; test $(wc -l <{0}) -le 3 || exec sleep 600", mark.display());
+    let mut child = started(&sandbox, &["sh", "-c", &script]);
+    let runs = || fs::read_to_string(&mark).unwrap_or_default().lines().count();
+    wait_until("the nodes' commands run through Forebay", STEP, || runs() == 5 || child.try_wait().unwrap().is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(temporary(&sandbox)).unwrap().count(), 1, "{:?}", sandbox.left());
+    assert!(sandbox.mounts().len() >= 4, "{:?}", sandbox.mounts());
+    // Its commands are the user's own, and hold no more than their namespaces.
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let is_ours = String::from_utf8_lossy(&environment).contains(temporary(&sandbox).to_str().unwrap());
+        if let (Some(pid), true, true) = (pid, is_ours, line.starts_with(b"sleep\0")) {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+    }
+    let done = run(&mut trial(&sandbox, &[], &["true"])).good();
+    assert!(!done.stderr.contains("cleaning up"), "{}", done.stderr);
+    assert_nothing_left(&sandbox);
+}
+
 /// Runs a trial in a mount namespace after `prepare` has changed it.
 fn after(sandbox: &Sandbox, prepare: &str) -> Finished {
     let script = format!("set -e\n{prepare}\nexec \"$@\"");

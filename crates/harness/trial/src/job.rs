@@ -165,6 +165,11 @@ impl Forebay {
         command
     }
 
+    /// `forebay down` of a job whose trial was killed.
+    pub fn end_job(&self, name: &str) {
+        run::cleanup(&mut self.command(&["down", "--job", name].map(OsString::from)));
+    }
+
     /// `forebay up` with `options` as a job called `name`, its views below `view`.
     ///
     /// # Errors
@@ -317,7 +322,7 @@ fn is_forebay(pid: u32) -> bool {
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            run::cleanup(&mut self.forebay.command(&["down", "--job", &self.name].map(OsString::from)));
+            self.forebay.end_job(&self.name);
         }
     }
 }

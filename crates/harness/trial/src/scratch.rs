@@ -1,6 +1,7 @@
 //! A directory for the time of a run, with every mount below it: both are gone when the guard is dropped.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -26,6 +27,20 @@ impl Scratch {
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let path = path.canonicalize()?;
         Ok(Self { path })
+    }
+
+    /// The directories `NAME-PID` in `parent` of this user's processes that are gone, which were killed before they could remove them.
+    #[must_use]
+    pub fn of_the_killed(parent: &Path, name: &str) -> Vec<(u32, Self)> {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let of_killed = |entry: fs::DirEntry| {
+            let pid: u32 = entry.file_name().to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse().ok()?;
+            let found = fs::symlink_metadata(entry.path()).ok()?;
+            let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+            let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
+            (is_own && is_gone).then(|| (pid, Self { path: entry.path() }))
+        };
+        entries.filter_map(of_killed).collect()
     }
 
     /// Where it is.

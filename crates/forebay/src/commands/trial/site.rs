@@ -33,6 +33,20 @@ pub struct Run {
     pub traffic: Traffic,
 }
 
+/// How the directories of trials begin.
+const NAME: &str = "forebay-try";
+
+fn job_name(pid: u32) -> String {
+    format!("try-{pid}")
+}
+
+/// Neither a report nor logs are kept in the user's directories.
+fn forebay(binary: &Path, runtime: PathBuf) -> Forebay {
+    let environment = [("FOREBAY_REPORT", "off"), ("XDG_STATE_HOME", "/dev/null")];
+    let environment = environment.map(|(name, text)| (name, text.into())).to_vec();
+    Forebay { binary: binary.to_owned(), runtime, environment }
+}
+
 /// The fields are dropped in this order: first who uses a thing, then the thing.
 pub struct Site {
     job: Option<Job>,
@@ -50,12 +64,12 @@ pub struct Site {
 impl Site {
     /// Mounts the model once, so that a machine that cannot says so before anything is measured.
     pub fn new(choice: &Choice, nodes: usize, processes: usize) -> anyhow::Result<Self> {
-        let scratch = Scratch::new(&temporary(), "forebay-try")?;
         let binary = std::env::current_exe().context("the path of this command is not known")?;
-        // Neither a report nor logs are kept in the user's directories.
-        let environment =
-            [("FOREBAY_REPORT", "off"), ("XDG_STATE_HOME", "/dev/null")].map(|(name, text)| (name, text.into()));
-        let forebay = Forebay { binary, runtime: scratch.dir("run")?, environment: environment.to_vec() };
+        for (pid, killed) in Scratch::of_the_killed(&temporary(), NAME) {
+            forebay(&binary, killed.path().join("run")).end_job(&job_name(pid));
+        }
+        let scratch = Scratch::new(&temporary(), NAME)?;
+        let forebay = forebay(&binary, scratch.dir("run")?);
         let nodes = ModelledNodes::new(&choice.tree, scratch.dir("pfs")?, nodes)?;
         let mut site = Self {
             job: None,
@@ -114,7 +128,7 @@ impl Site {
     }
 
     fn start_forebay(&mut self) -> anyhow::Result<()> {
-        let name = format!("try-{}", std::process::id());
+        let name = job_name(std::process::id());
         let options =
             ["--export".into(), self.nodes.mount(0).into(), "--local".into(), self.nodes.count().to_string().into()];
         let job = self.forebay.up(&name, &self.scratch.dir("view")?, &options)?;
