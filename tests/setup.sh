@@ -17,8 +17,8 @@ PACKAGES=(
   # Mounting without privileges, other users, namespaces, disks in files.
   fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
   bubblewrap:bwrap acl:setfacl
-  # A terminal whose screen tests read.
-  tmux:tmux
+  # A terminal whose screen tests read, and what reads scripts of jobs.
+  tmux:tmux shellcheck:shellcheck
   # What collects metrics.
   prometheus:prometheus,promtool curl:curl
   # Images, and what is in them.

@@ -14,6 +14,7 @@ mod pending_handshakes;
 mod plans;
 mod queries;
 mod setup;
+mod trial;
 mod usage;
 mod views;
 

@@ -29,7 +29,7 @@ pub struct Batch<'a> {
 }
 
 impl Slurm {
-    fn program(&self, name: &str) -> Program {
+    pub fn program(&self, name: &str) -> Program {
         let mut program = Program::new(name);
         self.surround(&mut program);
         let path = std::env::var("PATH").unwrap();
@@ -55,7 +55,7 @@ impl Slurm {
 
     /// Remains of these jobs, and of views at `$view`, on any of the nodes. A node's mounts begin as a copy of this
     /// machine's, with those of other tests.
-    fn left_on_nodes(&self, jobs: &[&Batch<'_>]) -> String {
+    pub fn left_on_nodes(&self, jobs: &[&Batch<'_>]) -> String {
         let ids: String = jobs.iter().map(|job| format!("^forebay:{}/|", job.id)).collect();
         let look =
             r#"srun --ntasks-per-node=1 sh -c 'grep -hE "$ids $view" /proc/self/mounts; ls -d "$view"* 2>/dev/null'"#;
@@ -79,7 +79,7 @@ impl Batch<'_> {
     }
 
     #[track_caller]
-    fn wait_for_log(&self, line: &str) {
+    pub fn wait_for_log(&self, line: &str) {
         let what = format!("job {} comes to '{line}'", self.id);
         wait_until(&what, JOB, || self.log().lines().any(|known| known == line) || self.is_over());
         assert!(self.log().contains(line), "{}: {}", self.state(), self.said());

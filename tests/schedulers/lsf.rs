@@ -83,21 +83,25 @@ impl Lsf {
         program.env("LSF", self.sandbox.base().join("lsf")).env("JOB", &self.id).env("COMPUTE", COMPUTE.join(" "));
         program.env("PATH", path).env("USER", "root").env("HOME", "/root").env_remove("XDG_RUNTIME_DIR");
         program.env("EPILOGUE", self.sandbox.base().join("privileged_epilog"));
-        program.env("FOREBAY", &self.command).env("BACKING", self.backing());
-        program.env("FOREBAY_EXPORT", self.sandbox.source()).env("FOREBAY_VIEW", self.sandbox.view());
+        program.env("FOREBAY", &self.command).env("FOREBAY_VIEW", self.sandbox.view());
         program.env("FOREBAY_BURST_MOUNT", self.sandbox.base().join("mounts"));
         program.env("FOREBAY_BURST_CAPACITY", "256MiB").env("FOREBAY_DRAIN", "end");
     }
 
-    /// Submits the example of the package, with `program` on every node.
+    /// Submits the script of `forebay init`, with `program` on every node.
     fn submit(&self, program: &str) {
         let file = self.sandbox.base().join("program");
-        fs::write(&file, format!("#!/bin/sh -e\ncd \"$FOREBAY_BURST_MOUNT/ckpt\"\n{program}\n")).unwrap();
+        fs::write(&file, format!("#!/bin/sh -e\ncd /ckpt\n{program}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = self.sandbox.base().join("job.sh");
+        let mut init = Program::new(&self.command);
+        self.surround(&mut init);
+        init.args(["init", "lsf", "--nodes", "2", "--time", "90min", "--burst"]);
+        init.arg(format!("/ckpt={}", self.backing().display())).arg("--export").arg(self.sandbox.source());
+        let _ = run(init.arg("--output").arg(&script).arg("--").arg(&file)).good();
         let mut bsub = Program::new(self.sandbox.base().join("bin/bsub"));
         self.surround(&mut bsub);
-        let script = fs::canonicalize(file_of_tests("../packaging/lsf/job.sh")).unwrap();
-        let said = run(bsub.env("PROGRAM", file).arg(script)).good().text();
+        let said = run(bsub.arg(script)).good().text();
         assert_eq!(said, format!("Job <{}> is submitted to default queue <batch>.\n", self.id));
     }
 

@@ -153,6 +153,7 @@ mod directives;
 mod epilog;
 mod epilog_limits;
 mod failures;
+mod init;
 mod launchers;
 mod lsf;
 mod own_paths;

@@ -4,6 +4,7 @@ mod burst;
 mod config_file;
 mod end;
 mod image;
+mod init;
 mod logs;
 mod mpiio;
 mod of_job;
@@ -11,6 +12,7 @@ mod profile;
 mod query;
 mod stage;
 mod status;
+mod trial;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
+pub use init::{InitArguments, SchedulerName};
 pub use logs::{DebugArguments, KeepLogsArguments, LogsArguments};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use of_job::OfJob;
@@ -29,6 +32,7 @@ pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, Profil
 pub use query::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
+pub use trial::TryArguments;
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -42,8 +46,10 @@ const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_
 /// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
 #[derive(Parser, Debug)]
 #[command(name = "forebay", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
-#[command(after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
-                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part.")]
+#[command(
+    after_help = "Examples:\n  forebay doctor\n  forebay try\n  forebay init slurm > job.sh\n  forebay up --local 4 --export /opt\n  forebay status\n  \
+                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part."
+)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -137,6 +143,10 @@ pub enum Command {
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
+    /// Try a command on this machine, directly on a modelled file system and through Forebay
+    Try(TryArguments),
+    /// Print a job script for a scheduler, which ends well whatever ends the job
+    Init(InitArguments),
     /// Check this machine: what it offers, what is missing, and the consequences
     Doctor(DoctorArguments),
     /// Simulate the start of a job on any number of nodes, with Forebay and without

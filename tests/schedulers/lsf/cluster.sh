@@ -61,10 +61,10 @@ bjobs() {
   echo "${TIME_LEFT:-1:30 L}"
 }
 
-# jsrun --nrs N --rs_per_host 1 COMMAND: on the first N compute nodes, with the caller's environment.
+# jsrun --nrs N [OPTION VALUE]... COMMAND: on the first N compute nodes, with the caller's environment.
 jsrun() {
   count=$2
-  shift 4
+  while [ "${1#--}" != "$1" ]; do shift 2; done
   running=
   for each in $COMPUTE; do
     [ "$count" -gt 0 ] || break
@@ -72,7 +72,9 @@ jsrun() {
     on "$each" "$@" &
     running="$running $!"
   done
-  for each in $running; do wait "$each"; done
+  ended=0
+  for each in $running; do wait "$each" || ended=$?; done
+  return "$ended"
 }
 
 # ssh [OPTIONS] HOST -- COMMAND: a login has no variables of the job.

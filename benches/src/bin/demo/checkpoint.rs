@@ -226,7 +226,7 @@ impl Writer {
     fn finish(mut self) -> anyhow::Result<u64> {
         drop(self.group.child().stdin.take());
         let steps = self.line()?.parse().context("the program that writes prints its steps")?;
-        ensure!(self.group.wait()?, "the program that writes failed");
+        ensure!(self.group.wait()?.success(), "the program that writes failed");
         Ok(steps)
     }
 

@@ -3,6 +3,7 @@
 use forebay_bench::quiet::Measured;
 use forebay_testkit::machine::Machine;
 use forebay_testkit::testbed::Traffic;
+use forebay_trial::show::Way;
 use serde::Serialize;
 
 /// The programs of the nodes.
@@ -13,16 +14,6 @@ pub enum Work {
     Replay,
     /// The import itself.
     Import,
-}
-
-/// Where the programs read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// From the backing file system.
-    Direct,
-    /// Through Forebay's view.
-    Forebay,
 }
 
 /// One run: all nodes at the same time.

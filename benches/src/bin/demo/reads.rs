@@ -11,9 +11,10 @@ use forebay_bench::python::{self, Python};
 use forebay_bench::quiet::{Gauge, Measured, Observed, Repeater};
 use forebay_bench::storm;
 use forebay_testkit::Place;
+use forebay_trial::show::Way;
 use serde::Deserialize;
 
-use crate::document::{Run, Way, Work};
+use crate::document::{Run, Work};
 use crate::options::Options;
 use crate::show;
 use crate::site::Site;

@@ -5,11 +5,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use forebay_bench::quiet::{Measured, Verdict};
+use forebay_bench::quiet::Measured;
 use forebay_bench::table::{Table, count, megabytes, seconds};
 use forebay_testkit::machine::Machine;
+use forebay_trial::show::{self, Way, case, disturbance, marked, ratio, star};
 
-use crate::document::{Aggregation, Answer, Document, Run, Way, Work};
+use crate::document::{Aggregation, Answer, Document, Run, Work};
 use crate::options::{Backing, Options};
 
 /// Prints a line. Its reader may be gone (`make demo | head`); the panic of `println!` would leave mounts behind.
@@ -68,23 +69,6 @@ fn title(work: Work) -> &'static str {
         Work::Replay => "the import's file operations alone",
         Work::Import => "the import on all nodes",
     }
-}
-
-fn case(way: Way, cold: bool) -> String {
-    let way = match way {
-        Way::Direct => "direct",
-        Way::Forebay => "through Forebay",
-    };
-    format!("{way}, {}", if cold { "cold" } else { "warm" })
-}
-
-/// A time, with a star if the run was disturbed.
-fn marked<T>(value: f64, run: &Measured<T>) -> String {
-    format!("{}{}", seconds(value), star(run))
-}
-
-fn star<T>(run: &Measured<T>) -> &'static str {
-    if run.is_quiet() { "" } else { " *" }
 }
 
 /// The results of the read path.
@@ -176,11 +160,6 @@ fn read_line(document: &Document, work: Work) -> String {
     )
 }
 
-/// A ratio, only where it may be printed.
-fn ratio(may_compare: bool, times: f64, text: &str) -> String {
-    if may_compare { format!(" ({times:.1} {text})") } else { " (no ratio, see *)".to_owned() }
-}
-
 fn write_line(document: &Document) -> String {
     let checkpoint = &document.checkpoint.value;
     format!(
@@ -250,22 +229,10 @@ fn disturbances(document: &Document) {
     lines.extend(disturbance("the checkpoint", &document.checkpoint));
     lines.extend(disturbance("forebay query", &document.query));
     lines.extend(disturbance("Python's statistics", &document.query_by_python));
-    if lines.is_empty() {
-        return;
+    let lines = show::disturbances(&lines, "Run the demo again when the machine is quiet.");
+    if !lines.is_empty() {
+        line!("\n{}", lines.join("\n"));
     }
-    line!("\n* The machine was busy with other work, so these times say little, and no ratio is printed for them:");
-    lines.iter().for_each(|line| line!("  {line}"));
-    line!("  Run the demo again when the machine is quiet.");
-}
-
-fn disturbance<T>(name: &str, run: &Measured<T>) -> Option<String> {
-    let Verdict::Disturbed(reason) = &run.verdict else { return None };
-    let times = match run.attempts {
-        1 => "run once".to_owned(),
-        times => format!("run {times} times, this is the quietest"),
-    };
-    let queue = run.machine.run_queue_mean;
-    Some(format!("{name}: {reason}; run queue {queue:.1} on average; {times}"))
 }
 
 /// Where to go from here.

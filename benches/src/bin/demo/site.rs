@@ -6,19 +6,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use forebay_bench::cpu;
 use forebay_bench::job::{Forebay, Job};
-use forebay_testkit::model::{BUSY as MODEL_BUSY, ClientMount, Model};
 use forebay_testkit::results::median;
-use forebay_testkit::scratch::Scratch;
+use forebay_testkit::scratch::{Scratch, temporary};
 use forebay_testkit::testbed::{BUSY, Testbed, Traffic};
 use forebay_testkit::{Place, stop};
+use forebay_trial::nodes::{ModelledNodes, model_described, speed_described};
+use forebay_trial::show::Way;
 
-use crate::document::Way;
 use crate::options::Options;
 use crate::show;
 
@@ -36,10 +35,7 @@ pub struct Site {
 }
 
 enum Backing {
-    Model {
-        mounts: Vec<ClientMount>,
-        model: Arc<Model>,
-    },
+    Model(ModelledNodes),
     /// With the tree, as every node sees it.
     Gluster {
         testbed: Testbed,
@@ -50,8 +46,9 @@ enum Backing {
 impl Site {
     /// Nodes on this machine over the modelled file system.
     pub fn model(options: &Options, nodes: usize) -> anyhow::Result<Self> {
-        let model = Model::new(&options.tree, MODEL_BUSY)?;
-        Self::new(options, nodes, Vec::new(), Backing::Model { mounts: Vec::new(), model })
+        let scratch = scratch()?;
+        let modelled = ModelledNodes::new(&options.tree, scratch.dir("pfs")?, nodes)?;
+        Self::new(options, nodes, Vec::new(), Backing::Model(modelled), scratch)
     }
 
     /// Nodes in namespaces over GlusterFS.
@@ -62,7 +59,7 @@ impl Site {
         testbed.slow_down(BUSY)?;
         show::ended("done");
         let environment = testbed.environment().to_vec();
-        Self::new(options, nodes, environment, Backing::Gluster { testbed, tree })
+        Self::new(options, nodes, environment, Backing::Gluster { testbed, tree }, scratch()?)
     }
 
     fn new(
@@ -70,8 +67,8 @@ impl Site {
         nodes: usize,
         environment: Vec<(&'static str, OsString)>,
         backing: Backing,
+        scratch: Scratch,
     ) -> anyhow::Result<Self> {
-        let scratch = Scratch::new(&temporary(), "forebay-demo")?;
         let binary = options.forebay.canonicalize();
         let binary = binary.with_context(|| format!("no forebay binary at {}", options.forebay.display()))?;
         let forebay = Forebay { binary, runtime: scratch.dir("run")?, environment };
@@ -80,21 +77,11 @@ impl Site {
 
     /// The backing file system in words.
     pub fn described(&self) -> String {
-        let speed = |metadata_us: u32, at_once: u32, link: &str| {
-            let ms = f64::from(metadata_us) / 1000.0;
-            format!("{ms} ms a metadata request, {at_once} concurrently, one link of {link} for all nodes")
-        };
         match &self.backing {
-            Backing::Model { .. } => {
-                let link = format!("{} Mbit/s", MODEL_BUSY.link_bits_per_second / 1_000_000);
-                let speed = speed(MODEL_BUSY.metadata_us, MODEL_BUSY.at_once, &link);
-                format!("a MODEL of a network file system over a local directory: {speed}, client caches valid for 1 s")
-            }
+            Backing::Model(_) => model_described(),
             Backing::Gluster { .. } => {
-                format!(
-                    "GlusterFS in network namespaces on this machine: {}",
-                    speed(BUSY.metadata_us, BUSY.at_once, BUSY.link)
-                )
+                let speed = speed_described(BUSY.metadata_us, BUSY.at_once, BUSY.link);
+                format!("GlusterFS in network namespaces on this machine: {speed}")
             }
         }
     }
@@ -111,13 +98,7 @@ impl Site {
         stop::check()?;
         match &mut self.backing {
             Backing::Gluster { testbed, .. } => testbed.remount(self.nodes),
-            Backing::Model { mounts, model } => {
-                mounts.clear();
-                for node in 0..self.nodes {
-                    mounts.push(model.mount(&self.scratch.dir(&format!("pfs/{node}"))?)?);
-                }
-                Ok(())
-            }
+            Backing::Model(modelled) => modelled.make_cold(),
         }
     }
 
@@ -137,7 +118,7 @@ impl Site {
         let name = format!("demo-{purpose}-{}", std::process::id());
         let mut options = options.to_vec();
         match &self.backing {
-            Backing::Model { .. } => options.extend(["--local".into(), nodes.to_string().into()]),
+            Backing::Model(_) => options.extend(["--local".into(), nodes.to_string().into()]),
             Backing::Gluster { testbed, .. } => {
                 let hosts = self.scratch.path().join("hosts");
                 fs::write(&hosts, testbed.names(nodes).join("\n") + "\n")?;
@@ -162,7 +143,7 @@ impl Site {
     /// The directory that Forebay exports: node 0's mount in the model, where all daemons run on one machine.
     fn export(&self) -> anyhow::Result<PathBuf> {
         match &self.backing {
-            Backing::Model { .. } => self.scratch.dir("pfs/0"),
+            Backing::Model(modelled) => Ok(modelled.mount(0)),
             Backing::Gluster { tree, .. } => Ok(tree.clone()),
         }
     }
@@ -179,14 +160,14 @@ impl Site {
     /// Where the programs of a node run.
     pub fn place(&self, node: usize) -> Place {
         match &self.backing {
-            Backing::Model { .. } => Place::here(),
+            Backing::Model(_) => Place::here(),
             Backing::Gluster { testbed, .. } => testbed.place(node),
         }
     }
 
     fn direct(&self, node: usize) -> PathBuf {
         match &self.backing {
-            Backing::Model { .. } => self.scratch.path().join(format!("pfs/{node}")),
+            Backing::Model(modelled) => modelled.mount(node),
             Backing::Gluster { tree, .. } => tree.clone(),
         }
     }
@@ -194,7 +175,7 @@ impl Site {
     /// Requests and bytes at the backing file system so far.
     pub fn traffic(&self) -> anyhow::Result<Traffic> {
         match &self.backing {
-            Backing::Model { model, .. } => Ok(model.traffic()),
+            Backing::Model(modelled) => Ok(modelled.traffic()),
             Backing::Gluster { testbed, .. } => testbed.traffic(),
         }
     }
@@ -208,7 +189,7 @@ impl Site {
     /// the file system's servers and clients, and Forebay's daemons, those of `job` included.
     pub fn own_cpu(&self, job: &[u32]) -> anyhow::Result<Duration> {
         let servers = match &self.backing {
-            Backing::Model { .. } => Vec::new(),
+            Backing::Model(_) => Vec::new(),
             Backing::Gluster { testbed, .. } => testbed.processes()?,
         };
         let others: Duration = servers.iter().chain(job).filter_map(|pid| cpu::of_process(*pid)).sum();
@@ -218,7 +199,7 @@ impl Site {
     /// A directory of the backing file system that can be written to, where it is a real one.
     pub fn writable(&self) -> Option<PathBuf> {
         match &self.backing {
-            Backing::Model { .. } => None,
+            Backing::Model(_) => None,
             Backing::Gluster { testbed, .. } => Some(testbed.files()),
         }
     }
@@ -234,13 +215,6 @@ impl Site {
     }
 }
 
-/// The longest temporary directory in which sockets of a job have paths that the kernel takes, bytes.
-const TEMPORARY_BYTES_MAX: usize = 40;
-
-/// Where sockets of jobs and preloaded libraries lie: not in a directory whose path is too long for the former, or divided by the loader.
-fn temporary() -> PathBuf {
-    let given = std::env::temp_dir();
-    let bytes = given.as_os_str().as_encoded_bytes();
-    let is_divided = bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
-    if is_divided || bytes.len() > TEMPORARY_BYTES_MAX { PathBuf::from("/tmp") } else { given }
+fn scratch() -> anyhow::Result<Scratch> {
+    Scratch::new(&temporary(), "forebay-demo")
 }

@@ -4,6 +4,7 @@ mod ask;
 mod burst;
 mod config;
 mod doctor;
+mod init;
 mod job;
 mod job_status;
 mod manual;
@@ -16,6 +17,7 @@ mod query;
 mod run;
 mod simulate;
 mod stage;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -28,7 +30,7 @@ use crate::settings::warn_of_unknown;
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     // These run programs; a keeper sees to it itself, and a daemon's calls are not to be interrupted.
     let starts_node = matches!(&command, Command::Node(arguments) if arguments.background);
-    if starts_node || matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
+    if starts_node || matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_) | Command::Try(_)) {
         forebay_keeper::hear_of_children().context("the ends of children cannot be heard of")?;
     }
     if is_called_by_people(&command) {
@@ -55,6 +57,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Profile(arguments) => profile::run(arguments),
         Command::Mpiio(arguments) => mpi::mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Try(arguments) => trial::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Plan(arguments) => mpi::plan::run(&arguments),
         Command::Query(arguments) => query::run(*arguments),
@@ -76,6 +80,7 @@ fn is_called_by_people(command: &Command) -> bool {
         | Command::Completions(_)
         | Command::Man(_) => false,
         Command::Doctor(arguments) => arguments.probe.is_none(),
+        Command::Try(arguments) => arguments.enter.is_none() && arguments.read.is_none(),
         Command::Up(arguments) => !arguments.local_only,
         Command::Status(arguments) => !arguments.local_only,
         Command::Down(arguments) => !arguments.local_only,

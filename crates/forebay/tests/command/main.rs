@@ -10,6 +10,7 @@ mod explained;
 mod failed_start;
 mod first_program;
 mod hosts;
+mod init;
 mod interface;
 mod landing_places;
 mod leftovers;

@@ -1,5 +1,6 @@
 //! Shared parts of the product's tests and measurements: real jobs of the real command over real files, nodes
-//! and programs to run on them, the test beds and a modelled network file system, and results to write down.
+//! and programs to run on them, the test beds, and results to write down. The parts that `forebay try`
+//! needs too are in `forebay-trial`, among them the modelled network file system.
 //!
 //! A test asks for what it needs (`require!`), builds a `Tree` of odd files, starts a `Job` over it and compares what
 //! the views show with the source. A job that goes out of scope is taken down, and whatever it left behind fails the
@@ -12,27 +13,21 @@
 pub mod compare;
 pub mod disk;
 pub mod job;
-pub mod machine;
 pub mod memory_group;
-pub mod model;
 pub mod mpi;
 pub mod mpi_cluster;
 pub mod need;
-mod place;
 pub mod power;
 pub mod processes;
 pub mod program;
 pub mod results;
-pub mod run;
 pub mod sandbox;
-pub mod scratch;
 pub mod site;
-pub mod stop;
 pub mod testbed;
 pub mod tree;
 
+pub use forebay_trial::{Place, machine, model, run, scratch, stop};
 pub use job::{Failure, Job};
-pub use place::Place;
 pub use program::Finished;
 pub use sandbox::Sandbox;
 pub use site::Site;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 use crate::mpi::{Bench, OPEN_MPI};
-use crate::run;
 use crate::testbed::Testbed;
+use forebay_trial::run;
 
 /// Open MPI on the nodes of a test bed.
 pub struct MpiCluster<'a> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use forebay_trial::machine::Machine;
 
 /// The middle of the values; of an even number the mean of the middle two.
 ///

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::memory_group::MemoryGroup;
 use crate::processes::{command_line, environment, live_processes};
 use crate::program::{Finished, copy_program, run};
-use crate::scratch::mounts_below;
+use forebay_trial::scratch::mounts_below;
 
 static JOBS: AtomicU32 = AtomicU32::new(0);
 

@@ -3,7 +3,6 @@
 //! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds. A child
 //! brings it up, waits for the end of its input, and takes it down: so none stays of a process that is killed, either.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,36 +11,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use anyhow::{Context, ensure};
+use forebay_trial::{Place, run, stop};
 
-use crate::place::Place;
-use crate::run;
-use crate::stop;
-
-/// Requests and bytes at the backing file system, by the server's own counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Traffic {
-    /// Requests by kind.
-    pub requests: BTreeMap<String, u64>,
-    /// Bytes sent to the clients.
-    pub sent_bytes: u64,
-}
-
-impl Traffic {
-    /// Requests of every kind.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.requests.values().sum()
-    }
-
-    /// The traffic since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            requests: grown(&before.requests, &self.requests),
-            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
-        }
-    }
-}
+pub use forebay_trial::traffic::{Traffic, grown};
 
 /// How the server is slowed.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -270,20 +242,10 @@ impl Drop for Testbed {
     }
 }
 
-/// By how much each count grew, kinds that did not left out.
-#[must_use]
-pub fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let more = |(kind, count): (&String, &u64)| {
-        let more = count.saturating_sub(before.get(kind).copied().unwrap_or(0));
-        (more > 0).then(|| (kind.clone(), more))
-    };
-    after.iter().filter_map(more).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use forebay_trial::scratch::Scratch;
 
     /// A script that writes down how it is called, and where it does.
     fn noting() -> (Scratch, PathBuf) {
@@ -324,12 +286,5 @@ mod tests {
     fn a_message_is_not_a_count() {
         assert!(parse_traffic("pfs-testbed: server 0 is not running").is_err());
         assert!(parse_traffic("").is_err());
-    }
-
-    #[test]
-    fn counts_that_stand_still_are_left_out() {
-        let before = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 2)]);
-        let after = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 5), ("ioctl".to_owned(), 1)]);
-        assert_eq!(grown(&before, &after), BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)]));
     }
 }

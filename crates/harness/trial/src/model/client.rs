@@ -36,7 +36,7 @@ impl Client {
     fn entry(&self, path: PathBuf) -> io::Result<Entry> {
         let attributes = attributes(&fs::symlink_metadata(&path)?);
         let ttl = self.server.ttl();
-        let node = self.server.learn(path, &attributes);
+        let node = self.server.learn(path);
         Ok(Entry { node, generation: 0, attributes, entry_ttl: ttl, attribute_ttl: ttl })
     }
 

@@ -1,6 +1,6 @@
 //! Running one command to its end, watching for Ctrl-C meanwhile.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -39,14 +39,14 @@ impl Group {
         Pid::from_child(&self.child)
     }
 
-    /// Waits for the end of the child; true when it succeeded. Does not look at the flag of [`stop`].
+    /// Waits for the end of the child. Does not look at the flag of [`stop`].
     ///
     /// # Errors
     /// When waiting fails.
-    pub fn wait(&mut self) -> io::Result<bool> {
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;
         self.done = true;
-        Ok(status.success())
+        Ok(status)
     }
 
     fn wait_until(&mut self, deadline: Instant) -> bool {

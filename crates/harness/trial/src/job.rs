@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use forebay_testkit::{Place, run};
+use crate::{Place, run};
 
 use crate::cpu;
 
@@ -145,7 +145,7 @@ pub struct Forebay {
     pub binary: PathBuf,
     /// `XDG_RUNTIME_DIR` of every call, so that nothing of the measured jobs is left in the user's own.
     pub runtime: PathBuf,
-    /// More variables, for the test bed's script.
+    /// More variables, for the test bed's script or the job.
     pub environment: Vec<(&'static str, OsString)>,
 }
 
@@ -156,10 +156,18 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
-        // Results of a measurement must not depend on the ones before it.
+        // Results of a measurement depend neither on the user's settings nor on the runs before.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+            command.env_remove(name);
+        }
         command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
+    }
+
+    /// `forebay down` of a job whose trial was killed.
+    pub fn end_job(&self, name: &str) {
+        run::cleanup(&mut self.command(&["down", "--job", name].map(OsString::from)));
     }
 
     /// `forebay up` with `options` as a job called `name`, its views below `view`.
@@ -314,7 +322,7 @@ fn is_forebay(pid: u32) -> bool {
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            run::cleanup(&mut self.forebay.command(&["down", "--job", &self.name].map(OsString::from)));
+            self.forebay.end_job(&self.name);
         }
     }
 }

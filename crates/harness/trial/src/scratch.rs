@@ -1,13 +1,14 @@
 //! A directory for the time of a run, with every mount below it: both are gone when the guard is dropped.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use forebay_fuse::MountedAt;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::place::Place;
+use crate::Place;
 use crate::run;
 
 /// A directory of our own, mode 0700.
@@ -26,6 +27,20 @@ impl Scratch {
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let path = path.canonicalize()?;
         Ok(Self { path })
+    }
+
+    /// The directories `NAME-PID` in `parent` of this user's processes that are gone, which were killed before they could remove them.
+    #[must_use]
+    pub fn of_the_killed(parent: &Path, name: &str) -> Vec<(u32, Self)> {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let of_killed = |entry: fs::DirEntry| {
+            let pid: u32 = entry.file_name().to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse().ok()?;
+            let found = fs::symlink_metadata(entry.path()).ok()?;
+            let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+            let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
+            (is_own && is_gone).then(|| (pid, Self { path: entry.path() }))
+        };
+        entries.filter_map(of_killed).collect()
     }
 
     /// Where it is.
@@ -61,6 +76,18 @@ impl Drop for Scratch {
             eprintln!("cleaning up: cannot remove {}: {error}", self.path.display());
         }
     }
+}
+
+/// The longest temporary directory in which sockets of a job have paths that the kernel takes, bytes.
+const TEMPORARY_BYTES_MAX: usize = 40;
+
+/// Where sockets of jobs and preloaded libraries lie: not in a directory whose path is too long for the former, or divided by the loader.
+#[must_use]
+pub fn temporary() -> PathBuf {
+    let given = std::env::temp_dir();
+    let bytes = given.as_os_str().as_encoded_bytes();
+    let is_divided = bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
+    if is_divided || bytes.len() > TEMPORARY_BYTES_MAX { PathBuf::from("/tmp") } else { given }
 }
 
 /// Every mount point of this process's namespace at or below `path`, in the order of mounting.

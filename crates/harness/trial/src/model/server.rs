@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_types::Attributes;
 
 use super::queue::{Parameters, Queue};
 use super::timer::Timer;
-use crate::testbed::Traffic;
+use crate::traffic::Traffic;
+
+/// The number after that of the root.
+const FIRST_NODE: u64 = forebay_fuse::ROOT_NODE + 1;
 
 /// The server, shared by all its clients.
 pub struct Model {
@@ -25,9 +27,11 @@ pub struct Model {
 struct State {
     queue: Queue,
     traffic: Traffic,
-    /// Node number to path below the directory. The kernel's node numbers are the inode numbers of the local files;
-    /// none is ever forgotten, which a model that lives for minutes can afford.
-    paths: BTreeMap<u64, PathBuf>,
+    /// Each known path's node number. They are not inode numbers: a tree may have files of several file systems. None is ever
+    /// forgotten, which a model that lives for minutes can afford.
+    numbers: BTreeMap<PathBuf, u64>,
+    /// The paths of the numbers from `FIRST_NODE` on.
+    paths: Vec<PathBuf>,
     /// Answers that are held while the server hangs.
     held: Option<Vec<Answer>>,
 }
@@ -41,8 +45,13 @@ impl Model {
     /// When the directory is not there or the timer cannot be started.
     pub fn new(directory: &Path, parameters: Parameters) -> anyhow::Result<Arc<Self>> {
         let directory = directory.canonicalize().with_context(|| format!("cannot serve {}", directory.display()))?;
-        let state =
-            State { queue: Queue::new(&parameters), traffic: Traffic::default(), paths: BTreeMap::new(), held: None };
+        let state = State {
+            queue: Queue::new(&parameters),
+            traffic: Traffic::default(),
+            numbers: BTreeMap::new(),
+            paths: Vec::new(),
+            held: None,
+        };
         let timer = Timer::start().context("the model's timer")?;
         Ok(Arc::new(Self { directory, parameters, epoch: Instant::now(), timer, state: Mutex::new(state) }))
     }
@@ -73,13 +82,20 @@ impl Model {
         if node == forebay_fuse::ROOT_NODE {
             return Some(self.directory.clone());
         }
-        self.state().paths.get(&node).cloned()
+        let index = usize::try_from(node.checked_sub(FIRST_NODE)?).ok()?;
+        self.state().paths.get(index).cloned()
     }
 
-    /// Remembers where a node is; its number is that of the local inode.
-    pub(super) fn learn(&self, path: PathBuf, attributes: &Attributes) -> u64 {
-        self.state().paths.insert(attributes.ino, path);
-        attributes.ino
+    /// The number of the node at a path, the same at each call.
+    pub(super) fn learn(&self, path: PathBuf) -> u64 {
+        let mut state = self.state();
+        if let Some(number) = state.numbers.get(&path) {
+            return *number;
+        }
+        let number = FIRST_NODE + state.paths.len() as u64;
+        state.numbers.insert(path.clone(), number);
+        state.paths.push(path);
+        number
     }
 
     /// Has `answer` run when the metadata server and the link are through with a request that sends `bytes`.

@@ -1,7 +1,7 @@
 //! Programs let go on many nodes at one moment: the wall time until the last is done, and the processor time of all.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::cpu;
-use forebay_testkit::run::Group;
-use forebay_testkit::stop;
+use crate::run::Group;
+use crate::stop;
 
 /// The result of a storm.
 pub struct Storm {
@@ -21,6 +21,16 @@ pub struct Storm {
     pub cpu: Duration,
     /// The output of each program, in the order in which they were given.
     pub outputs: Vec<String>,
+}
+
+/// A program that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("a node's program failed ({status}){}{text}", if text.is_empty() { "" } else { ": " })]
+pub struct ProgramFailed {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    text: String,
 }
 
 /// Programs that stand ready to be let go at one moment; ended when dropped before.
@@ -44,7 +54,7 @@ pub fn at_once(commands: Vec<Command>) -> anyhow::Result<Storm> {
 }
 
 impl Gate {
-    /// Starts the commands (made by [`Place::gated`](forebay_testkit::Place::gated)) and waits until all of them stand at the gate.
+    /// Starts the commands (made by [`Place::gated`](crate::Place::gated), or alike) and waits until all of them stand at the gate.
     ///
     /// # Errors
     /// When one of them does not start; all are ended then.
@@ -118,8 +128,9 @@ fn collect(waiting: Vec<(Group, BufReader<ChildStdout>)>) -> anyhow::Result<(Ins
 fn wait_for(mut group: Group, mut stdout: BufReader<ChildStdout>) -> anyhow::Result<String> {
     let mut text = String::new();
     stdout.read_to_string(&mut text)?;
-    if !group.wait()? {
-        bail!("a node's program failed{}", if text.is_empty() { String::new() } else { format!(": {text}") });
+    let status = group.wait()?;
+    if !status.success() {
+        return Err(ProgramFailed { status, text }.into());
     }
     Ok(text)
 }

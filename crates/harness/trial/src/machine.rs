@@ -27,6 +27,12 @@ impl Machine {
     /// This machine, and the commit of the repository at `source`.
     #[must_use]
     pub fn here(source: &Path) -> Self {
+        Self { commit: commit(source), ..Self::without_source() }
+    }
+
+    /// This machine, where no repository is.
+    #[must_use]
+    pub fn without_source() -> Self {
         let name = rustix::system::uname();
         let (system, release) = (name.sysname().to_string_lossy(), name.release().to_string_lossy());
         let memory_kib: u64 =
@@ -37,7 +43,7 @@ impl Machine {
             processor: field("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: memory_kib * 1024,
-            commit: commit(source),
+            commit: "unknown".to_owned(),
             load: load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
         }
     }
@@ -45,9 +51,15 @@ impl Machine {
     /// In one line, for people.
     #[must_use]
     pub fn described(&self) -> String {
-        let Self { kernel, processor, cores, memory_bytes, commit, load } = self;
+        format!("{}, commit {}, load at the start {:.1}", self.hardware(), self.commit, self.load)
+    }
+
+    /// Its processors, memory and kernel.
+    #[must_use]
+    pub fn hardware(&self) -> String {
+        let Self { kernel, processor, cores, memory_bytes, .. } = self;
         let gib = *memory_bytes as f64 / f64::from(1 << 30);
-        format!("{cores} cores ({processor}), {gib:.0} GiB, {kernel}, commit {commit}, load at the start {load:.1}")
+        format!("{cores} cores ({processor}), {gib:.0} GiB, {kernel}")
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Parameters {
     pub client_ttl_ms: u32,
 }
 
-/// The same slowness as the GlusterFS test bed is given ([`crate::testbed::BUSY`]); 1 s is the default of its
+/// The same slowness as the GlusterFS test bed of the test kit is given; 1 s is the default of its
 /// client, and of the order of those of NFS.
 pub const BUSY: Parameters =
     Parameters { metadata_us: 2000, at_once: 2, link_bits_per_second: 1_000_000_000, client_ttl_ms: 1000 };

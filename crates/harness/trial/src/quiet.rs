@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::stop;
 use anyhow::Context;
-use forebay_testkit::stop;
 use serde::Serialize;
 
 /// The largest share of the processors that other programs may use during a run. On a quiet machine of two cores the demo's
