@@ -11,6 +11,7 @@ mod profile;
 mod query;
 mod stage;
 mod status;
+mod version;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, Profil
 pub use query::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
+pub use version::VersionArguments;
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -149,6 +151,8 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages into a directory
     Man(ManArguments),
+    /// Show which build this is: version, commit, target, protocol
+    Version(VersionArguments),
     /// Look up names of a view; started by its daemon
     #[command(hide = true)]
     Walk(WalkArguments),
