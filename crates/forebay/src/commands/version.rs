@@ -60,9 +60,10 @@ pub fn run(arguments: &VersionArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn this() -> Build {
-    let (libc, suffix) = match cfg!(target_env = "musl") {
-        true => ("musl", "musl"),
-        false => ("glibc", "gnu"),
+    // The allocator as `main` has it.
+    let (libc, suffix, allocator) = match cfg!(target_env = "musl") {
+        true => ("musl", "musl", "mimalloc"),
+        false => ("glibc", "gnu", "system"),
     };
     Build {
         version: env!("CARGO_PKG_VERSION"),
@@ -74,7 +75,7 @@ fn this() -> Build {
             profile: if cfg!(debug_assertions) { "debug" } else { "release" },
             libc,
             r#static: cfg!(target_feature = "crt-static"),
-            allocator: "system",
+            allocator,
         },
     }
 }
