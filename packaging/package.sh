@@ -28,10 +28,12 @@ missing=()
 
 # with TOOL SCRIPT ARGUMENT...: runs the script if its tool can be had.
 with() {
-  local name=$1 started=$SECONDS
+  local name=$1 started=$SECONDS epoch=$COMMIT_EPOCH
   shift
+  # maturin calls cargo, which is to find all as it was built.
+  [[ $1 != wheel ]] || epoch=$SOURCE_DATE_EPOCH
   if case $name in none) true ;; umoci) need umoci:umoci ;; *) tool "$name" ;; esac; then
-    "packaging/$1.sh" "${@:2}" || die "$1.sh failed"
+    SOURCE_DATE_EPOCH=$epoch "packaging/$1.sh" "${@:2}" || die "$1.sh failed"
     say "$1: $((SECONDS - started)) s"
   else
     missing+=("$1: no $name (packaging/tools.sh)")
@@ -45,26 +47,32 @@ libraries() {
     printf '%s' "${PACKAGE_LIBRARIES:+$PACKAGE_LIBRARIES$'\n'}"
     return
   fi
-  need mpich:mpicc.mpich libmpich-dev:mpicc.mpich openmpi-bin:mpicc.openmpi libopenmpi-dev:mpicc.openmpi || return 0
+  if ! (need mpich:mpicc.mpich libmpich-dev:mpicc.mpich openmpi-bin:mpicc.openmpi libopenmpi-dev:mpicc.openmpi); then
+    say 'NOT made: MPI-IO libraries: no MPI can be had'
+    return
+  fi
   # Optimising over crates would make the whole of them anew for a library.
   [[ $DIST_PROFILE != dev ]] || profile=dev folder=debug
   cargo rustc --quiet --profile "$profile" --package forebay-mpiio --lib --crate-type staticlib
   mkdir -p "$made"
   packaging/mpiio.sh "$CARGO_TARGET_DIR/$folder/libforebay_mpiio.a" "$made"
   for each in "$made"/libforebay_mpiio_*.so; do
-    [[ ! -e $each ]] || { strip --strip-debug "$each" && printf '%s\n' "$each"; }
+    if [[ -e $each ]]; then strip --strip-debug "$each" && printf '%s\n' "$each"; fi
   done
 }
 
 # package TARGET
 package() {
-  local target=$1 arch=${1%%-*} name stage libs=()
+  local target=$1 arch=${1%%-*} name stage made libs=()
   name=forebay-$VERSION-$arch-linux stage=$CARGO_TARGET_DIR/$1/$FOLDER/package-root
-  [[ $arch != "$HOST" ]] || mapfile -t libs < <(libraries)
+  if [[ $arch == "$HOST" ]]; then
+    made=$(libraries) || die 'the MPI-IO libraries cannot be built'
+    [[ -z $made ]] || mapfile -t libs <<<"$made"
+  fi
   rm -rf "$stage" && mkdir -p "$stage"
   FOREBAY_RUNS=$CARGO_TARGET_DIR/dist/forebay-$VERSION-$HOST-linux \
     packaging/stage.sh "$stage" "$CARGO_TARGET_DIR/dist/$name" "${libs[@]}"
-  find "$stage" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+  find "$stage" -exec touch --no-dereference --date "@$COMMIT_EPOCH" {} +
   with none tarball "$stage" "$OUT/$name.tar.gz"
   with cargo-deb deb crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
   with cargo-generate-rpm rpm crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
