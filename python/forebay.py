@@ -4,13 +4,14 @@
     table = forebay.query("SELECT day, avg(flow) AS flow FROM 'log.csv' GROUP BY day")
     answer = forebay.operators("stats,entropy", "log.csv")
 
-The command `forebay` does the work, in a job where the data lie; FOREBAY_COMMAND names another one. Tables need pyarrow:
-pip install 'forebay[query]'.
+The command `forebay` does the work, in a job where the data lie: that beside this Python, else that in PATH; FOREBAY_COMMAND names
+another one. Tables need pyarrow: pip install 'forebay[query]'.
 """
 
 import json
 import os
 import subprocess
+import sysconfig
 import tempfile
 
 __all__ = ["QueryError", "operators", "query"]
@@ -60,8 +61,14 @@ def _pyarrow():
     return pyarrow
 
 
+def _command():
+    # An environment need not be activated.
+    beside = os.path.join(sysconfig.get_path("scripts"), "forebay")
+    return os.environ.get("FOREBAY_COMMAND") or (beside if os.path.exists(beside) else "forebay")
+
+
 def _run(words, read):
-    command = [os.environ.get("FOREBAY_COMMAND", "forebay"), "query", *words]
+    command = [_command(), "query", *words]
     # In a file: who reads one pipe must not keep the command waiting at the other.
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as process:
