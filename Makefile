@@ -68,7 +68,7 @@ test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory 
 	@echo 'the users fsgqa, 123456-fsgqa and fsgqa2, where they are missing; says so before it does.'
 	@tests/xfstests/run.sh "$(SOURCE)"
 
-test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root; the first time 10 minutes)
+test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root; the first time it compiles the tools)
 	@echo 'Packages: installs debootstrap, fuse3, rpm and what `make package` names by apt-get where they are missing; says so before it does;'
 	@echo 'downloads a root of Debian 12 into target/packages/.'
 	@tests/packages/run.sh

@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use crate::exit::{RUN_FAILED, WRONG_USAGE};
 use crate::settings::UsageError;
 
-/// musl's allocator has one lock for all threads (docs/measurements.md has the figures).
+/// musl's allocator has one lock for all threads (docs/measurements.md).
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
