@@ -15,22 +15,30 @@ sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
 sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs
+.PHONY: help build build-command build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs package test-packages uninstall
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '  make %-15s %s\n' "$$name" "$$text"; done
 
-build: ## the command, optimised, at target/release/forebay, and a library for each MPI that is found
-	$(CARGO) build --release --package forebay
+build: build-command ## the command, optimised, at target/release/forebay, and a library for each MPI that is found
 	$(CARGO) rustc --release --package forebay-mpiio --lib --crate-type staticlib
 	@packaging/mpiio.sh "$(target)/release/libforebay_mpiio.a" "$(target)/release"
+
+build-command:
+	. packaging/commit.sh && $(CARGO) build --release --package forebay
 
 dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@echo 'Packages: installs musl-tools, gcc and libc6-dev for the other architecture by apt-get where they are missing,'
 	@echo "and Rust's standard library for both by rustup; says so before it does."
 	@packaging/dist.sh $(DIST_TARGETS)
+
+package: ## tarball, deb, rpm, wheel, OCI image and list of components for each of DIST_TARGETS, at target/package/ (SQL=1: of forebay-sql, too)
+	@echo 'Packages: installs what `make dist` names, mpich, libmpich-dev, openmpi-bin, libopenmpi-dev, python3-venv and umoci by apt-get,'
+	@echo 'and cargo-deb, cargo-generate-rpm, cargo-cyclonedx and maturin into ~/.cache/forebay-tools (PACKAGE_TOOLS), where they are'
+	@echo 'missing; says so before it does.'
+	@SQL_TARGET_DIR="$(sql_target)" packaging/package.sh $(DIST_TARGETS)
 
 build-sql: ## SQL for `forebay query`, optimised, at target/sql/release/forebay-sql (takes three quarters of an hour of a processor)
 	$(CARGO) build --release --manifest-path crates/sql/Cargo.toml --target-dir "$(sql_target)"
@@ -59,6 +67,11 @@ test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory 
 	@echo 'Packages: installs xfsprogs, fio, quota, acl, attr, bc, gawk, fuse3, python3 and what building xfstests needs by apt-get, and adds'
 	@echo 'the users fsgqa, 123456-fsgqa and fsgqa2, where they are missing; says so before it does.'
 	@tests/xfstests/run.sh "$(SOURCE)"
+
+test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root; the first time it compiles the tools)
+	@echo 'Packages: installs debootstrap, fuse3, rpm and what `make package` names by apt-get where they are missing; says so before it does;'
+	@echo 'downloads a root of Debian 12 into target/packages/.'
+	@tests/packages/run.sh
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
 	@echo 'Packages: installs fuse3, python3, gcc and libc6-dev by apt-get where they are missing, for BIG=1 also python3-venv,'
@@ -135,14 +148,11 @@ lint: ## format, clippy with warnings denied, style, dependencies
 	$(CARGO) deny --log-level error check bans licenses sources
 	$(CARGO) deny --manifest-path crates/sql/Cargo.toml --log-level error check bans licenses sources
 
-install: build ## the command, its libraries and headers below PREFIX (default /usr/local)
-	install -D -m 755 "$(target)/release/forebay" "$(DESTDIR)$(PREFIX)/bin/forebay"
-	[ ! -e "$(sql_target)/release/forebay-sql" ] || \
-		install -D -m 755 "$(sql_target)/release/forebay-sql" "$(DESTDIR)$(PREFIX)/bin/forebay-sql"
-	for library in "$(target)"/release/libforebay_mpiio_*.so; do \
-		[ ! -e "$$library" ] || install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib" "$$library" || exit 1; done
-	for header in $(wildcard include/*.h include/*.f90); do \
-		install -D -m 644 "$$header" "$(DESTDIR)$(PREFIX)/include/$$(basename "$$header")" || exit 1; done
+install: ## what `make build` made, with manual pages, completions, libraries and headers, below PREFIX (default /usr/local); builds nothing
+	@packaging/install.sh "$(PREFIX)" "$(target)/release/forebay" "$(sql_target)/release/forebay-sql" "$(target)"/release/libforebay_mpiio_*.so
+
+uninstall: ## removes the files of `make install` below PREFIX, and says what it leaves
+	@packaging/uninstall.sh "$(PREFIX)"
 
 clean: ## whatever was built
 	$(CARGO) clean

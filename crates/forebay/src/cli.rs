@@ -13,6 +13,7 @@ mod query;
 mod stage;
 mod status;
 mod trial;
+mod version;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub use query::{Delimiter, HeaderChoice, OnError, QueryArguments, WherePlace};
 pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
 pub use trial::TryArguments;
+pub use version::VersionArguments;
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -159,6 +161,8 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages into a directory
     Man(ManArguments),
+    /// Show which build this is: version, commit, target, protocol
+    Version(VersionArguments),
     /// Look up names of a view; started by its daemon
     #[command(hide = true)]
     Walk(WalkArguments),

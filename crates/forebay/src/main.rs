@@ -49,6 +49,11 @@ use std::process::ExitCode;
 use crate::exit::{RUN_FAILED, WRONG_USAGE};
 use crate::settings::UsageError;
 
+/// musl's own takes more time of the daemons' threads (docs/measurements.md).
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     forebay_daemon::end_the_process();
     let command = match cli::Cli::read() {

@@ -62,12 +62,14 @@ fn python() -> Option<PathBuf> {
     let ran = |program: &OsStr, words: &[&OsStr]| {
         Command::new(program).args(words).status().is_ok_and(|status| status.success())
     };
-    let client = Path::new("../../python").canonicalize().expect("the working directory is this crate's");
+    let mut client =
+        Path::new("../../python").canonicalize().expect("the working directory is this crate's").into_os_string();
+    client.push("[query]");
     let has_environment =
         python.exists() || ran("python3".as_ref(), &["-m".as_ref(), "venv".as_ref(), environment.as_ref()]);
     let installed = has_environment && {
         let words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"].map(OsStr::new);
-        ran(python.as_ref(), &[&words[..], &[client.as_ref()]].concat())
+        ran(python.as_ref(), &[&words[..], &[client.as_os_str()]].concat())
     };
     installed.then_some(python)
 }

@@ -18,6 +18,7 @@ mod run;
 mod simulate;
 mod stage;
 mod trial;
+mod version;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),
         Command::Look => burst::look::run(),
         Command::Man(arguments) => manual::pages(&arguments),
+        Command::Version(arguments) => version::run(&arguments),
     }
 }
 
@@ -78,7 +80,8 @@ fn is_called_by_people(command: &Command) -> bool {
         | Command::Walk(_)
         | Command::Look
         | Command::Completions(_)
-        | Command::Man(_) => false,
+        | Command::Man(_)
+        | Command::Version(_) => false,
         Command::Doctor(arguments) => arguments.probe.is_none(),
         Command::Try(arguments) => arguments.enter.is_none() && arguments.read.is_none(),
         Command::Up(arguments) => !arguments.local_only,

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::place::Place;
 
 #[test]
@@ -131,6 +133,7 @@ fn every_command_explains_itself() {
         "config",
         "completions",
         "man",
+        "version",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(place.succeeds(&[command, "--help"]).contains("Examples:"), "{command}");
@@ -208,6 +211,28 @@ fn completions_and_manual_pages_cover_the_commands() {
     place.succeeds(&["man", pages.to_str().unwrap()]);
     assert!(fs::read_to_string(pages.join("forebay-up.1")).unwrap().contains("fanout"));
     assert!(place.fails(1, &["man", "/nonexistent"]).contains("cannot write manual pages into /nonexistent"));
+}
+
+#[test]
+fn the_build_is_described_by_stable_json() {
+    let place = Place::new();
+    let line = place.succeeds(&["--version"]);
+    assert_eq!((line.lines().count(), line.trim()), (1, concat!("forebay ", env!("CARGO_PKG_VERSION"))), "{line}");
+    let build = place.json(&["version"]);
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no text: {build}")).to_owned();
+    assert_eq!(build["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(build["protocol"], forebay_wire::message::PROTOCOL_VERSION);
+    assert!(text(&build["target"]).starts_with(&format!("{}-unknown-linux-", std::env::consts::ARCH)), "{build}");
+    let (commit, date) = (text(&build["commit"]), text(&build["commit_date"]));
+    let digits = commit.strip_suffix("-dirty").unwrap_or(&commit);
+    assert!(commit == "unknown" || (digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit())), "{build}");
+    assert!(date == "unknown" || (date.len() == 20 && date.ends_with('Z')), "{build}");
+    assert!(["debug", "release"].contains(&text(&build["features"]["profile"]).as_str()), "{build}");
+    assert_eq!(build["features"]["static"], text(&build["features"]["libc"]) == "musl", "{build}");
+    let people = place.succeeds(&["version"]);
+    for part in [&commit, &date, &text(&build["target"]), &text(&build["features"]["allocator"])] {
+        assert!(people.contains(part.as_str()), "{part}: {people}");
+    }
 }
 
 #[test]
