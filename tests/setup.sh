@@ -27,7 +27,7 @@ PACKAGES=(
   glusterfs-server:glusterd,glusterfsd glusterfs-client:glusterfs,mount.glusterfs
   slurm-client:srun,sbatch,salloc slurmctld:slurmctld slurmd:slurmd munge:munge,munged,unmunge
   # By their own names: `mpicc` is whichever of the two was installed last.
-  mpich:mpiexec.mpich,mpicc.mpich 'libmpich-dev:/usr/include/*/mpich/mpi.h'
+  mpich:mpiexec.mpich,mpicc.mpich,mpiexec.hydra 'libmpich-dev:/usr/include/*/mpich/mpi.h'
   openmpi-bin:mpirun.openmpi libopenmpi-dev:mpicc.openmpi gfortran:gfortran
   # Libraries over MPI-IO.
   libhdf5-mpich-dev:h5pcc.mpich libhdf5-openmpi-dev:h5pcc.openmpi pnetcdf-bin:pnetcdf-config libpnetcdf-dev:/usr/include/pnetcdf.h

@@ -27,7 +27,7 @@ const HOSTS: [&str; 2] = ["m1", "m2"];
 /// How long daemons may take to end with their job.
 const END: Duration = Duration::from_secs(60);
 
-/// What stands in a job's script before `up` and `down`.
+/// The lines of a job's script between `up` and `down`.
 const USES: &str = r#"
 "$FOREBAY" status --json >"$CLUSTER/state"
 for host in m1 m2; do
@@ -143,7 +143,7 @@ impl Cluster {
         self.is_clean();
     }
 
-    /// Nothing runs any more, and no file of the start or of the job is there.
+    /// No process runs any more, and no file of the start or of the job is there.
     fn is_clean(&mut self) {
         let command = self.command.clone();
         wait_until_or("no process of the job is left", END, || {

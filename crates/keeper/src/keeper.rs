@@ -31,7 +31,7 @@ use crate::packets;
 use crate::patience::silence_max;
 use crate::restarts::{Restarts, VoteReply};
 use crate::signals::{Signals, hear_of_children};
-use crate::starter::{Starter, tell};
+use crate::starter::{Starter, ready_line, tell};
 use crate::watched::{self, Watches, WhenGone};
 
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs. Each daemon is given
@@ -493,12 +493,4 @@ fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
         links_lead_into_view: options.links_lead_into_view,
         place: Place::of_this().context("cannot determine the namespaces of this process")?,
     })
-}
-
-/// The message to the node's starter when its view answers.
-fn ready_line(options: &KeeperOptions, port: u16) -> Value {
-    json!({"ready": {
-        "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),
-        "host": options.address.host, "port": port,
-    }})
 }

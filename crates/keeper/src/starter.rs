@@ -9,16 +9,27 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use forebay_launch::{JobDirectory, JobRecord};
+use serde_json::{Value, json};
+
+use crate::options::KeeperOptions;
 
 /// How long after a look that showed `up` alive the next one comes: it writes its record right after it stops reading,
 /// and a process that is killed lives a moment longer than its descriptors.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tells the node's starter. If no process reads, the node must clean up all the same.
-pub fn tell(message: &serde_json::Value) {
+pub fn tell(message: &Value) {
     if let Err(error) = writeln!(std::io::stdout(), "{message}") {
         tracing::warn!(%error, %message, "the messages of the node cannot be passed on");
     }
+}
+
+/// The message to the node's starter when its view answers.
+pub fn ready_line(options: &KeeperOptions, port: u16) -> Value {
+    json!({"ready": {
+        "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),
+        "host": options.address.host, "port": port,
+    }})
 }
 
 /// The state of the job's starter.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use forebay_launch::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What ends with a process.
+/// The consequence of a process's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WhenGone {
     /// The node.
@@ -24,7 +24,7 @@ pub enum WhenGone {
 pub struct Watched {
     /// The process.
     pub process: Process,
-    /// What ends with it.
+    /// The consequence of its end.
     pub when_gone: WhenGone,
 }
 

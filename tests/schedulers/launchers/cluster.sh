@@ -1,7 +1,7 @@
 #!/bin/sh
 # cluster.sh NAME ARGUMENTS: what stands for launchers and schedulers that this machine has not. By links it is flux, mpiexec (of PALS), aprun,
 # pbsdsh, pbs_tmrsh, pbs_attach, pbs_mom, blaunch, res and ssh. $CLUSTER holds the hosts' processes (node.NAME) and whatever is called.
-# What a scheduler's own daemons would start is a line in $CLUSTER/tasks, and `end` ends it, as they do with the job.
+# A process that a scheduler's own daemons would start is a line in $CLUSTER/tasks, and `end` ends it, as they do with the job.
 set -eu
 
 # on HOST COMMAND: with the mounts and the host name of the host.

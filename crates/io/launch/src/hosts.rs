@@ -27,7 +27,7 @@ pub struct Reach {
     pub(crate) is_shell: bool,
     /// Whether the program's output comes back.
     pub(crate) passes_output: bool,
-    /// What the command calls a host, where that is not its name.
+    /// The command's own word for a host, where that is not its name.
     #[serde(default)]
     pub(crate) places: BTreeMap<String, String>,
 }

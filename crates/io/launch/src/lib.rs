@@ -45,7 +45,9 @@ pub use hostfile::{expand_hostlist, parse_hostfile};
 pub use hosts::{FailedCall, Reach, RemoteCall};
 pub use job_directory::{JobDirectory, check_job_name, session_base};
 pub use job_end::job_end;
-pub use launchers::{Launcher, LauncherName, NewJob, Spec, Surroundings, attach_to_pbs, batch_script, launcher};
+pub use launchers::{
+    Launcher, LauncherName, NewJob, Spec, Surroundings, attach_to_pbs, batch_script, launcher, usual_launcher,
+};
 pub use local::{bind_listeners, local_starter};
 pub use munge::{KeySealing, Munge};
 pub use ports::Ports;

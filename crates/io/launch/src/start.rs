@@ -128,7 +128,7 @@ pub struct StartFailure {
     pub held: Vec<Process>,
 }
 
-/// What a start tells while it waits.
+/// The words of a start that waits.
 #[derive(Debug)]
 pub enum Waiting<'a> {
     /// How many nodes are ready: whenever that is heard, and twice a second.

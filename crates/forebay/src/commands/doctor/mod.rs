@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use forebay_keeper::images::SERVERS;
-use forebay_launch::{Allocation, LaunchError, LauncherName, MungeProblem, Scheduler};
+use forebay_launch::{Allocation, LaunchError, MungeProblem, Scheduler, usual_launcher};
 use forebay_secret::JobKey;
 use rustix::process::Resource;
 use serde_json::json;
@@ -300,7 +300,7 @@ fn scheduler() -> Check {
             "name the nodes yourself: forebay up --nodes \"$SLURM_JOB_NODELIST\"",
         ),
         Ok(Some(Allocation { scheduler, number, hosts, .. })) => {
-            let launcher = LauncherName::usual(Some(scheduler), &|name| in_path(name));
+            let launcher = usual_launcher(Some(scheduler), &|name| in_path(name));
             let plural = if hosts.len() == 1 { "" } else { "s" };
             Check::ok(
                 "scheduler",

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use anyhow::Context;
 use forebay_launch::{
     Allocation, Launcher, LauncherName, NodeAddress, Surroundings, TopologySource, ViewLayout, bind_listeners,
-    in_order, launcher, parse_hostfile, switches_of, topology_file,
+    in_order, launcher, parse_hostfile, switches_of, topology_file, usual_launcher,
 };
 
 use crate::job_spec::read_input;
@@ -94,7 +94,7 @@ impl Selection {
             }
             return Self::local(1, ViewLayout::ByHost);
         };
-        let name = settings.launcher.unwrap_or_else(|| LauncherName::usual(Some(allocation.scheduler), &in_path));
+        let name = settings.launcher.unwrap_or_else(|| usual_launcher(Some(allocation.scheduler), &in_path));
         // A remote shell to itself may not be allowed, and is not needed.
         if name != LauncherName::Slurm && is_this_host(&allocation.hosts) {
             return Self::local(1, ViewLayout::ByHost);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use super::{Launcher, LauncherName, NewJob, Surroundings, allocation_of};
+use super::launcher::{Launcher, LauncherName, NewJob, Surroundings, allocation_of};
 use crate::allocation::Scheduler;
 use crate::{LaunchError, Reach, Starter};
 

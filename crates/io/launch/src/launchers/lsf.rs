@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Launcher, LauncherName, NewJob, Surroundings, allocation_of, needed};
+use super::launcher::{Launcher, LauncherName, NewJob, Surroundings, allocation_of, needed};
 use crate::allocation::Scheduler;
 use crate::{LaunchError, Reach, Starter};
 

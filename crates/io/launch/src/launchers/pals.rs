@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Launcher, LauncherName, NewJob, Surroundings, needed};
+use super::launcher::{Launcher, LauncherName, NewJob, Surroundings, needed};
 use crate::{LaunchError, Reach, Starter};
 
 /// PALS.

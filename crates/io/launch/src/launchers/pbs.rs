@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use forebay_types::NodeRank;
 
-use super::{Launcher, LauncherName, NewJob, STAYING, Surroundings, allocation_of, needed};
+use super::launcher::{Launcher, LauncherName, NewJob, STAYING, Surroundings, allocation_of, needed};
 use crate::allocation::Scheduler;
 use crate::job_end::said_by;
 use crate::local::append_to;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Launcher, LauncherName, NewJob, needed};
+use super::launcher::{Launcher, LauncherName, NewJob, needed};
 use crate::{LaunchError, Reach, Starter};
 
 /// PRRTE.

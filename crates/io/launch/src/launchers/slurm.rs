@@ -7,7 +7,7 @@
 
 use std::process::Command;
 
-use super::{Launcher, LauncherName, NewJob, Surroundings, allocation_of};
+use super::launcher::{Launcher, LauncherName, NewJob, Surroundings, allocation_of};
 use crate::allocation::Scheduler;
 use crate::job_end::said_by;
 use crate::{LaunchError, Reach, Starter};

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use forebay_types::NodeRank;
 
-use super::{Launcher, LauncherName, NewJob, Spec, Surroundings};
+use super::launcher::{Launcher, LauncherName, NewJob, Spec, Surroundings};
+use super::pbs;
 use crate::allocation::Scheduler;
 use crate::hosts::RemoteCall;
 use crate::local::append_to;
@@ -25,7 +26,7 @@ pub(super) struct Ssh {
 impl Ssh {
     pub(super) fn of(surroundings: &Surroundings<'_>, path: &dyn Fn(&str) -> Option<PathBuf>) -> Self {
         let pbs = surroundings.allocation.filter(|allocation| allocation.scheduler == Scheduler::Pbs);
-        let pbs = pbs.filter(|_| super::pbs::attach(path).is_some());
+        let pbs = pbs.filter(|_| pbs::attach(path).is_some());
         Self { shell: surroundings.remote_shell.to_vec(), pbs_job: pbs.map(|pbs| pbs.number.clone()) }
     }
 

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
 use super::*;
-use crate::RemoteCall;
+use crate::{Allocation, JobDirectory, MemoryFile, NodeAddress, RemoteCall, SharedFiles};
 
 /// The program of that name, if it is one of these.
 fn among(names: &'static [&'static str]) -> impl Fn(&str) -> Option<PathBuf> {
@@ -124,7 +126,7 @@ fn lsf() {
 }
 
 #[test]
-fn process_managers_of_mpi() {
+fn hydra_and_prrte() {
     let words = started(LauncherName::Hydra, None, &["a", "b"], &["/m/mpiexec.hydra"]);
     assert_eq!(
         line(&words.starters[0]),
@@ -148,7 +150,7 @@ fn a_remote_shell_is_called_once_for_each_node() {
 
 #[test]
 fn each_scheduler_has_a_usual_launcher() {
-    let usual = |scheduler, programs| LauncherName::usual(scheduler, &among(programs));
+    let usual = |scheduler, programs| usual_launcher(scheduler, &among(programs));
     assert_eq!(usual(Some(Scheduler::Slurm), &[]), LauncherName::Slurm);
     assert_eq!(usual(Some(Scheduler::Flux), &[]), LauncherName::Flux);
     assert_eq!(usual(Some(Scheduler::Pbs), &["/opt/cray/pals/default/bin/mpiexec"]), LauncherName::Pals);
