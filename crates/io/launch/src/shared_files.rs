@@ -8,9 +8,10 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
+use crate::{LaunchError, MemoryFile, Process, check_job_name};
 
-use crate::{LaunchError, MemoryFile, check_job_name};
+/// Directories of starts are named by job, host and process: hosts share the place, and several clusters may.
+const PREFIX: &str = ".start-";
 
 /// The files; dropping it removes them.
 #[derive(Debug)]
@@ -30,8 +31,9 @@ impl SharedFiles {
             .mode(0o700)
             .create(state)
             .map_err(|error| LaunchError::io("create the directory", state, error))?;
-        let directory = state.join(format!(".start-{job}-{}", geteuid().as_raw()));
-        remove(&directory);
+        let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
+        remove_stale(state, &host);
+        let directory = state.join(format!("{PREFIX}{job}-{host}-{}", std::process::id()));
         DirBuilder::new()
             .mode(0o700)
             .create(&directory)
@@ -70,6 +72,20 @@ fn create(path: &Path) -> Result<fs::File, LaunchError> {
     file.map_err(|error| LaunchError::io("create", path, error))
 }
 
+/// Removes what starts of this host have left that were killed.
+fn remove_stale(state: &Path, host: &str) {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let Some((start, pid)) = name.to_str().and_then(|name| name.rsplit_once('-')) else { continue };
+        let is_of_host = start.starts_with(PREFIX) && start.ends_with(&format!("-{host}"));
+        let is_over = pid.parse().is_ok_and(|pid| Process::of(pid).is_none());
+        if is_of_host && is_over && crate::private::check_private(&entry.path()).is_ok() {
+            remove(&entry.path());
+        }
+    }
+}
+
 /// Only what is written here is removed.
 fn remove(directory: &Path) {
     for name in ["spec", "hosts"] {
@@ -100,19 +116,37 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        // As after an `up` that was killed.
-        std::mem::forget(files);
-        drop(SharedFiles::make(&state, "7", &spec).unwrap());
+        drop(files);
         assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_of_a_start_that_was_killed_are_removed_by_the_next() {
+        let temporary = tempfile::tempdir().unwrap();
+        let spec = MemoryFile::new("spec", &[b"{}"]).unwrap();
+        let files = SharedFiles::make(temporary.path(), "7", &spec).unwrap();
+        let own = files.spec().parent().unwrap().to_owned();
+        // No process has such a number.
+        let named = |pid: &str| own.to_str().unwrap().rsplit_once('-').unwrap().0.to_owned() + "-" + pid;
+        let (killed, elsewhere) = (named("4194305"), temporary.path().join(".start-7-another-4194305"));
+        for directory in [Path::new(&killed), &elsewhere] {
+            DirBuilder::new().mode(0o700).create(directory).unwrap();
+            fs::write(directory.join("spec"), "key").unwrap();
+        }
+        drop(files);
+        drop(SharedFiles::make(temporary.path(), "8", &spec).unwrap());
+        assert!(!Path::new(&killed).exists() && elsewhere.join("spec").exists(), "of another host nothing is known");
     }
 
     #[test]
     fn a_place_that_was_prepared_is_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let spec = MemoryFile::new("spec", &[b"{}"]).unwrap();
-        let planted = temporary.path().join(format!(".start-7-{}", geteuid().as_raw()));
-        std::os::unix::fs::symlink("/tmp", &planted).unwrap();
+        let own = SharedFiles::make(temporary.path(), "7", &spec).unwrap().spec();
+        let (planted, aim) = (own.parent().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(aim.path().join("spec"), "of others").unwrap();
+        std::os::unix::fs::symlink(aim.path(), planted).unwrap();
         assert!(SharedFiles::make(temporary.path(), "7", &spec).is_err());
-        assert!(planted.is_symlink());
+        assert!(planted.is_symlink() && aim.path().join("spec").exists());
     }
 }

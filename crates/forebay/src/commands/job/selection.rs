@@ -189,6 +189,14 @@ pub fn nodes_of_file(settings: &Settings, port: u16) -> anyhow::Result<Vec<NodeA
     Ok(parse_hostfile(&text, &path.display().to_string(), port)?)
 }
 
+/// Whether the settings name the nodes, so that the allocation's do not count.
+///
+/// # Errors
+/// As for `choose`.
+pub fn are_nodes_named(effective: &Effective) -> Result<bool, UsageError> {
+    way(effective).map(|way| way.is_some())
+}
+
 /// The way that comes from the strongest source; two from the same one contradict each other.
 fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
     let strength = |origin: &Origin| match origin {

@@ -26,7 +26,7 @@ use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
-use crate::commands::job::selection::Selection;
+use crate::commands::job::selection::{self, Selection};
 use crate::commands::job::up_direct::WayOut;
 use crate::commands::job::up_report::{Report, below, lines};
 use crate::commands::job::up_stopped::{Interrupted, StartFailed, Stopped};
@@ -78,7 +78,14 @@ fn bring_up(
     (as_json, is_verbose): (bool, bool),
     began: Instant,
 ) -> anyhow::Result<ExitCode> {
-    let allocated = Allocation::from_environment(&variable)?;
+    let allocated = match Allocation::from_environment(&variable) {
+        // Its nodes do not matter then.
+        Err(error) if selection::are_nodes_named(effective)? => {
+            tracing::debug!(%error, "the environment's allocation is passed over");
+            None
+        }
+        allocated => allocated?,
+    };
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
     let ports = ports.context("cannot choose the nodes' ports")?;

@@ -21,7 +21,7 @@ pub(super) struct Pals {
 pub(super) fn command(path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let is_pals = |found: &PathBuf| {
         let found = found.canonicalize().unwrap_or_else(|_| found.clone());
-        found.components().any(|part| part.as_os_str().to_string_lossy().starts_with("pals"))
+        found.components().any(|part| part.as_os_str() == "pals")
     };
     path("mpiexec").filter(is_pals).or_else(|| path("aprun"))
 }

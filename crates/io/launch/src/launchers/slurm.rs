@@ -5,6 +5,7 @@
 //! with the job's key, is `srun`'s standard input, which Slurm sends to every task over connections of its own;
 //! the caller has sealed the key in it if it could (`Munge`).
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use super::launcher::{Launcher, LauncherName, NewJob, Surroundings, allocation_of};
@@ -17,14 +18,27 @@ use crate::{LaunchError, Reach, Starter};
 pub(super) struct Slurm {
     /// Slurm's number of the job.
     pub(super) job_id: String,
-    /// The nodes as Slurm writes them, `n[1-9]`: short, where one argument holds at most 128 KiB of names.
+    /// The nodes of the allocation.
+    pub(super) hosts: Vec<String>,
+    /// The same as Slurm writes them, `n[1-9]`: short, where one argument holds at most 128 KiB of names.
     pub(super) list: String,
 }
 
 impl Slurm {
     pub(super) fn of(surroundings: &Surroundings<'_>) -> Result<Self, LaunchError> {
         let allocation = allocation_of(surroundings, Scheduler::Slurm, LauncherName::Slurm)?;
-        Ok(Self { job_id: allocation.number.clone(), list: allocation.list.clone() })
+        Ok(Self { job_id: allocation.number.clone(), hosts: allocation.hosts.clone(), list: allocation.list.clone() })
+    }
+}
+
+impl Slurm {
+    /// The list of the job's nodes, which may be a part of the allocation.
+    fn list_of(&self, job: &NewJob<'_>) -> String {
+        let hosts: BTreeSet<&str> = job.nodes.iter().map(|node| node.host.as_str()).collect();
+        if self.hosts.iter().map(String::as_str).collect::<BTreeSet<_>>() == hosts {
+            return self.list.clone();
+        }
+        hosts.into_iter().collect::<Vec<_>>().join(",")
     }
 }
 
@@ -45,7 +59,7 @@ impl Launcher for Slurm {
             .args(["--overlap", "--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--job-name=forebay"])
             .arg(format!("--nodes={count}"))
             .arg(format!("--ntasks={count}"))
-            .arg(format!("--nodelist={}", self.list))
+            .arg(format!("--nodelist={}", self.list_of(job)))
             // The tier outlives a node: neither the loss of one nor the end of one daemon ends the others.
             .args(["--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered"]);
         Ok(vec![job.step("srun", command)?])

@@ -195,7 +195,7 @@ fn the_nodes_of_a_large_allocation_are_named_briefly() {
     let list = "x[1000-1099]c0s[0-7]b0n[0-15]";
     let hosts = crate::expand_hostlist(list).unwrap();
     assert!(hosts.join(",").len() > ARGUMENT_BYTES_MAX);
-    let slurm = slurm::Slurm { job_id: "7".into(), list: list.into() };
+    let slurm = slurm::Slurm { job_id: "7".into(), hosts: hosts.clone(), list: list.into() };
     let temporary = tempfile::tempdir().unwrap();
     let directory = JobDirectory::create(&temporary.path().join("base"), "7").unwrap().unwrap();
     directory.make_logs().unwrap();
@@ -207,4 +207,10 @@ fn the_nodes_of_a_large_allocation_are_named_briefly() {
     let longest = starter.command.get_args().map(std::ffi::OsStr::len).max();
     assert!(longest < Some(ARGUMENT_BYTES_MAX), "{longest:?}");
     assert_eq!(starter.ranks.len(), 12_800);
+    let part = NewJob { nodes: &nodes[..2], ..job };
+    let words = words(&slurm.starters(&part).unwrap()[0].command);
+    assert!(
+        words.contains(&"--nodelist=x1000c0s0b0n0,x1000c0s0b0n1".to_owned()),
+        "a part of the allocation: {words:?}"
+    );
 }
