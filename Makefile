@@ -70,8 +70,8 @@ test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory 
 
 test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root; the first time it compiles the tools)
 	@echo 'Packages: installs debootstrap, fuse3, rpm and what `make package` names by apt-get where they are missing; says so before it does;'
-	@echo 'downloads a root of Debian 12 into target/packages/.'
-	@tests/packages/run.sh
+	@echo 'downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
+	@tests/packages/run.sh && tests/packages/launchers.sh
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
 	@echo 'Packages: installs fuse3, python3, gcc and libc6-dev by apt-get where they are missing, for BIG=1 also python3-venv,'
