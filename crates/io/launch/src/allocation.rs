@@ -132,7 +132,9 @@ impl Allocation {
         };
         let list = variable("SLURM_JOB_NODELIST").filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| {
-            LaunchError::Allocation(format!("SLURM_JOB_ID is {number}, but SLURM_JOB_NODELIST is not set"))
+            LaunchError::Allocation(format!(
+                "the Slurm allocation cannot be read: SLURM_JOB_ID is {number}, but SLURM_JOB_NODELIST is not set"
+            ))
         })?;
         let hosts = expand_hostlist(&list)?;
         Ok(Some(Self { scheduler: Scheduler::Slurm, job: number.clone(), number, hosts, list, first_lines: vec![] }))
@@ -145,10 +147,13 @@ impl Allocation {
             return match (set(FLUX_JOB), set(FLUX_NODES)) {
                 (None, _) => Ok(None),
                 (Some(_), Some(one)) if one == "1" => Ok(None),
-                (Some(job), _) => Err(LaunchError::Allocation(format!(
-                    "this program of Flux' job {job} runs in no instance of its own, so forebay cannot start nodes there; begin the job by \
-                     flux batch or flux alloc, name its nodes with --nodes HOSTLIST, or start one here with --local 1"
-                ))),
+                (Some(job), count) => {
+                    let nodes = count.map_or_else(String::new, |count| format!(" with {count} nodes"));
+                    Err(LaunchError::Allocation(format!(
+                        "this runs in job {job} of Flux{nodes}, which is no instance of its own, so forebay cannot start nodes there; \
+                         begin the job by flux batch or flux alloc, name its nodes with --nodes HOSTLIST, or start one here with --local 1"
+                    )))
+                }
             };
         };
         let list = ask("flux", &["getattr", "hostlist"]).ok_or_else(|| {

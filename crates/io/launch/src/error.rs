@@ -91,8 +91,8 @@ pub enum LaunchError {
         /// The error in it.
         problem: String,
     },
-    /// The environment of a scheduler contradicts itself.
-    #[error("the Slurm allocation cannot be read: {0}")]
+    /// The environment of a scheduler contradicts itself, or a launcher cannot start these nodes.
+    #[error("{0}")]
     Allocation(String),
     /// The operating system refused something.
     #[error("cannot {doing} {object}")]

@@ -299,13 +299,14 @@ fn scheduler() -> Check {
             format!("in the Slurm allocation {number}, but srun is not in PATH"),
             "name the nodes yourself: forebay up --nodes \"$SLURM_JOB_NODELIST\"",
         ),
-        Ok(Some(Allocation { scheduler, number, hosts, .. })) => {
+        Ok(Some(Allocation { scheduler, number, job, hosts, .. })) => {
+            let job = if scheduler == Scheduler::Slurm { number } else { job };
             let launcher = usual_launcher(Some(scheduler), &|name| in_path(name));
             let plural = if hosts.len() == 1 { "" } else { "s" };
             Check::ok(
                 "scheduler",
                 format!(
-                    "in the {scheduler} job {number} of {} host{plural}; forebay up uses them (--launcher {launcher})",
+                    "in the {scheduler} job {job} of {} host{plural}; forebay up uses them (--launcher {launcher})",
                     hosts.len()
                 ),
             )
