@@ -61,7 +61,10 @@ class Hosts:
     def __init__(self, count, directory):
         self.count, self.pids = count, []
         self.shell = directory / "remote-shell"
-        self.pid_file = directory / "host-{}"
+        self.directory = directory
+
+    def make(self):
+        directory, count = self.directory, self.count
         run("ip", "link", "add", BRIDGE, "type", "bridge", check=True)
         run("ip", "address", "add", f"{NETWORK}.255.254/16", "dev", BRIDGE, check=True)
         run("ip", "link", "set", BRIDGE, "up", check=True)
@@ -161,6 +164,7 @@ def main():
     whole_job(program, job, ["--local", given.nodes, "--export", directory / "export"], given.nodes, given.runs)
     hosts = Hosts(given.hosts, directory)
     try:
+        hosts.make()
         listed = hosts.file(directory / "hosts", given.nodes)
         print(f"{given.hosts} hosts of {given.nodes // given.hosts}:", flush=True)
         up = ["--hostfile", listed, "--remote-shell", hosts.shell, "--export", directory / "export"]
