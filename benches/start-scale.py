@@ -4,6 +4,9 @@
 All nodes are on this machine: first as `--local N`, then as HOSTS hosts of N / HOSTS nodes each, every host with network, mount and UTS
 namespaces of its own on one bridge (root), started by a remote shell that enters them. Then most hosts are dead, and the time is taken until
 `up` names them. Every figure is printed with its bar, and whether it is met. What it makes it removes.
+
+Between runs are six seconds: ext4 passes over what was removed in the last five at each file that is made, and a job never starts right
+after hundreds of others on its host have ended.
 """
 
 import argparse
@@ -21,6 +24,8 @@ PER_100 = 2.0
 MEMORY_MB = 12.0
 STATUS_S = 1.0
 NAMED_S = 5.0
+PAUSE_S = 6.0
+IDLE_S = 10.0
 
 
 def run(*words, **options):
@@ -49,6 +54,25 @@ def memory_mb(program):
         except OSError:
             continue
     return total / 1024
+
+
+def processor_s(program):
+    """The time of processors that all processes of the program have taken, s."""
+    ticks = 0
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "exe") == program:
+                fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def busy_s():
+    """The time in which processors of this machine were busy, s."""
+    user, nice, system, _, _, hard, soft = map(int, pathlib.Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
+    return (user + nice + system + hard + soft) / os.sysconf("SC_CLK_TCK")
 
 
 def met(name, value, bar, unit):
@@ -106,9 +130,12 @@ class Hosts:
 
 
 def whole_job(program, job, up, nodes, runs):
-    ups, downs, statuses, memories = [], [], [], []
+    ups, downs, statuses, memories, busy, idle = [], [], [], [], [], []
     for _ in range(runs):
+        time.sleep(PAUSE_S)
+        before = busy_s()
         took, _ = timed(program, "up", *job, *up)
+        busy.append(busy_s() - before)
         ups.append(took)
         try:
             took, text = timed(program, "status", "--json", *job)
@@ -117,14 +144,20 @@ def whole_job(program, job, up, nodes, runs):
             if ready != nodes:
                 sys.exit(f"status knows {ready} of {nodes} nodes")
             memories.append(memory_mb(program) / nodes)
+            time.sleep(PAUSE_S)
+            before = processor_s(program)
+            time.sleep(IDLE_S)
+            idle.append((processor_s(program) - before) / IDLE_S / nodes * 100)
         finally:
             took, _ = timed(program, "down", *job)
             downs.append(took)
     median = statistics.median
     met("up, seconds per 100 nodes", median(ups) * 100 / nodes, PER_100, "s")
+    print(f"{'  of this, processors of the machine were busy':46} {median(busy) * 100 / nodes:8.2f} s of {os.cpu_count()} processors")
     met("down, seconds per 100 nodes", median(downs) * 100 / nodes, PER_100, "s")
     met("status --json", median(statuses), STATUS_S, "s")
     met("memory of a node (Pss of keeper and daemon)", max(memories), MEMORY_MB, "MB")
+    print(f"{'an idle node takes of a processor':46} {median(idle):8.3f} %", flush=True)
 
 
 def dead_hosts(program, job, hosts, directory, how):

@@ -44,7 +44,7 @@ pub struct KeeperOptions {
     /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
     /// kept in memory.
     pub resend: bool,
-    /// Whether a line says that the node is ready: its starter waits for this node alone.
+    /// Whether a line says that the node is ready: its starter waits for this node alone, or starts others then.
     pub says_ready: bool,
     /// Whether its starter waits for the whole job.
     pub reports: bool,

@@ -30,6 +30,8 @@ pub struct Dispatch<K, M, W: Waiter, R> {
     pub(crate) passed_over: PassedOver<K>,
     /// When `run_timers` last looked around.
     pub(crate) checked: Time,
+    /// Whether the parent is asked whether it is there while nothing is asked of it.
+    pub(crate) has_heartbeat: bool,
     pub(crate) epoch: Epoch,
     pub(crate) events: VecDeque<Event<K, M, W>>,
     pub(crate) counters: Counters,
@@ -65,12 +67,19 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             fallback_reads: TokenBucket::full(limits::FALLBACK_READS_SAVED_MAX),
             passed_over: PassedOver::none(),
             checked: Time(0),
+            has_heartbeat: true,
             epoch: Epoch::START,
             events: VecDeque::new(),
             counters: Counters::default(),
             next_attempt: 1,
             next_hold: 1,
         }
+    }
+
+    /// Whether this node, while it asks nothing, asks its parent whether it is there. From the start it does. While the nodes of a job
+    /// start it must not: those above may begin later than it, and all that it would find out is that.
+    pub fn set_heartbeat(&mut self, is_on: bool) {
+        self.has_heartbeat = is_on;
     }
 
     /// The next thing to do, in the order it was decided.

@@ -18,7 +18,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     pub fn poll_timeout(&self) -> Option<Time> {
         let is_certain = self.detector.is_empty() && !self.detector.expects_word();
         let is_idle = self.attempts.is_empty() && self.limited.is_empty() && is_certain;
-        let check = match (is_idle, self.parent()) {
+        let check = match (is_idle, self.parent().filter(|_| self.has_heartbeat)) {
             (false, _) => Some(self.checked.after(limits::CHECK_INTERVAL)),
             (true, Some(parent)) => {
                 let heartbeat = self.detector.heard_at(parent).after(limits::HEARTBEAT);
@@ -78,7 +78,8 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     fn ping_silent(&mut self, now: Time) {
         let mut silent = self.detector.silent(now);
-        silent.extend(self.parent().filter(|parent| !self.detector.was_heard_within(*parent, limits::HEARTBEAT, now)));
+        let asked = self.parent().filter(|_| self.has_heartbeat);
+        silent.extend(asked.filter(|parent| !self.detector.was_heard_within(*parent, limits::HEARTBEAT, now)));
         // One is merely slow; a second while the first does not say that it is there may mean that the network is cut.
         let is_news = silent.iter().any(|peer| !self.detector.is_pinged(*peer));
         if is_news && self.detector.is_in_doubt() {

@@ -3,9 +3,6 @@
 //!
 //! No request waits for the file, and it takes one part in a hundred of a thread's time at most.
 
-use std::fs;
-use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::kept_file;
 use super::requests::Job;
 use super::sampling::unix_ms;
 use super::status::{JobStatus, NodeStatus, Status, Totals};
@@ -105,7 +103,9 @@ impl LastStatus {
     #[must_use]
     pub fn read_all(directory: &JobDirectory) -> Vec<Self> {
         let ranks = directory.last_status_ranks().into_iter();
-        ranks.filter_map(|rank| read(&JobDirectory::last_status(directory.path(), rank))).collect()
+        ranks
+            .filter_map(|rank| kept_file::read(&JobDirectory::last_status(directory.path(), rank), FILE_BYTES_MAX))
+            .collect()
     }
 
     /// The status of the job as far as these tell, in the form of `status --json`; `None` without any.
@@ -117,13 +117,6 @@ impl LastStatus {
             nodes.push(last.node);
         }
         Some(json!(Status { job: job?, totals: Totals::of(&mut nodes), nodes }))
-    }
-
-    /// Whole or not at all.
-    fn keep(&self, path: &Path) -> std::io::Result<()> {
-        let new = path.with_extension("status.new");
-        fs::write(&new, serde_json::to_vec(self)?)?;
-        fs::rename(&new, path)
     }
 }
 
@@ -147,16 +140,10 @@ async fn keep(job: &Arc<Job>, by_down: Option<bool>) {
     let path = JobDirectory::last_status(&job.node.options.job_directory, job.node.rank());
     let of = Arc::clone(job);
     // The tree's lock may be held over an append to the log.
-    let kept = job.node.block(move || LastStatus::of(&of, by_down).keep(&path));
+    let kept = job.node.block(move || kept_file::write(&path, &LastStatus::of(&of, by_down)));
     if let Some(Err(error)) = kept.await {
         tracing::debug!(%error, "the last status is not kept");
     }
-}
-
-fn read(path: &Path) -> Option<LastStatus> {
-    let mut text = vec![];
-    fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
 }
 
 #[cfg(test)]
@@ -176,9 +163,9 @@ mod tests {
             let node: NodeStatus = serde_json::from_value(node).unwrap();
             let last =
                 LastStatus { at_unix_ms: 9, end: Some(end), store: Some(store), job: JobStatus::default(), node };
-            last.keep(&JobDirectory::last_status(directory.path(), NodeRank(rank))).unwrap();
+            kept_file::write(&JobDirectory::last_status(directory.path(), NodeRank(rank)), &last).unwrap();
         }
-        fs::write(JobDirectory::last_status(directory.path(), NodeRank(1)), "{\"at_unix_ms\": 1").unwrap();
+        std::fs::write(JobDirectory::last_status(directory.path(), NodeRank(1)), "{\"at_unix_ms\": 1").unwrap();
         let all = LastStatus::read_all(&directory);
         assert_eq!(all.iter().map(LastStatus::rank).collect::<Vec<_>>(), [NodeRank(0), NodeRank(2)]);
         assert!(all[0].end.as_ref().is_some_and(|end| end.is_leader));

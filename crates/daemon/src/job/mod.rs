@@ -4,6 +4,7 @@
 pub mod control;
 pub mod history;
 pub mod incoming;
+mod kept_file;
 pub mod last_status;
 pub mod latencies;
 pub mod metrics;

@@ -1,8 +1,6 @@
 //! Samples of a node's counters over time, and their file in the job's directory: the daemon that goes on where this one died reads it.
 
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +8,13 @@ use forebay_launch::JobDirectory;
 use tokio::time::Instant;
 
 use super::history::{History, Recorder, Work};
+use super::kept_file;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::write::WriteParts;
 
 /// The file is not written more often than this.
-const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Nor less often than this, however long slots are. So much of the history is lost with a daemon at most.
 const SAMPLE_INTERVAL_MAX: Duration = Duration::from_secs(5);
@@ -43,7 +42,7 @@ struct State {
 impl Sampler {
     /// The sampler of a daemon that begins; its history goes on where that of the daemon before ended.
     pub fn new(node: &Node) -> Self {
-        let before = if node.options.kept.is_first() { None } else { read(&place(node)) };
+        let before = if node.options.kept.is_first() { None } else { kept_file::read(&place(node), FILE_BYTES_MAX) };
         let (now, unix_ms) = (Instant::now(), unix_ms(node));
         let recorder = Recorder::new(before, unix_ms);
         Self { began: (now, unix_ms), state: Mutex::new(State { recorder, left_bytes: 0, count_left_at: now }) }
@@ -99,12 +98,17 @@ pub async fn sample_regularly(
         tokio::time::sleep(sampler.due_in().min(SAMPLE_INTERVAL_MAX)).await;
         let is_due = written_at.is_none_or(|at| at.elapsed() >= WRITE_INTERVAL);
         written_at = if is_due { Some(Instant::now()) } else { written_at };
+        if !is_due && write.is_none() {
+            // Of counters alone: another thread would take longer to wake.
+            sampler.sample(&read, None);
+            continue;
+        }
         let to = is_due.then(|| path.clone());
         let (sampler, read, write) = (Arc::clone(&sampler), Arc::clone(&read), write.clone());
         // The tree's lock may be held over an append to the log.
         let sampled = node.block(move || {
             let history = sampler.sample(&read, write.as_deref());
-            to.map_or(Ok(()), |to| keep(&to, &history))
+            to.map_or(Ok(()), |to| kept_file::write(&to, &history))
         });
         if let Some(Err(error)) = sampled.await {
             tracing::debug!(path = %path.display(), %error, "the history is not kept for the next daemon");
@@ -134,19 +138,6 @@ fn work(read: &ReadParts, write: Option<&WriteParts>) -> Work {
     }
 }
 
-/// Whole or not at all.
-fn keep(path: &Path, history: &History) -> std::io::Result<()> {
-    let new = path.with_extension("history.new");
-    fs::write(&new, serde_json::to_vec(history)?)?;
-    fs::rename(&new, path)
-}
-
-fn read(path: &Path) -> Option<History> {
-    let mut text = vec![];
-    fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -157,12 +148,11 @@ mod tests {
     fn the_longest_history_is_read_back_and_nothing_else_is() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metrics-0.history");
-        assert_eq!(read(&path), None);
         let longest = json!({"slot_ms": 250, "from_unix_ms": 0, "slots": vec![[u64::MAX; 8]; 240]});
         let longest: History = serde_json::from_value(longest).unwrap();
-        keep(&path, &longest).unwrap();
-        assert_eq!(read(&path), Some(longest));
-        fs::write(&path, "{\"slot_ms\": 1").unwrap();
-        assert_eq!(read(&path), None);
+        kept_file::write(&path, &longest).unwrap();
+        assert_eq!(kept_file::read(&path, FILE_BYTES_MAX), Some(longest));
+        std::fs::write(&path, "{\"slot_ms\": 250}").unwrap();
+        assert_eq!(kept_file::read::<History>(&path, FILE_BYTES_MAX), None);
     }
 }

@@ -11,6 +11,7 @@ use forebay_read::{Effect, Options, ReadPath};
 use forebay_types::{NodeRank, Time};
 
 use super::entry_ttl::{EntryTtl, EntryTtls, node_entry_ttl};
+use super::rest::Rest;
 use crate::shared::node::Node;
 use crate::shared::readiness::PeerSigns;
 
@@ -28,12 +29,18 @@ pub struct Core {
     state: Mutex<ReadCore>,
     carry_out: OnceLock<CarryOut>,
     entry_ttls: EntryTtls,
+    rest: Rest,
 }
 
 impl Core {
     pub fn new(node: &Arc<Node>) -> Arc<Self> {
-        let (entry_ttls, carry_out) = (EntryTtls::new(node), OnceLock::new());
-        Arc::new(Self { node: Arc::clone(node), state: Mutex::new(new_state(node)), carry_out, entry_ttls })
+        Arc::new(Self {
+            node: Arc::clone(node),
+            state: Mutex::new(new_state(node)),
+            carry_out: OnceLock::new(),
+            entry_ttls: EntryTtls::new(node),
+            rest: Rest::default(),
+        })
     }
 
     /// Lets go of everything: what is on its way holds what waits for it.
@@ -57,6 +64,7 @@ impl Core {
     pub fn decide<T>(&self, decide: impl FnOnce(&mut ReadCore, Time) -> T) -> T {
         let mut core = self.lock();
         let outcome = decide(&mut core, self.node.now());
+        self.rest.end_before(|| core.poll_timeout());
         let effects: Vec<ReadEffect> = std::iter::from_fn(|| core.poll_effect()).collect();
         if effects.is_empty() {
             return outcome;
@@ -85,6 +93,15 @@ impl Core {
         self.entry_ttls.all_told().await;
     }
 
+    /// Until the core's timers are due, or are to be looked at for other reasons.
+    pub async fn until_timers(&self) {
+        let time = {
+            let core = self.lock();
+            self.rest.begin(self.node.now(), core.poll_timeout())
+        };
+        self.rest.wait(time).await;
+    }
+
     /// Runs the core's timers that are due.
     pub fn run_timers(&self) {
         let is_due = self.lock().poll_timeout().is_some_and(|deadline| deadline <= self.node.now());
@@ -96,7 +113,7 @@ impl Core {
 
 fn new_state(node: &Node) -> ReadCore {
     let options = &node.options;
-    ReadPath::new(Options {
+    let mut core = ReadPath::new(Options {
         rank: options.rank,
         forest: node.forest.clone(),
         budget_bytes: options.budget_bytes,
@@ -105,7 +122,10 @@ fn new_state(node: &Node) -> ReadCore {
         prefetch: options.prefetch,
         entry_ttl: node_entry_ttl(node),
         links: options.links.as_ref().map(|links| links.rules(&options.view)),
-    })
+    });
+    // Reports about the start say who is there until then.
+    core.set_heartbeat(node.is_job_up());
+    core
 }
 
 impl PeerSigns for Core {
@@ -115,5 +135,9 @@ impl PeerSigns for Core {
 
     fn is_absent(&self, peer: NodeRank) {
         self.decide(|core, now| core.handle_absent(now, peer));
+    }
+
+    fn job_is_up(&self) {
+        self.decide(|core, _| core.set_heartbeat(true));
     }
 }

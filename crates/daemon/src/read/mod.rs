@@ -26,6 +26,7 @@ mod peers;
 mod prefill;
 mod pressure;
 mod refresh;
+mod rest;
 mod timed_exports;
 mod view;
 mod waiting;

@@ -29,9 +29,6 @@ use super::refresh::Refresh;
 use super::view::View;
 use crate::shared::node::Node;
 
-/// How often it is looked for what depends on time.
-const TICK: Duration = forebay_dispatch::limits::CHECK_INTERVAL;
-
 /// How often the memory is looked after when nothing arrives.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -153,11 +150,9 @@ impl ReadParts {
 
     /// Runs the timers, and gives up what is late, for as long as the daemon runs.
     pub async fn run_timers(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut looked_up, entry_ttl) = (self.node.now(), node_entry_ttl(&self.node));
         loop {
-            ticks.tick().await;
+            self.core.until_timers().await;
             self.kernel.give_up_late();
             let now = self.node.now();
             // Directories may have been replaced by others of their names.

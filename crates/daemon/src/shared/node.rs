@@ -80,6 +80,7 @@ pub struct Node {
     /// Where its metrics are, once they are served.
     pub metrics_places: OnceLock<MetricsPlaces>,
     job_is_up: AtomicBool,
+    came_up: Notify,
     /// The last death before this daemon, once it serves.
     last_death: OnceLock<Death>,
     end: Notify,
@@ -102,6 +103,7 @@ impl Node {
             endpoint: OnceLock::new(),
             metrics_places: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
+            came_up: Notify::new(),
             last_death: OnceLock::new(),
             end: Notify::new(),
             hand_over: Notify::new(),
@@ -208,6 +210,15 @@ impl Node {
 
     pub fn set_job_up(&self) {
         self.job_is_up.store(true, Ordering::Relaxed);
+        self.came_up.notify_waiters();
+    }
+
+    /// Until the job is up.
+    pub async fn until_job_up(&self) {
+        let came_up = self.came_up.notified();
+        if !self.is_job_up() {
+            came_up.await;
+        }
     }
 
     /// Makes the daemon end.

@@ -32,6 +32,9 @@ pub trait PeerSigns: Send + Sync {
 
     /// It does not answer.
     fn is_absent(&self, peer: NodeRank);
+
+    /// All that are there have answered.
+    fn job_is_up(&self);
 }
 
 /// A daemon's knowledge of the start of its job.
@@ -123,6 +126,7 @@ impl Starting {
             ReadinessEffect::Settled { missing } => {
                 tracing::info!(missing = missing.len(), "the job is up");
                 self.node.set_job_up();
+                self.signs.job_is_up();
                 self.link.job_is_up();
             }
         }

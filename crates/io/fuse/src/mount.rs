@@ -211,7 +211,7 @@ fn mount_failed(dir: PathBuf, error: OsErrno) -> MountError {
 
 impl Mount {
     fn new(dir: PathBuf, descriptor: Arc<OwnedFd>, how: How, options: &MountOptions) -> Self {
-        let device = MountedAt::find(&dir).ok().flatten().map(|mounted| mounted.device);
+        let device = mount_table::device_of_own(&dir).ok().flatten();
         if let Some(device) = device {
             raise_read_ahead(device, options.read_ahead_bytes);
         }

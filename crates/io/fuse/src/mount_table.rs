@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// Links followed at the end of a path (the kernel's own limit).
 const LINKS_MAX: usize = 40;
@@ -101,6 +101,20 @@ impl MountedAt {
         let user = user.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
         Some(Self { id, parent, dir, is_whole, file_system, source, device, is_read_only, user })
     }
+}
+
+/// The device of the mount whose root is seen at `dir`, which is one that nobody but this process serves; `None` when it is no mount
+/// point. A host may have hundreds of mounts, and the kernel writes a line for each of them whenever the table is read.
+pub(crate) fn device_of_own(dir: &Path) -> io::Result<Option<(u32, u32)>> {
+    // Nothing is asked of the daemon, which may not serve it yet.
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(CWD, dir, flags, StatxFlags::empty())?;
+    if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        // Linux before 5.8.
+        return Ok(MountedAt::find(dir)?.map(|mounted| mounted.device));
+    }
+    let is_root = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(is_root.then_some((found.stx_dev_major, found.stx_dev_minor)))
 }
 
 /// Whether something is mounted at `dir`; false when that cannot be told.

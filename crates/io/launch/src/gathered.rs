@@ -13,6 +13,8 @@ use crate::ports;
 pub(crate) enum Line {
     /// How far the job is.
     Gathered(Gathered),
+    /// A node is ready. The job may not be.
+    Ready { rank: NodeRank },
     /// A node will not come up.
     Failed { rank: NodeRank, message: String },
     /// A node found something worth telling.

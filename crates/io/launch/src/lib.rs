@@ -58,5 +58,5 @@ pub use script::job_script;
 pub use secret::{MemoryFile, handed_key, read_key};
 pub use shared_files::SharedFiles;
 pub use shared_place::SharedPlace;
-pub use start::{Interrupt, StartFailure, Started, Starter, Waiting, WhenMissing, start};
+pub use start::{Interrupt, StartFailure, StartOptions, Started, Starter, Waiting, WhenMissing, start};
 pub use topology::{TopologySource, in_order, switches_of, topology_file};

@@ -1,12 +1,13 @@
 //! Starting all daemons at once and waiting until the job is up, or it is known why not.
 //!
 //! A starter is a command that covers one or more ranks and relays their lines: a daemon itself, a remote shell, an
-//! `srun`. All are started before any is waited for. That the nodes are ready is heard from one of them, which has it
+//! `srun`. None is waited for before the next is started, but not more than so many begin at once: a host on which hundreds of daemons
+//! begin together gives none of them time to answer the others. That the nodes are ready is heard from one of them, which has it
 //! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: other
 //! reports of the same time are collected, and everything that runs is stopped. Or the job goes on without the
 //! failed nodes, once all others are ready. The caller cleans up files that a daemon leaves on a disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -35,6 +36,12 @@ const LATE: Duration = Duration::from_secs(4);
 
 /// How long after that they are named again.
 const LATE_AGAIN: Duration = Duration::from_secs(30);
+
+/// A starter that has said nothing for so long keeps no other from its turn: its host may be dead.
+const BEGINS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether the next may begin.
+const TURN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One line of a starter, bytes; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -74,6 +81,17 @@ impl WhenMissing {
             Self::Continue => "continue",
         }
     }
+}
+
+/// How a start goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Starters that may begin at once.
+    pub at_once: usize,
+    /// Until when all nodes are to be ready.
+    pub timeout: Duration,
+    /// The reaction to nodes that fail.
+    pub when_missing: WhenMissing,
 }
 
 enum Event {
@@ -137,7 +155,7 @@ pub enum Waiting<'a> {
     Late(&'a BTreeMap<NodeRank, String>),
 }
 
-/// Starts everything and waits until all nodes are ready, for `timeout` at most. `with_interrupt` gets the means to
+/// Starts everything and waits until all nodes are ready, for the timeout at most. `with_interrupt` gets the means to
 /// interrupt it; `on_wait` is told how it goes.
 ///
 /// # Errors
@@ -145,8 +163,7 @@ pub enum Waiting<'a> {
 /// when the start is interrupted; nothing runs any more then.
 pub fn start(
     starters: Vec<Starter>,
-    timeout: Duration,
-    when_missing: WhenMissing,
+    options: StartOptions,
     with_interrupt: impl FnOnce(Interrupt),
     on_wait: &mut dyn FnMut(Waiting<'_>),
 ) -> Result<Started, StartFailure> {
@@ -154,19 +171,18 @@ pub fn start(
     with_interrupt(Interrupt(sender.clone()));
     let mut start = Start {
         began: Instant::now(),
-        when_missing,
+        launched: Instant::now(),
+        options,
+        todo: starters.into(),
         running: Vec::new(),
+        ready: BTreeSet::new(),
         gathered: None,
         reasons: BTreeMap::new(),
         notes: Vec::new(),
         lines_count: 0,
     };
-    for (index, starter) in starters.into_iter().enumerate() {
-        start.spawn(index, starter, &sender);
-    }
-    let launched = Instant::now();
-    let end = start.wait(&receiver, timeout, on_wait);
-    start.finish(end, launched)
+    let end = start.wait(&(sender, receiver), on_wait);
+    start.finish(end)
 }
 
 /// A starter under way.
@@ -177,6 +193,7 @@ struct Running {
     stderr: PathBuf,
     leaves: bool,
     trial: Option<String>,
+    began: Instant,
     /// It says nothing more.
     is_closed: bool,
 }
@@ -211,8 +228,14 @@ enum End {
 
 struct Start {
     began: Instant,
-    when_missing: WhenMissing,
+    /// When the last starter was run.
+    launched: Instant,
+    options: StartOptions,
+    /// Those whose turn has not come.
+    todo: VecDeque<Starter>,
     running: Vec<Running>,
+    /// Nodes that said themselves that they are ready.
+    ready: BTreeSet<NodeRank>,
     /// The last that was heard of the whole job.
     gathered: Option<Gathered>,
     reasons: BTreeMap<NodeRank, String>,
@@ -221,6 +244,21 @@ struct Start {
 }
 
 impl Start {
+    /// Runs those whose turn has come.
+    fn run_next(&mut self, events: &Sender<Event>) {
+        let begins = |running: &&Running| {
+            !running.is_closed
+                && running.began.elapsed() < BEGINS_WITHIN
+                && !running.ranks.iter().all(|rank| self.ready.contains(rank))
+        };
+        let begin_count = if self.todo.is_empty() { 0 } else { self.running.iter().filter(begins).count() };
+        for _ in begin_count..self.options.at_once.max(1) {
+            let Some(starter) = self.todo.pop_front() else { break };
+            self.spawn(self.running.len(), starter, events);
+            self.launched = Instant::now();
+        }
+    }
+
     fn spawn(&mut self, index: usize, starter: Starter, events: &Sender<Event>) {
         let Starter { name, ranks, mut command, stderr, leaves, trial } = starter;
         let child = match command.stdout(Stdio::piped()).spawn() {
@@ -238,7 +276,8 @@ impl Start {
             }
         };
         let is_closed = child.is_none();
-        self.running.push(Running { name, ranks, child, stderr, leaves, trial, is_closed });
+        let began = Instant::now();
+        self.running.push(Running { name, ranks, child, stderr, leaves, trial, began, is_closed });
     }
 
     fn fail(&mut self, ranks: &[NodeRank], message: &str) {
@@ -252,40 +291,49 @@ impl Start {
         if self.gathered.as_ref().is_some_and(Gathered::is_complete) {
             return Some(End::Up);
         }
-        let mut ranks = self.running.iter().flat_map(|running| &running.ranks);
+        let started = self.running.iter().flat_map(|running| &running.ranks);
+        let mut ranks = started.chain(self.todo.iter().flat_map(|starter| &starter.ranks));
         if ranks.all(|rank| self.reasons.contains_key(rank)) {
             return Some(End::Failed);
         }
-        let gathered = self.gathered.as_ref().filter(|_| self.when_missing == WhenMissing::Continue)?;
+        let gathered = self.gathered.as_ref().filter(|_| self.options.when_missing == WhenMissing::Continue)?;
         let is_explained = !gathered.is_cut && gathered.missing_ranks().all(|rank| self.reasons.contains_key(&rank));
         (gathered.is_last || is_explained).then_some(End::Up)
     }
 
     /// Takes events until the job is up, or it will not be.
-    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration, on_wait: &mut dyn FnMut(Waiting<'_>)) -> End {
-        let mut deadline = Instant::now() + timeout;
+    fn wait(
+        &mut self,
+        (sender, events): &(Sender<Event>, Receiver<Event>),
+        on_wait: &mut dyn FnMut(Waiting<'_>),
+    ) -> End {
+        let StartOptions { timeout, when_missing, .. } = self.options;
+        let mut collect_until = None;
         let mut late_at = self.began + LATE;
         loop {
+            self.run_next(sender);
             if let Some(end) = self.end() {
                 return end;
             }
-            if self.running.iter().all(|running| running.is_closed) {
+            if self.todo.is_empty() && self.running.iter().all(|running| running.is_closed) {
                 return self.all_is_heard("not ready when the last starter ended");
             }
-            if !self.reasons.is_empty() && self.when_missing == WhenMissing::Fail {
-                deadline = deadline.min(Instant::now() + COLLECT);
+            if !self.reasons.is_empty() && when_missing == WhenMissing::Fail {
+                collect_until = collect_until.or_else(|| Some(Instant::now() + COLLECT));
             }
             if Instant::now() >= late_at {
                 let late = self.late(&format!("not ready after {} s", self.began.elapsed().as_secs()));
                 on_wait(Waiting::Late(&late));
                 late_at = Instant::now() + LATE_AGAIN;
             }
+            let deadline = collect_until.unwrap_or(self.launched + timeout).min(self.launched + timeout);
             let left = deadline.saturating_duration_since(Instant::now());
-            match events.recv_timeout(left.min(TELL_INTERVAL)) {
+            let interval = if self.todo.is_empty() { TELL_INTERVAL } else { TURN_INTERVAL };
+            match events.recv_timeout(left.min(interval)) {
                 Ok(Event::Line(line)) => self.hear(line, on_wait),
                 Ok(Event::Closed(index)) => self.closed(index),
                 Ok(Event::Interrupted) => return End::Interrupted,
-                Err(RecvTimeoutError::Timeout) if left > TELL_INTERVAL => on_wait(Waiting::Ready(self.ready_count())),
+                Err(RecvTimeoutError::Timeout) if left > interval => on_wait(Waiting::Ready(self.ready_count())),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     return self.all_is_heard(&format!("not ready after {timeout:?} (--wait-timeout)"));
                 }
@@ -306,6 +354,7 @@ impl Start {
                     self.gathered = Some(gathered);
                 }
             }
+            Line::Ready { rank } => drop(self.ready.insert(rank)),
             Line::Failed { rank, message } => drop(self.reasons.insert(rank, message)),
             Line::Note { rank, message } => self.notes.push((rank, message)),
         }
@@ -327,10 +376,10 @@ impl Start {
     /// Ends the wait with the reports so far; nodes without any are `late`.
     fn all_is_heard(&mut self, late: &str) -> End {
         let is_first = self.reasons.is_empty();
-        if !is_first && self.when_missing == WhenMissing::Fail {
+        if !is_first && self.options.when_missing == WhenMissing::Fail {
             return End::Failed;
         }
-        let is_up_without = self.when_missing == WhenMissing::Continue && self.gathered.is_some();
+        let is_up_without = self.options.when_missing == WhenMissing::Continue && self.gathered.is_some();
         self.reasons = self.late(late);
         if is_up_without { End::Up } else { End::Failed }
     }
@@ -342,6 +391,10 @@ impl Start {
             self.gathered.as_ref().map(|gathered| gathered.missing_ranks().collect());
         let is_missing = |rank: &&NodeRank| missing.as_ref().is_none_or(|missing| missing.contains(rank));
         let mut reasons = self.reasons.clone();
+        let waits = format!("{late}; its turn to be started had not come");
+        for rank in self.todo.iter().flat_map(|starter| &starter.ranks) {
+            reasons.entry(*rank).or_insert_with(|| waits.clone());
+        }
         for running in &self.running {
             let silence = running.silence(late);
             for rank in running.ranks.iter().filter(is_missing) {
@@ -352,7 +405,7 @@ impl Start {
         reasons
     }
 
-    fn finish(mut self, end: End, launched: Instant) -> Result<Started, StartFailure> {
+    fn finish(mut self, end: End) -> Result<Started, StartFailure> {
         let heard = Instant::now();
         if end == End::Up {
             let missing = self.missing();
@@ -367,8 +420,8 @@ impl Start {
                 slowest: self.gathered.and_then(|gathered| gathered.slowest),
                 missing,
                 notes: self.notes,
-                launch: launched - self.began,
-                gather: heard - launched,
+                launch: self.launched - self.began,
+                gather: heard - self.launched,
                 lines_count: self.lines_count,
             });
         }

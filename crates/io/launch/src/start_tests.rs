@@ -33,12 +33,16 @@ fn fails(rank: u32, message: &str) -> String {
 
 const LONG: Duration = Duration::from_secs(20);
 
+fn options(timeout: Duration, when_missing: WhenMissing) -> StartOptions {
+    StartOptions { at_once: 100, timeout, when_missing }
+}
+
 fn run(starters: Vec<Starter>) -> Result<Started, StartFailure> {
-    start(starters, LONG, WhenMissing::Fail, drop, &mut |_| {})
+    start(starters, options(LONG, WhenMissing::Fail), drop, &mut |_| {})
 }
 
 fn go_on(starters: Vec<Starter>, timeout: Duration) -> Result<Started, StartFailure> {
-    start(starters, timeout, WhenMissing::Continue, drop, &mut |_| {})
+    start(starters, options(timeout, WhenMissing::Continue), drop, &mut |_| {})
 }
 
 /// A process by the number that a script wrote down.
@@ -60,7 +64,7 @@ fn one_speaks_for_all() {
     ];
     let mut counts = Vec::new();
     let started =
-        start(starters, LONG, WhenMissing::Fail, drop, &mut |waiting| counts.extend(ready(&waiting))).unwrap();
+        start(starters, options(LONG, WhenMissing::Fail), drop, &mut |waiting| counts.extend(ready(&waiting))).unwrap();
     assert!(started.missing.is_empty());
     counts.dedup();
     counts.retain(|count| *count > 0);
@@ -161,7 +165,7 @@ fn a_job_goes_on_without_silent_nodes_when_the_time_is_up() {
     assert!(why.contains("no route") && !why.contains("try:"), "{why}");
     end_all(&started.running, STOP_GRACE);
 
-    let failure = start(starters(), deadline, WhenMissing::Fail, drop, &mut |_| {}).unwrap_err();
+    let failure = start(starters(), options(deadline, WhenMissing::Fail), drop, &mut |_| {}).unwrap_err();
     assert_eq!(failure.reasons.keys().map(|rank| rank.0).collect::<Vec<_>>(), [1, 2], "the ready one has not failed");
     assert_eq!(failure.ready_count, 2);
 }
@@ -183,7 +187,7 @@ fn a_node_that_is_cut_off_does_not_end_the_start_of_the_others() {
     ];
     let heard = temporary.path().join("heard");
     let on_wait = &mut |waiting: Waiting<'_>| drop((ready(&waiting) == Some(2)).then(|| File::create(&heard)));
-    let started = start(starters, LONG, WhenMissing::Continue, drop, on_wait).unwrap();
+    let started = start(starters, options(LONG, WhenMissing::Continue), drop, on_wait).unwrap();
     assert_eq!(started.missing, BTreeMap::new());
     end_all(&started.running, STOP_GRACE);
 }
@@ -209,7 +213,7 @@ fn late_nodes_are_named_while_the_start_goes_on() {
         }
     };
     let with = |handle| interrupt = sender.send(handle).ok();
-    start(vec![runs, silent], LONG, WhenMissing::Fail, with, on_wait).unwrap_err();
+    start(vec![runs, silent], options(LONG, WhenMissing::Fail), with, on_wait).unwrap_err();
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].keys().collect::<Vec<_>>(), [&NodeRank(1)], "the other one is ready");
     assert!(told[0][&NodeRank(1)].starts_with("not ready after 4 s; the shell of rank 1 still runs"), "{told:?}");
@@ -222,7 +226,7 @@ fn a_person_who_waits_is_told_again_though_nothing_is_heard() {
     let runs = shell(0, &(says_but(1, "[1,1]") + "exec sleep 60"), temporary.path());
     let (mut told, deadline) = (Vec::new(), 3 * TELL_INTERVAL);
     let silent = shell(1, "exec sleep 60", temporary.path());
-    start(vec![runs, silent], deadline, WhenMissing::Fail, drop, &mut |waiting| told.extend(ready(&waiting)))
+    start(vec![runs, silent], options(deadline, WhenMissing::Fail), drop, &mut |waiting| told.extend(ready(&waiting)))
         .unwrap_err();
     assert!(told.len() >= 3 && told.last() == Some(&1), "{told:?}");
 }
@@ -251,7 +255,8 @@ fn a_silent_node_is_late_and_ended() {
     let starters = vec![shell(0, &script, temporary.path())];
     // Half a second is the deadline under test, not a wait for the script: what it must show is the end of a node
     // that never answers.
-    let failure = start(starters, Duration::from_millis(500), WhenMissing::Fail, drop, &mut |_| {}).unwrap_err();
+    let failure =
+        start(starters, options(Duration::from_millis(500), WhenMissing::Fail), drop, &mut |_| {}).unwrap_err();
     assert!(failure.reasons[&NodeRank(0)].contains("not ready after 500ms"), "{failure:?}");
     assert!(!pid.exists() || ended(&pid));
 }
@@ -272,8 +277,36 @@ fn an_interrupt_stops_everything() {
             let interrupt: Interrupt = receiver.recv().unwrap();
             interrupt.now();
         };
-        start(starters, LONG, WhenMissing::Fail, |handle| interrupt = sender.send(handle).ok(), on_ready).unwrap_err()
+        start(starters, options(LONG, WhenMissing::Fail), |handle| interrupt = sender.send(handle).ok(), on_ready)
+            .unwrap_err()
     };
     assert!(interrupt.is_some() && failure.interrupted);
     assert!(ended(&pid));
+}
+
+#[test]
+fn not_more_begin_at_once_than_may_and_a_silent_one_keeps_no_other_from_its_turn() {
+    let temporary = tempfile::tempdir().unwrap();
+    let first = temporary.path().join("first");
+    let after_first = format!("[ -e {} ] || exit 9; {}exec sleep 60", first.display(), says_all_ready(2));
+    let one_by_one = StartOptions { at_once: 1, ..options(LONG, WhenMissing::Fail) };
+    let says_ready = r#"echo '{"ready":{"rank":0,"pid":1}}'; exec sleep 60"#;
+    for rest in [says_ready, "exec sleep 60", "exit 0"] {
+        let mut begun = shell(0, &format!("sleep 0.05; touch {}; {rest}", first.display()), temporary.path());
+        begun.leaves = true;
+        let starters = vec![begun, shell(1, &after_first, temporary.path())];
+        let started = start(starters, one_by_one, drop, &mut |_| {}).unwrap();
+        assert!(started.missing.is_empty() && started.launch > Duration::from_millis(50), "{rest}: {started:?}");
+        end_all(&started.running, STOP_GRACE);
+        std::fs::remove_file(&first).unwrap();
+    }
+}
+
+#[test]
+fn nodes_whose_turn_has_not_come_are_named_as_such() {
+    let temporary = tempfile::tempdir().unwrap();
+    let starters = vec![shell(0, "exec sleep 60", temporary.path()), shell(1, "exec sleep 60", temporary.path())];
+    let one = StartOptions { at_once: 1, ..options(Duration::from_millis(200), WhenMissing::Fail) };
+    let failure = start(starters, one, drop, &mut |_| {}).unwrap_err();
+    assert!(failure.reasons[&NodeRank(1)].contains("its turn to be started had not come"), "{failure:?}");
 }

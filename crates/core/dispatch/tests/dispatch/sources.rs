@@ -266,3 +266,16 @@ fn an_idle_node_looks_after_its_parent_only() {
     let dispatch = Requests::new(Line);
     assert!(dispatch.poll_timeout().unwrap() > at(0).after(CHECK_INTERVAL));
 }
+
+#[test]
+fn a_node_asks_no_parent_whether_it_is_there_before_it_may() {
+    let mut dispatch = Requests::new(Line);
+    dispatch.set_heartbeat(false);
+    assert_eq!(dispatch.poll_timeout(), None);
+    dispatch.run_timers(at(5_000));
+    assert!(dispatch.poll_event().is_none());
+    dispatch.set_heartbeat(true);
+    let due = dispatch.poll_timeout().unwrap();
+    dispatch.run_timers(due);
+    assert!(matches!(dispatch.poll_event(), Some(Event::Ping { .. })));
+}

@@ -27,6 +27,11 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// Whether this node asks its parent whether it is there while nothing is asked of it; from the start it does.
+    pub fn set_heartbeat(&mut self, is_on: bool) {
+        self.dispatch.set_heartbeat(is_on);
+    }
+
     /// A node does not answer while the job starts: it is bypassed until it does.
     pub fn handle_absent(&mut self, now: Time, peer: NodeRank) {
         self.dispatch.absent(now, peer);

@@ -103,8 +103,13 @@ impl Prefill {
             self.sources.get().await;
         }
         let _ = self.unpacker.set(Unpacker::start(&self.filler));
+        tokio::join!(self.ask_for_parcels(), self.builder.read_ahead(), self.recorder.keep());
+    }
+
+    /// Nodes above, that make the parcels or pass them on, may begin later than this one: until the job is up they would be asked in vain.
+    async fn ask_for_parcels(&self) {
+        self.node.until_job_up().await;
         self.core.decide(|core, now| core.start_prefill(now));
-        tokio::join!(self.builder.read_ahead(), self.recorder.keep());
     }
 
     /// Ends what `start` began; at the end of the job what was recorded is written.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::num::NonZero;
 
 use anyhow::Context;
 use forebay_launch::{
@@ -25,10 +26,24 @@ pub enum Selection {
     Hosts(Vec<NodeAddress>, Box<dyn Launcher>),
 }
 
+/// Remote shells that may begin at once. More of them, each a process with a login, are a load of their own for the host that starts them.
+const REMOTE_AT_ONCE: usize = 128;
+
+/// Nodes of this machine that may begin at once, for each processor: a little more than keep it busy.
+const LOCAL_AT_ONCE: usize = 8;
+
 /// The three ways to name nodes.
 const WAYS: [&str; 3] = ["local", "nodes", "hostfile"];
 
 impl Selection {
+    /// How many of its starters may begin at once.
+    pub fn at_once(&self) -> usize {
+        match self {
+            Self::Local(..) => LOCAL_AT_ONCE * std::thread::available_parallelism().map_or(1, NonZero::get),
+            Self::Hosts(..) => REMOTE_AT_ONCE,
+        }
+    }
+
     /// The nodes in the settings, else in the environment of a scheduler. Nodes that name no port have `port`.
     ///
     /// # Errors

@@ -13,8 +13,8 @@ use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Replayed;
 use forebay_launch::{
     Allocation, JobDirectory, JobRecord, LaunchError, Launched, LauncherName, MemoryFile, NewJob, NodeAddress, Ports,
-    Process, ProcessSpace, Progress, SharedFiles, Spec, StartTimes, Started, Starter, ViewLayout, Waiting, job_script,
-    local_starter, start, state_directory,
+    Process, ProcessSpace, Progress, SharedFiles, Spec, StartOptions, StartTimes, Started, Starter, ViewLayout,
+    Waiting, job_script, local_starter, start, state_directory,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::NodeRank;
@@ -253,7 +253,8 @@ impl Up {
                 tell!("forebay: still waiting for {} of {count} nodes:{}", late.len(), below("", lines(late, nodes)))
             }
         };
-        let result = start(starters, wait_timeout, on_missing, tell, &mut show);
+        let options = StartOptions { at_once: selection.at_once(), timeout: wait_timeout, when_missing: on_missing };
+        let result = start(starters, options, tell, &mut show);
         drop(shown);
         let started = result.map_err(|failure| {
             let nodes = &self.record.nodes;

@@ -95,11 +95,8 @@ fn relay(mut from: ChildStdout) -> anyhow::Result<Relayed> {
             if line.get("up").is_some() {
                 return Ok(Relayed::ToItsEnd);
             }
-            // That one node is ready is no news to whoever waits for all.
             was_ready |= line.get("ready").is_some();
-            if line.get("ready").is_none() {
-                tell(&line);
-            }
+            tell(&line);
             if line.get("failed").is_some() {
                 return Ok(Relayed::ToItsEnd);
             }

@@ -43,7 +43,7 @@ pub(super) struct Plan {
 /// The commands that wait for the node.
 #[derive(Clone, Copy)]
 pub(super) struct WaitedFor {
-    /// The command that started it waits for a line that it is ready.
+    /// The command that started it takes a line that it is ready: for the end of its wait, or to start the next.
     pub(super) alone: bool,
     /// `up` waits for all nodes.
     pub(super) with_all: bool,
@@ -51,10 +51,10 @@ pub(super) struct WaitedFor {
 }
 
 impl WaitedFor {
-    fn new(with_all: bool, relayed: bool) -> Self {
+    fn new(with_all: bool, takes_ready: bool) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since_unix_ms = since.map_or(0, |since| since.as_millis() as u64);
-        Self { alone: !with_all || relayed, with_all, since_unix_ms }
+        Self { alone: !with_all || takes_ready, with_all, since_unix_ms }
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file) = (arguments.given.0, arguments.log_file);
     let handed = if arguments.listen_stdin { Replayed::from_stdin()? } else { Replayed::default() };
-    let waited_for = WaitedFor::new(arguments.job_spec.is_some(), arguments.relayed);
+    let waited_for = WaitedFor::new(arguments.job_spec.is_some(), arguments.relayed || arguments.listen_stdin);
     // Before anything that takes time: then the parent may be another.
     let starter = arguments.step.then(|| Process::of(std::os::unix::process::parent_id())).flatten();
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
