@@ -79,6 +79,8 @@ pub struct Node {
     endpoint: OnceLock<Endpoint>,
     /// Where its metrics are, once they are served.
     pub metrics_places: OnceLock<MetricsPlaces>,
+    /// How its view was made, once that is handed over.
+    pub view_made_by: OnceLock<String>,
     job_is_up: AtomicBool,
     /// The last death before this daemon, once it serves.
     last_death: OnceLock<Death>,
@@ -101,6 +103,7 @@ impl Node {
             started: Instant::now(),
             endpoint: OnceLock::new(),
             metrics_places: OnceLock::new(),
+            view_made_by: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
             last_death: OnceLock::new(),
             end: Notify::new(),
