@@ -49,6 +49,7 @@ fn without_fusermount_programs_of_run_alone_see_the_view() {
         assert_eq!(node["view_made_by"], "mount(2) in a user namespace");
     }
     let status = job.command("status", &[]).good().text();
+    let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(status.contains("views of nodes 0, 1 can be seen under forebay run alone; install fuse3"), "{status}");
 
     let look = r#"pwd -P; cat file; stat -f -c %T .; id -u; id -g; stat -c %u file; kill -TERM $$"#;
@@ -172,6 +173,7 @@ fn an_interrupted_start_leaves_nothing() {
         let hangs = "host=$1; shift 2; eval \"set -- $*\"; case \"$host $*\" in *' down '*) ;; absent*) exec sleep 60;; esac; exec \"$@\"";
         fs::write(&remote_shell, format!("#!/bin/sh\n{hangs}\n")).unwrap();
         fs::set_permissions(&remote_shell, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(sandbox.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
         let mut up = sandbox.command();
         up.args(["up", "--job", &sandbox.name, "--nodes", "127.0.0.1,absent", "--wait-timeout", "10min"]);
         up.arg("--directory").arg(sandbox.runtime());
