@@ -8,6 +8,16 @@ PREFIX=$1 BINARY=$2 SQL=$3
 shift 3
 . "$HERE/listed.sh"
 
+# machine_of FILE: the architecture of a program, by the number in its head (e_machine of elf(5)).
+machine_of() {
+  case $(od -An -tu2 -j18 -N2 "$1" | tr -d ' ') in
+    62) echo x86_64 ;;
+    183) echo aarch64 ;;
+    '') echo 'no program' ;;
+    *) echo 'another architecture' ;;
+  esac
+}
+
 [[ $PREFIX == /* ]] || die "PREFIX is to be an absolute path: '$PREFIX'"
 # Of make build; or the static one of make dist and make package.
 if [[ ! -x $BINARY ]]; then
@@ -15,7 +25,10 @@ if [[ ! -x $BINARY ]]; then
   BINARY=${dist:-$BINARY}
 fi
 [[ -x $BINARY ]] || die "there is no $BINARY: make build first, or make package"
-"$BINARY" --version >/dev/null || die "$BINARY does not run on this machine: install the binary of its architecture"
+machine=$(machine_of "$BINARY")
+[[ $machine == "$(machine_of /proc/self/exe)" ]] ||
+  die "$BINARY is for $machine, this machine is $(uname -m): install the binary of its architecture"
+"$BINARY" --version >/dev/null || die "$BINARY does not run on this machine: build it here, or install the static one (make package)"
 
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT

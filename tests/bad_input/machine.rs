@@ -1,6 +1,7 @@
 //! Machines that do not offer what a view needs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command as Program;
 
 use forebay_tests::job::binary;
@@ -61,17 +62,116 @@ fn no_permission_to_open_dev_fuse() {
 #[test]
 fn nothing_that_may_mount() {
     require!(Root, FuseForUsers, Command("unshare"), Command("setpriv"), Command("fusermount3"));
-    let sandbox = Sandbox::of_nobody();
-    let hidden = "umount /dev/fuse; for each in fusermount3 fusermount; do\n\
+    let sandbox = Sandbox::new();
+    let up = |prepare: &str| {
+        let script = format!(
+            "set -e; echo 0 >/proc/sys/user/max_user_namespaces; setpriv=$(command -v setpriv)\n{prepare}\n\
+             exec $setpriv --bounding-set=-all --inh-caps=-all \"$@\""
+        );
+        let mut unshare = Program::new("unshare");
+        sandbox.surround(&mut unshare);
+        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]).arg(binary());
+        unshare.args(["up", "--job", &sandbox.name, "--local", "2", "--export"]).arg(sandbox.source());
+        run(unshare.arg("--view").arg(sandbox.view()))
+    };
+    let switch = "nor can it be mounted in a user namespace: user namespaces are switched off here (user.max_user_namespaces=0); \
+                  ask for sysctl user.max_user_namespaces=15000";
+    let hidden = "for each in fusermount3 fusermount; do\n\
                   if path=$(command -v $each); then mount --bind /dev/null \"$(readlink -f \"$path\")\"; fi; done";
-    let done = up_as_nobody_after(&sandbox, hidden);
-    fails(&sandbox, &done, FAILED, &["fusermount3 could not be started"]);
+    fails(&sandbox, &up(hidden), FAILED, &["fusermount3 could not be started", switch]);
     // Not to be found at all.
-    let up = up_as_nobody_after(
-        &sandbox,
-        "umount /dev/fuse; setpriv=$(command -v setpriv); shift; set -- \"$setpriv\" \"$@\"; PATH=/proc",
+    let words = ["neither fusermount3 nor fusermount is installed; install the package fuse3", switch];
+    fails(&sandbox, &up("PATH=/proc"), FAILED, &words);
+}
+
+/// The version is that of a kernel of 2011; the trials decide whether a view is possible, and the names of what may lack are told.
+#[test]
+fn doctor_names_an_old_kernel() {
+    require!(Fuse, Command("setarch"));
+    let sandbox = Sandbox::new();
+    let mut old = Program::new("setarch");
+    sandbox.surround(&mut old);
+    let done = run(old.arg("--uname-2.6").arg(binary()).arg("doctor"));
+    for part in [
+        "limited  kernel: 2.6.",
+        "is older than 4.18: no FUSE in user namespaces",
+        "is older than 5.2: no detached mounts",
+    ] {
+        assert!(done.text().contains(part), "{part}: {}", done.text());
+    }
+}
+
+/// A machine without any interface but the loopback, a directory for temporary files without programs, and a home that cannot be written to.
+#[test]
+fn neither_a_network_nor_programs_in_tmpdir_nor_a_home_are_needed() {
+    require!(Root, Fuse, Command("unshare"), Command("ip"));
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.source().join("file"), "contents\n").unwrap();
+    let home = sandbox.base().join("home");
+    fs::create_dir(&home).unwrap();
+    let script = r#"
+        ip link set lo up
+        mount --bind "$2" "$2"; mount -o remount,bind,noexec "$2"
+        mount -t tmpfs -o ro none "$HOME"
+        unset XDG_STATE_HOME XDG_CACHE_HOME; export TMPDIR="$2"
+        "$1" up --local 2 --job "$job" --export "$export" --view "$view"
+        for rank in 0 1; do "$1" run --job "$job" --rank $rank -- cat "$export/file"; done
+        "$1" doctor | grep 'limited  network:'
+        "$1" down --job "$job"
+    "#;
+    let mut unshare = Program::new("unshare");
+    sandbox.surround(&mut unshare);
+    unshare.env("job", &sandbox.name).env("export", sandbox.source()).env("view", sandbox.view()).env("HOME", &home);
+    unshare.args(["--net", "--mount", "--propagation", "private", "sh", "-euc", script, "sh"]).arg(binary());
+    let done = run(unshare.arg(sandbox.base())).good();
+    assert!(
+        done.text().contains("\ncontents\ncontents\nlimited  network: the loopback interface only"),
+        "{}",
+        done.text()
     );
-    fails(&sandbox, &up, FAILED, &["neither fusermount3 nor fusermount is installed", "unshare -Urm)"]);
+    assert_eq!(done.stderr, "", "no complaint");
+    assert!(sandbox.left().is_empty(), "{:?}", sandbox.left());
+}
+
+/// By the number in its head; nothing is installed.
+#[test]
+fn a_binary_of_another_architecture_is_not_installed() {
+    const E_MACHINE: usize = 18;
+    let sandbox = Sandbox::new();
+    let (foreign, prefix) = (sandbox.base().join("foreign"), sandbox.base().join("prefix"));
+    let mut program = fs::read(binary()).unwrap();
+    let (other, name) = if cfg!(target_arch = "x86_64") { (183_u16, "aarch64") } else { (62, "x86_64") };
+    program[E_MACHINE..E_MACHINE + 2].copy_from_slice(&other.to_le_bytes());
+    fs::write(&foreign, program).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = forebay_tests::program::file_of_tests("../packaging/install.sh");
+    let done = run(Program::new(script).arg(&prefix).arg(&foreign).arg("none"));
+    let told = format!("{} is for {name}, this machine is {}: install", foreign.display(), std::env::consts::ARCH);
+    fails(&sandbox, &done, FAILED, &[&told]);
+    assert!(!prefix.exists());
+}
+
+/// Of an installation of which parts were removed; the command goes on, and says which.
+#[test]
+fn doctor_names_what_an_installation_has_lost() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.base().join("root");
+    for directory in ["bin", "lib", "share/forebay"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    forebay_tests::program::copy_program(&binary(), &root.join("bin/forebay"));
+    let list = "bin/forebay\nlib/libforebay_mpiio_mpich.so\nshare/man/man1/forebay.1\nshare/forebay/files.txt\nbin/\n";
+    fs::write(root.join("share/forebay/files.txt"), list).unwrap();
+    let doctor = || {
+        let mut doctor = Program::new(root.join("bin/forebay"));
+        sandbox.surround(&mut doctor);
+        run(doctor.arg("doctor")).text()
+    };
+    let said = doctor();
+    let line = format!("note     installation: {} lacks lib/libforebay_mpiio_mpich.so\n", root.display());
+    assert!(said.contains(&line) && said.contains("install it again"), "{said}");
+    fs::write(root.join("lib/libforebay_mpiio_mpich.so"), "").unwrap();
+    assert!(!doctor().contains("installation:"), "the manual pages are not needed");
 }
 
 /// Runs `script` in a mount namespace of its own; its arguments are the command of `nobody`.

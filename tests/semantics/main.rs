@@ -24,5 +24,6 @@ mod programs;
 mod reading;
 mod refresh;
 mod refusals;
+mod run_alone;
 mod striped;
 mod whole;

@@ -65,6 +65,7 @@ async fn run_in_runtime(
     };
     let Handoff { view, burst, peers, control, inodes, kernel_leases } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
+    let _ = node.view_made_by.set(how);
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
@@ -86,7 +87,7 @@ async fn run_in_runtime(
         tokio::spawn(metrics_server::start(&node, &job).await?),
     ]);
     until_joined(&node, burst.as_ref()).await?;
-    tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
+    tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how = node.view_made_by.get(), "ready");
     link.ready();
     node.note_serving();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));

@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use forebay_daemon::JobLabels;
 use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, ViewLayout};
 use forebay_secret::Zeroizing;
+use forebay_wire::message::PROTOCOL_VERSION;
 use serde::{Deserialize, Serialize};
 
 use crate::carried_key::{self, CarriedKey};
@@ -27,6 +28,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Serialize, Deserialize, Debug)]
 pub struct JobSpec {
     version: String,
+    protocol: u16,
     /// The job's name.
     pub job: String,
     /// The job's directory, the same on every host.
@@ -53,6 +55,15 @@ pub struct JobSpec {
     pub settings: BTreeMap<String, Vec<String>>,
 }
 
+/// The build that wrote a job spec.
+#[derive(Deserialize)]
+struct Build {
+    version: String,
+    /// 0 where builds did not write it.
+    #[serde(default)]
+    protocol: u16,
+}
+
 /// The script of a job, and the host where it runs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Script {
@@ -74,6 +85,7 @@ impl JobSpec {
     ) -> Self {
         Self {
             version: VERSION.to_owned(),
+            protocol: PROTOCOL_VERSION,
             job,
             job_directory,
             nodes,
@@ -128,13 +140,14 @@ impl JobSpec {
 
     /// Decodes it.
     pub fn parse(text: &[u8]) -> anyhow::Result<Self> {
-        let spec: Self = serde_json::from_slice(text)?;
+        // Before the rest, which another build may have written otherwise.
+        let Build { version, protocol } = serde_json::from_slice(text)?;
         ensure!(
-            spec.version == VERSION,
-            "it is of version {}, this program is of version {VERSION}: start the same build on every host",
-            spec.version
+            version == VERSION && protocol == PROTOCOL_VERSION,
+            "it is of version {version} (protocol {protocol}), this program is of version {VERSION} (protocol {PROTOCOL_VERSION}): \
+             start the same build on every host"
         );
-        Ok(spec)
+        Ok(serde_json::from_slice(text)?)
     }
 }
 
@@ -168,8 +181,16 @@ mod tests {
         let spec = JobSpec::new("job".into(), directory, nodes.clone(), ports, ViewLayout::Numbered, BTreeMap::new());
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(JobSpec::parse(text.as_bytes()).unwrap().nodes, nodes);
-        let other = text.replace(VERSION, "99.0.0");
-        assert!(JobSpec::parse(other.as_bytes()).unwrap_err().to_string().contains("99.0.0"));
+        // Whatever else another build writes.
+        let other = text.replace(VERSION, "99.0.0").replace("view_layout", "layout");
+        let refused = JobSpec::parse(other.as_bytes()).unwrap_err().to_string();
+        assert!(refused.contains("version 99.0.0 (protocol ") && refused.contains(&format!("version {VERSION} (")));
+        let own = format!("\"protocol\":{PROTOCOL_VERSION}");
+        let refused = JobSpec::parse(text.replace(&own, "\"protocol\":9999").as_bytes()).unwrap_err().to_string();
+        let both = format!("(protocol 9999), this program is of version {VERSION} (protocol {PROTOCOL_VERSION})");
+        assert!(refused.contains(&both), "{refused}");
+        let refused = JobSpec::parse(text.replace(&format!("{own},"), "").as_bytes()).unwrap_err().to_string();
+        assert!(refused.contains("(protocol 0)"), "{refused}");
         assert!(JobSpec::parse(b"{}").is_err());
     }
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use forebay_launch::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::death::Death;
@@ -82,6 +82,14 @@ impl Program {
     }
 }
 
+/// Why a daemon cannot be watched. The system call came with Linux 5.3, and what else views need with 5.4.
+fn unwatchable(errno: Errno, release: &str) -> anyhow::Error {
+    match errno {
+        Errno::NOSYS => anyhow!("Linux {release} cannot watch a process (pidfd_open); views need Linux 5.4 or later"),
+        errno => anyhow!(errno).context("cannot watch a daemon"),
+    }
+}
+
 fn open_path(path: &Path) -> anyhow::Result<OwnedFd> {
     let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     opened.with_context(|| format!("cannot find the program {}", path.display()))
@@ -121,7 +129,8 @@ impl Daemon {
         }
         let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.path.display()))?;
         let pid = Pid::from_child(&child);
-        let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
+        let ended = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|errno| unwatchable(errno, &rustix::system::uname().release().to_string_lossy()))?;
         let daemon = Self {
             child,
             ended,
@@ -247,5 +256,18 @@ impl Drop for Daemon {
                 let _ = self.child.wait();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_are_too_old_are_named_with_the_one_that_is_needed() {
+        let told = |errno| format!("{:#}", unwatchable(errno, "3.10.0-1160.el7"));
+        let old = "Linux 3.10.0-1160.el7 cannot watch a process (pidfd_open); views need Linux 5.4 or later";
+        assert_eq!(told(Errno::NOSYS), old);
+        assert!(told(Errno::MFILE).starts_with("cannot watch a daemon: "), "{}", told(Errno::MFILE));
     }
 }

@@ -8,6 +8,8 @@ use std::path::Path;
 use anyhow::anyhow;
 use forebay_fuse::{Mount, MountError, MountOptions};
 
+use crate::own_paths::Home;
+
 /// The device of FUSE, where everybody looks for it.
 pub const DEVICE: &str = "/dev/fuse";
 
@@ -25,16 +27,75 @@ pub fn mount(dir: &Path, options: &MountOptions) -> anyhow::Result<Mount> {
     forebay_fuse::mount(dir, options).map_err(|error| advised(error, std::fs::metadata(DEVICE).ok().as_ref()))
 }
 
+/// The beginning of what is told of a view that `mount_or_go_home` has mounted in a namespace.
+pub const RUN_ONLY: &str = "the view is in a user namespace, where programs of `forebay run` alone see it";
+
+/// How such a view was made, in the node's status.
+pub const IN_NAMESPACE: &str = "mount(2) in a user namespace";
+
+/// A mount that this process has made in namespaces of its own.
+#[derive(Debug)]
+pub struct AtHome {
+    /// The namespaces.
+    pub home: Home,
+    /// `RUN_ONLY`, why, and what to do.
+    pub note: String,
+}
+
+/// As `mount`. Where this user may not mount, in namespaces of this process's own, which has one thread.
+///
+/// # Errors
+/// As `mount`; this process is then to be ended.
+pub fn mount_or_go_home(dir: &Path, options: &MountOptions) -> anyhow::Result<(Mount, Option<AtHome>)> {
+    let error = match forebay_fuse::mount(dir, options) {
+        Ok(mount) => return Ok((mount, None)),
+        Err(error) => error,
+    };
+    let device = std::fs::metadata(DEVICE).ok();
+    let refusal = match &error {
+        MountError::NotPermitted { uid, refusal, .. } if device.as_ref().and_then(fault).is_none() => {
+            format!("{refusal}{}", remedy(*uid, refusal))
+        }
+        _ => return Err(advised(error, device.as_ref())),
+    };
+    if options.allow_other {
+        let error = advised(error, device.as_ref());
+        return Err(anyhow!(
+            "{error}; without --allow-other, the view can be in a user namespace, for `forebay run` alone"
+        ));
+    }
+    let at_home = Home::make().and_then(|home| match forebay_fuse::mount(dir, options) {
+        Ok(mount) => Ok((mount, home)),
+        Err(MountError::NotPermitted { .. }) => Err(anyhow!(
+            "the kernel refuses the mount there, too: it is older than Linux 4.18, or a security module forbids it"
+        )),
+        Err(error) => Err(error.into()),
+    });
+    match at_home {
+        Ok((mount, home)) => Ok((mount, Some(AtHome { home, note: format!("{RUN_ONLY}: {refusal}") }))),
+        Err(at_home) => {
+            let error = advised(error, device.as_ref());
+            Err(anyhow!("{error}; nor can it be mounted in a user namespace: {at_home:#}"))
+        }
+    }
+}
+
 fn advised(error: MountError, device: Option<&Metadata>) -> anyhow::Error {
     match (&error, device.and_then(fault)) {
         (MountError::Io { dir, .. } | MountError::NotPermitted { dir, .. }, Some(fault)) => {
             anyhow!("cannot mount on {}: {DEVICE} is {fault}", dir.display())
         }
-        (MountError::NotPermitted { uid, refusal, .. }, None) if refusal.contains(NO_NAME) => anyhow!(
-            "{error}; have user {uid} entered in /etc/passwd or the name service (getent passwd {uid}), or run as root"
-        ),
+        (MountError::NotPermitted { uid, refusal, .. }, None) => anyhow!("{error}{}", remedy(*uid, refusal)),
         _ => error.into(),
     }
+}
+
+/// The remedy that the program does not tell.
+fn remedy(uid: u32, refusal: &str) -> String {
+    if !refusal.contains(NO_NAME) {
+        return String::new();
+    }
+    format!("; have user {uid} entered in /etc/passwd or the name service (getent passwd {uid}), or run as root")
 }
 
 /// A description of the file at the path of the device, if it is another file, and the remedy.

@@ -11,10 +11,11 @@ use anyhow::{Context, bail};
 use forebay_fuse::{MountOptions, create_shared_memory};
 use forebay_launch::CLOSED_MODE;
 
+use crate::device::AtHome;
 use crate::held_mount::HeldMount;
 use crate::messages::Begin;
 use crate::options::{BurstPaths, KeeperOptions, burst_session_options, session_options};
-use crate::own_paths::BurstPlaces;
+use crate::own_paths::{BurstPlaces, Home, Node, Place};
 use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
@@ -35,11 +36,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Binds and mounts.
+    /// Binds and mounts; where this user may not mount, in namespaces of this process's own.
     ///
     /// # Errors
     /// The port, the socket or the mount point that is in the way. Mounts made before are undone then.
-    pub fn take(options: &KeeperOptions, listener: Option<TcpListener>) -> anyhow::Result<Self> {
+    pub fn take(options: &KeeperOptions, listener: Option<TcpListener>) -> anyhow::Result<(Self, Option<AtHome>)> {
         let peers = match listener {
             Some(inherited) => inherited,
             None => listen(options)?,
@@ -48,9 +49,10 @@ impl Held {
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
         let kernel_leases = create_shared_memory("forebay-beliefs", BELIEFS_BYTES).context("no memory for leases")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
-        let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
+        let (view, at_home) =
+            HeldMount::take_or_go_home(&options.view, &mount_options(options), &session, options.resend)?;
         match options.burst.as_ref().map(|burst| take_burst(burst, options)).transpose() {
-            Ok(burst) => Ok(Self { view, burst, peers, control, inodes, kernel_leases }),
+            Ok(burst) => Ok((Self { view, burst, peers, control, inodes, kernel_leases }, at_home)),
             Err(error) => {
                 view.unmount();
                 Err(error)
@@ -84,6 +86,23 @@ impl Held {
         let mount = ViewMount { path: held.dir().to_owned(), source, device: held.device() };
         let (dir, backing) = (paths.dir.clone(), paths.backing.clone());
         Some(BurstPlaces { mount, dir, backing, is_shared: paths.is_shared })
+    }
+
+    /// The node, as programs are told that want to see the exports at their own paths.
+    ///
+    /// # Errors
+    /// Without `/proc`.
+    pub fn node(&self, options: &KeeperOptions, home: Option<&Home>) -> anyhow::Result<Node> {
+        Ok(Node {
+            rank: options.rank,
+            host: options.address.host.clone(),
+            view: self.view_mount(options),
+            burst: self.burst_places(options).map(Box::new),
+            exports: options.exports.clone(),
+            links_lead_into_view: options.links_lead_into_view,
+            place: Place::of_this().context("cannot determine the namespaces of this process")?,
+            outside: home.map(|home| home.outside),
+        })
     }
 
     /// The descriptors, in the order in which a daemon takes them.

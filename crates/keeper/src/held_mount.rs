@@ -7,13 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree};
 
-use crate::device::mount;
+use crate::device::{AtHome, IN_NAMESPACE, mount, mount_or_go_home};
 use crate::messages::BegunMount;
 
 /// A mount that outlives each daemon.
 #[derive(Debug)]
 pub struct HeldMount {
     mount: Mount,
+    how: String,
     connection: OwnedFd,
     made_at_ms: u64,
     negotiated: Negotiated,
@@ -28,8 +29,29 @@ impl HeldMount {
     /// # Errors
     /// The obstacle. The mount is undone then.
     pub fn take(dir: &Path, options: &MountOptions, session: &SessionOptions, resend: bool) -> anyhow::Result<Self> {
-        let mount = mount(dir, options)?;
-        let begun = || format!("starting the FUSE session of {}", dir.display());
+        Self::begin_on(mount(dir, options)?, session, resend)
+    }
+
+    /// The same; where this user may not mount, in namespaces of this process's own.
+    ///
+    /// # Errors
+    /// As `take`; this process is then to be ended.
+    pub fn take_or_go_home(
+        dir: &Path,
+        options: &MountOptions,
+        session: &SessionOptions,
+        resend: bool,
+    ) -> anyhow::Result<(Self, Option<AtHome>)> {
+        let (mount, at_home) = mount_or_go_home(dir, options)?;
+        let mut held = Self::begin_on(mount, session, resend)?;
+        if at_home.is_some() {
+            held.how = IN_NAMESPACE.to_owned();
+        }
+        Ok((held, at_home))
+    }
+
+    fn begin_on(mount: Mount, session: &SessionOptions, resend: bool) -> anyhow::Result<Self> {
+        let begun = || format!("starting the FUSE session of {}", mount.dir().display());
         let negotiated = agree(&mount.descriptor(), session).with_context(begun)?;
         let connection = mount.descriptor().try_clone().with_context(begun)?;
         let is_sent_again = negotiated.can_resend() && resend;
@@ -38,7 +60,8 @@ impl HeldMount {
         let requests = if is_sent_again { None } else { Some(keep()?) };
         let made_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let made_at_ms = u64::try_from(made_at.as_millis()).unwrap_or(u64::MAX);
-        Ok(Self { mount, connection, made_at_ms, negotiated, requests })
+        let how = mount.how().to_owned();
+        Ok(Self { mount, how, connection, made_at_ms, negotiated, requests })
     }
 
     /// The mount, as a daemon is told of it.
@@ -46,7 +69,7 @@ impl HeldMount {
         BegunMount {
             path: self.mount.dir().to_owned(),
             device: self.mount.device(),
-            how: self.mount.how().to_owned(),
+            how: self.how.clone(),
             made_at_ms: self.made_at_ms,
             session: self.negotiated.into(),
             keeps_requests: self.requests.is_some(),

@@ -8,6 +8,7 @@
 //! A signal to the keeper ends the daemon in order, and the daemon's orderly end ends the keeper. A daemon whose keeper has
 //! died unmounts and ends automatically. If daemons die repeatedly (`restarts`), the keeper gives up, unmounts and ends.
 
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use crate::held::Held;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
 use crate::namespaces::Namespaces;
 use crate::options::KeeperOptions;
-use crate::own_paths::{Node, Place};
+use crate::own_paths::Home;
 use crate::packets;
 use crate::patience::silence_max;
 use crate::restarts::{Restarts, VoteReply};
@@ -57,16 +58,13 @@ pub fn keep<P: Serialize>(
     let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
     let file = packets::file_of(&text).context("no memory for the plan")?;
     let launch = Launch { program: Program::this()?, plan: file, key: handed.key, name };
-    // It prepares while everything else is made ready for it.
-    let mut daemon = launch.start(Life::default())?;
-    // The node's starter knows how long it may take.
-    daemon.patience.has_no_limit();
-    let held = Held::take(options, handed.listener)?;
+    let (daemon, held, home) = take_mounts(&launch, options, handed.listener)?;
     let port = held.port().context("a socket without a port")?;
     tracing::info!(port, "peers connect to this node");
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(options.rank))?;
-    let namespaces = Namespaces::open(&directory.entrance(options.rank), node_of(options, &held)?)?;
+    let node = held.node(options, home.as_ref())?;
+    let namespaces = Namespaces::open(&directory.entrance(options.rank), node, home)?;
     let (watches, gone) = Watches::of(&options.watched);
     let mut keeper = Keeper {
         launch,
@@ -97,6 +95,25 @@ pub fn keep<P: Serialize>(
     keeper.asking.answer(&json!({"error": "the node has ended"}));
     keeper.end();
     result
+}
+
+/// Mounts, and starts the first daemon, which prepares meanwhile.
+fn take_mounts(
+    launch: &Launch,
+    options: &KeeperOptions,
+    listener: Option<TcpListener>,
+) -> anyhow::Result<(Daemon, Held, Option<Home>)> {
+    let mut daemon = launch.start(Life::default())?;
+    let (held, at_home) = Held::take(options, listener)?;
+    if let Some(at_home) = &at_home {
+        tell(&json!({"note": {"rank": options.rank, "message": at_home.note}}));
+        // The first one is outside, where it sees no mount. It is gone before the next one opens what it has opened.
+        drop(daemon);
+        daemon = launch.start(Life::default())?;
+    }
+    // The node's starter knows how long it may take.
+    daemon.patience.has_no_limit();
+    Ok((daemon, held, at_home.map(|at_home| at_home.home)))
 }
 
 /// The arguments that all daemons share.
@@ -480,17 +497,4 @@ impl Keeper {
         // Servers of images read the view: nothing holds them there any more.
         drop(namespaces);
     }
-}
-
-/// The node, as programs are told that want to see the exports at their own paths.
-fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
-    Ok(Node {
-        rank: options.rank,
-        host: options.address.host.clone(),
-        view: held.view_mount(options),
-        burst: held.burst_places(options).map(Box::new),
-        exports: options.exports.clone(),
-        links_lead_into_view: options.links_lead_into_view,
-        place: Place::of_this().context("cannot determine the namespaces of this process")?,
-    })
 }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::daemon::Program;
 use crate::image_servers::ImageServers;
-use crate::own_paths::{AnswerText, Namespace, Node, Place, QuestionText};
+use crate::own_paths::{AnswerText, Home, Namespace, Node, Place, QuestionText};
 use crate::packets;
 
 /// Requests that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
@@ -31,6 +31,8 @@ const NAMESPACES_KEPT: usize = 16;
 pub struct Namespaces {
     entrance: UnixDatagram,
     node: Node,
+    /// The keeper's own, if it has any.
+    home: Option<Namespace>,
     /// The one used last is the last.
     kept: VecDeque<Kept>,
     /// Processes that lend the view to programs that do not see it.
@@ -52,13 +54,15 @@ struct Kept {
 
 impl Namespaces {
     /// Makes the entrance; one that a dead keeper left is replaced.
-    pub fn open(path: &Path, node: Node) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, node: Node, home: Option<Home>) -> anyhow::Result<Self> {
         let _ = std::fs::remove_file(path);
         let failed = || format!("cannot make the entrance {}", path.display());
         let entrance = UnixDatagram::bind(path).with_context(failed)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(failed)?;
         entrance.set_nonblocking(true).with_context(failed)?;
-        Ok(Self { entrance, node, kept: VecDeque::new(), lenders: Vec::new(), image_servers: ImageServers::default() })
+        let home = home.map(|home| home.namespace);
+        let (kept, lenders, image_servers) = (VecDeque::new(), Vec::new(), ImageServers::default());
+        Ok(Self { entrance, node, home, kept, lenders, image_servers })
     }
 
     /// The descriptors to poll: requests, and the ends of programs.
@@ -97,6 +101,10 @@ impl Namespaces {
         match question {
             QuestionText::Node => say(&asks, &AnswerText::Node(self.node.clone()), &[]),
             QuestionText::Enter { place } => self.let_in(&asks, place),
+            QuestionText::Home => match &self.home {
+                Some(home) => say(&asks, &AnswerText::Enter, &home.descriptors()),
+                None => say(&asks, &AnswerText::None, &[]),
+            },
             QuestionText::Keep { place } => {
                 let answer = match self.keep(place, descriptors.collect()) {
                     Ok(()) => AnswerText::Kept,
@@ -130,7 +138,9 @@ impl Namespaces {
 
     fn keep(&mut self, place: Place, mut descriptors: Vec<OwnedFd>) -> anyhow::Result<()> {
         anyhow::ensure!(!descriptors.is_empty(), "descriptors are missing from the request");
-        let maker = Some(descriptors.remove(0)).filter(|_| place.mount != self.node.place.mount);
+        let is_here =
+            [Some(self.node.place), self.node.outside].into_iter().flatten().any(|own| own.mount == place.mount);
+        let maker = Some(descriptors.remove(0)).filter(|_| !is_here);
         let namespace = Namespace::from_descriptors(descriptors).context("descriptors are missing from the request")?;
         let number = namespace.number().context("it cannot be looked at")?;
         self.kept.retain(|kept| kept.place != place);
@@ -196,8 +206,9 @@ mod tests {
             exports: Vec::new(),
             links_lead_into_view: false,
             place: place(1, 0),
+            outside: None,
         };
-        Namespaces::open(&directory.join("enter"), node).unwrap()
+        Namespaces::open(&directory.join("enter"), node, None).unwrap()
     }
 
     fn place(mount: u64, root: u64) -> Place {

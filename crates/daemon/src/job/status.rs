@@ -67,6 +67,9 @@ pub struct ReadyNode {
     last_death: Option<Death>,
     state: String,
     view: String,
+    /// How that was made: `mount(2)`, `fusermount3`, `fusermount`, or `mount(2) in a user namespace`.
+    #[serde(default)]
+    view_made_by: Option<String>,
     uptime_ms: u64,
     /// Whom this node asks in any tree, that of the first tree first; each once.
     parents: Vec<u32>,
@@ -296,6 +299,7 @@ impl ReadyNode {
             last_death: node.last_death(),
             state: "ready".to_owned(),
             view: options.view.to_string_lossy().into_owned(),
+            view_made_by: node.view_made_by.get().cloned(),
             uptime_ms: node.uptime().as_millis() as u64,
             parents: parents(node),
             bypassed: suspects.iter().map(|rank| rank.0).collect(),
@@ -432,7 +436,7 @@ mod tests {
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
-              oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view waiting
+              oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view view_made_by waiting
         unreachable: host rank state why
         totals: absent_in backing cache history in_flight kernel latency memory_bytes most_read oldest_ms overlay prefill slowest \
               waiting

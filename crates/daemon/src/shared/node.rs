@@ -79,6 +79,8 @@ pub struct Node {
     endpoint: OnceLock<Endpoint>,
     /// Where its metrics are, once they are served.
     pub metrics_places: OnceLock<MetricsPlaces>,
+    /// How its view was made, once that is handed over.
+    pub view_made_by: OnceLock<String>,
     job_is_up: AtomicBool,
     came_up: Notify,
     /// The last death before this daemon, once it serves.
@@ -102,6 +104,7 @@ impl Node {
             started: Instant::now(),
             endpoint: OnceLock::new(),
             metrics_places: OnceLock::new(),
+            view_made_by: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
             came_up: Notify::new(),
             last_death: OnceLock::new(),

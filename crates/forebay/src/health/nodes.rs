@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay_keeper::device::IN_NAMESPACE;
 use serde_json::Value;
 
 use super::amounts::{span, time_of_day};
@@ -37,6 +38,8 @@ pub struct Node {
     pub last_death: Option<Death>,
     /// Nodes that it does not ask any more.
     pub bypassed: usize,
+    /// Whether its view is in a user namespace, where programs of `forebay run` alone see it.
+    pub is_for_run_alone: bool,
 }
 
 /// The death of a daemon.
@@ -75,6 +78,7 @@ impl Node {
             restarts: number(node, "/restarts"),
             last_death: node.get("last_death").and_then(Death::of),
             bypassed: node["bypassed"].as_array().map_or(0, Vec::len),
+            is_for_run_alone: node["view_made_by"] == IN_NAMESPACE,
         }
     }
 

@@ -38,6 +38,18 @@ fn silent(rank: u64) -> Value {
 }
 
 #[test]
+fn views_that_run_alone_shows_are_a_remark() {
+    let hidden = |node: &mut Value| node["view_made_by"] = "mount(2) in a user namespace".into();
+    let job = overview(&[node(0, |_| {}), node(1, hidden)]);
+    assert!(job.is_well());
+    let shown = shown(&job);
+    assert_eq!(shown[1], "healthy");
+    assert!(shown[2].ends_with("the view of node 1 (n1) can be seen under forebay run alone;"), "{shown:?}");
+    assert_eq!(job.verdict.json()["why"], job.verdict.remark.clone().unwrap());
+    assert!(overview(&[node(0, |_| {})]).verdict.remark.is_none());
+}
+
+#[test]
 fn a_healthy_job_takes_a_dozen_lines_of_80_columns() {
     let shown = shown(&overview(&[node(0, |_| {}), node(1, |_| {})]));
     let expected = [

@@ -67,7 +67,7 @@ impl Verdict {
             () if writes.is_some_and(lands) => State::Landing,
             () => State::Healthy,
         };
-        Self { state, troubles, remark: writes.and_then(remark) }
+        Self { state, troubles, remark: writes.and_then(remark).or_else(|| for_run_alone(nodes)) }
     }
 
     /// As in `status --json`.
@@ -111,6 +111,13 @@ pub fn ranks(ranks: &[u64]) -> String {
         0 => format!("node{plural} {}", first.join(", ")),
         _ => format!("node{plural} {} and {more} more", first.join(", ")),
     }
+}
+
+fn for_run_alone(nodes: &[Node]) -> Option<String> {
+    let hidden: Vec<&Node> = nodes.iter().filter(|node| node.is_for_run_alone).collect();
+    hidden.first()?;
+    let s = if hidden.len() == 1 { "" } else { "s" };
+    Some(format!("the view{s} of {} can be seen under forebay run alone; install fuse3 for others", named(&hidden)))
 }
 
 fn silent(nodes: &[Node], has_burst: bool) -> Option<Trouble> {

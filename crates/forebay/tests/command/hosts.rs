@@ -110,6 +110,30 @@ fn a_host_that_cannot_be_reached_ends_the_start() {
     assert!(!place.path("view").exists());
 }
 
+/// The document that one host gets is that of another build.
+#[test]
+fn a_host_with_another_version_is_named_with_both() {
+    let Some(place) = Place::with_views() else { return };
+    let own = format!("version {} (protocol {})", env!("CARGO_PKG_VERSION"), forebay_wire::message::PROTOCOL_VERSION);
+    for (change, theirs) in [
+        (r#"s/"version":"[^"]*"/"version":"99.0.0"/"#, "version 99.0.0 (protocol ".to_owned()),
+        (r#"s/"protocol":[0-9]*/"protocol":999/"#, format!("version {} (protocol 999)", env!("CARGO_PKG_VERSION"))),
+    ] {
+        let does =
+            format!("case \"$host $*\" in 127.0.0.3*--job-spec*) sed '{change}' | exec \"$@\";; *) exec \"$@\";; esac");
+        let (shell, source) = (remote_shell_that(&place, &does), place.source());
+        let arguments = ["up", "--job", "mixed", "--nodes", "127.0.0.2,127.0.0.3", "--remote-shell", &shell];
+        let message = place.fails(1, &[&arguments[..], &["--view", "view", "--export", &source]].concat());
+        assert!(message.contains("node 1 (127.0.0.3): ") && !message.contains("node 0"), "{message}");
+        assert!(message.contains(&format!("it is of {theirs}")), "{message}");
+        assert!(
+            message.contains(&format!("this program is of {own}: start the same build on every host")),
+            "{message}"
+        );
+        place.assert_clean();
+    }
+}
+
 /// Each of its calls has an empty directory in place of the jobs' one, as where a login has a `/tmp` of its own.
 fn shell_with_own_directory(place: &Place, unreachable: &str) -> String {
     let run = place.path("run").display().to_string();

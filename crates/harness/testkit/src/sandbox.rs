@@ -29,6 +29,8 @@ pub struct Sandbox {
     group: Option<MemoryGroup>,
     /// The capability that root's command lacks.
     lacks: Option<&'static str>,
+    /// The directory in which alone the command finds programs.
+    programs: Option<PathBuf>,
 }
 
 /// A directory that is gone when it is dropped, or the test fails.
@@ -88,7 +90,7 @@ impl Sandbox {
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
         // No name begins with another: processes are found by it.
         let name = format!("test-{}-{number:04}", std::process::id());
-        Self { base, name, for_nobody: None, group: None, lacks: None }
+        Self { base, name, for_nobody: None, group: None, lacks: None, programs: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
@@ -106,6 +108,31 @@ impl Sandbox {
         copy_program(&binary(), &command);
         sandbox.for_nobody = Some(command);
         sandbox
+    }
+
+    /// The same on a machine without the setuid programs that mount for users: they are not in `PATH`, all others of this one are.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn of_nobody_without_fusermount() -> Self {
+        let mut sandbox = Self::of_nobody();
+        let programs = sandbox.base().join("bin");
+        fs::create_dir(&programs).expect("a directory");
+        for entry in fs::read_dir("/usr/bin").expect("programs").flatten() {
+            let name = entry.file_name();
+            if !name.to_string_lossy().starts_with("fusermount") {
+                std::os::unix::fs::symlink(entry.path(), programs.join(name)).expect("a link");
+            }
+        }
+        sandbox.programs = Some(programs);
+        sandbox
+    }
+
+    /// The directory in which alone the command finds programs, if there is one.
+    #[must_use]
+    pub fn programs(&self) -> Option<&Path> {
+        self.programs.as_deref()
     }
 
     /// Fresh directories of a root that lacks a capability, as in a container; `setpriv(1)` has its name.
@@ -185,6 +212,9 @@ impl Sandbox {
         // Counts of a test must not depend on the ones before it, and no file goes into the user's own cache.
         command.env("FOREBAY_PROFILE", "off").env("XDG_CACHE_HOME", self.base().join("cache"));
         command.env("XDG_STATE_HOME", self.base().join("state"));
+        if let Some(programs) = &self.programs {
+            command.env("PATH", programs);
+        }
     }
 
     /// `up` with the job's name, and what comes of it.

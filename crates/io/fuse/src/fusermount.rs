@@ -76,10 +76,7 @@ fn run(prepare: impl Fn(&mut Command) -> Result<(), String>) -> Result<&'static 
         }
     }
     Err(not_started.unwrap_or_else(|| {
-        format!(
-            "neither {} nor {} is installed; install the package fuse3, or run inside a user namespace (unshare -Urm)",
-            PROGRAMS[0], PROGRAMS[1]
-        )
+        format!("neither {} nor {} is installed; install the package fuse3", PROGRAMS[0], PROGRAMS[1])
     }))
 }
 
@@ -89,9 +86,12 @@ fn refusal(program: &str, output: &Output) -> String {
     let said = said.lines().map(|line| line.trim().trim_start_matches(program).trim_start_matches(": "));
     let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { "no reason given" } else { said.as_str() };
-    let advice = match said.contains("/etc/mtab") {
-        true => "; have it made: ln -s /proc/self/mounts /etc/mtab",
-        false => "",
+    let advice = match () {
+        () if said.contains("/etc/mtab") => "; have it made: ln -s /proc/self/mounts /etc/mtab",
+        () if said.contains("mount failed: Operation not permitted") => {
+            "; it must be set-user-ID root: reinstall the package fuse3"
+        }
+        () => "",
     };
     format!("{program} refused ({}): {said}{advice}", output.status)
 }
@@ -113,6 +113,8 @@ mod tests {
             lacking.ends_with("No such file or directory; have it made: ln -s /proc/self/mounts /etc/mtab"),
             "{lacking}"
         );
+        let not_setuid = said("fusermount: mount failed: Operation not permitted\n");
+        assert!(not_setuid.ends_with("; it must be set-user-ID root: reinstall the package fuse3"), "{not_setuid}");
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub enum MountError {
     },
     /// `/dev/fuse` is there but closed to this user.
     #[error(
-        "cannot mount on {dir}: user {uid} may not open /dev/fuse ({source}); it needs mode 0666, which udev gives \
-             it by default: ask the administrator (chmod 666 /dev/fuse)"
+        "cannot mount on {dir}: user {uid} may not open /dev/fuse ({source}), and without that neither fusermount3 nor a user \
+             namespace can mount; ask the administrator for udev's default (chmod 666 /dev/fuse), or to be in its group"
     )]
     DevicePermission {
         /// The mount point.

@@ -33,6 +33,8 @@ pub enum Request {
         /// Where the program is.
         place: Place,
     },
+    /// Let me into the keeper's own namespaces.
+    Home,
     /// Keep this one, for programs from there.
     Keep {
         /// Where the program was.
@@ -68,6 +70,8 @@ pub enum QuestionText {
         /// Where the program is.
         place: Place,
     },
+    /// `Request::Home`.
+    Home,
     /// `Request::Keep`, with the namespace's descriptors and that of the process that made it.
     Keep {
         /// Where the program was.
@@ -114,6 +118,7 @@ pub fn ask(socket: &Path, question: &Request) -> anyhow::Result<Answer> {
     let (text, process) = match question {
         Request::Node => (QuestionText::Node, None),
         Request::Enter { place } => (QuestionText::Enter { place: *place }, None),
+        Request::Home => (QuestionText::Home, None),
         Request::Keep { place, .. } => {
             let process =
                 pidfd_open(getpid(), PidfdFlags::empty()).context("cannot determine the namespaces of this process")?;

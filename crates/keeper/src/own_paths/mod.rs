@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail, ensure};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use tracing::debug;
 
 pub(crate) use entrance::serve_image;
@@ -27,7 +28,7 @@ pub use entrance::{AnswerText, QuestionText};
 pub use lend::lend;
 pub(crate) use lock::lock;
 pub(crate) use namespaces::make as make_namespace;
-pub use namespaces::{Namespace, make_user_namespace};
+pub use namespaces::{Home, Namespace, make_user_namespace};
 pub use place::{BurstPlaces, Node, Place, base, only_at};
 
 use crate::trusted_path;
@@ -80,7 +81,11 @@ pub fn check_view(node: &Node, by_path: bool) -> anyhow::Result<()> {
     if !by_path {
         return Ok(());
     }
-    ensure!(is_seen, "the view {view} of node {} is not visible here; run without --view", node.rank);
+    ensure!(
+        is_seen || node.lets_in(place),
+        "the view {view} of node {} is not visible here; run without --view",
+        node.rank
+    );
     let failed = || format!("programs cannot be run from the view {view} safely; use forebay run without --view");
     trusted_path::check(&node.view.path).with_context(failed)
 }
@@ -101,6 +106,34 @@ pub fn enter(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
         }
     }
     go_back(&here)
+}
+
+/// Lets this process, which has one thread, see the view of `node` at its own path, if its keeper has mounted it in namespaces of its own.
+///
+/// # Errors
+/// As `enter`.
+pub fn enter_home(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
+    let place = Place::of_this().context("cannot determine the namespaces of this process")?;
+    if !node.lets_in(place) {
+        return Ok(());
+    }
+    let here = std::env::current_dir().context("the current directory cannot be found")?;
+    let _inside = go_home(directory, node)?;
+    go_back(&here)
+}
+
+/// Enters the namespaces of the keeper; the current directory is then the root.
+fn go_home(directory: &JobDirectory, node: &Node) -> anyhow::Result<Place> {
+    let Answer::Enter(home) = entrance::ask(&directory.entrance(node.rank), &Request::Home)? else {
+        bail!("the keeper of node {} has no namespaces of its own", node.rank);
+    };
+    home.enter().context("the namespaces of the node's keeper cannot be entered")?;
+    // Until the kernel has asked, the root of a mount is that of a user without a number here, and nothing can be created in it.
+    if let Some(root) = node.burst.as_ref().map(|burst| burst.mount.open()).transpose()?.flatten() {
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        statx(&root, "", how, StatxFlags::BASIC_STATS).context("the burst mount does not answer")?;
+    }
+    Place::of_this().context("cannot determine the namespaces of this process")
 }
 
 /// Enters the namespace that is kept for programs from `place`; `false` when there is none, or none that lets us in.
@@ -125,15 +158,18 @@ fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<(
     check_root(node, place, &exports)?;
     let view = &node.view.path;
     // Asked for from outside: the keeper's world ends at the namespace's door. So does knowing whose a directory is.
-    let lent = match node.sees_view(place)? {
+    let (is_safe, has_place) = (trusted_path::check(view), view.is_dir());
+    let is_home = node.lets_in(place);
+    let inside = if is_home { go_home(directory, node)? } else { place };
+    let lent = match node.sees_view(inside)? {
         true => None,
         false => Some(entrance::borrow(&directory.entrance(node.rank))?),
     };
+    let has_place = has_place && is_safe.is_ok();
     if node.links_lead_into_view && lent.is_none() {
-        trusted_path::check(view).context("links lead into the view (--links view)")?;
+        is_safe.context("links lead into the view (--links view)")?;
     }
-    let has_place = view.is_dir() && trusted_path::check(view).is_ok();
-    let namespace = namespaces::make()?;
+    let namespace = if is_home { namespaces::make_at_home()? } else { namespaces::make()? };
     // In hand before anything is covered.
     let burst = node.burst.as_deref().map(|burst| attach::Burst::find(burst, node.rank)).transpose()?;
     let trees = match lent {

@@ -14,7 +14,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{chroot, fchdir, getegid, geteuid};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
+    move_into_link_name_space, set_capabilities,
+};
+
+use super::place::Place;
 
 /// A mount namespace, and what it takes to be in it.
 #[derive(Debug)]
@@ -76,6 +81,18 @@ impl Namespace {
 /// # Errors
 /// Where the kernel lets users make none, with what to do.
 pub fn make() -> anyhow::Result<Namespace> {
+    make_for(false)
+}
+
+/// The same from within the namespaces of a keeper (`Home`), where those who enter are not.
+///
+/// # Errors
+/// As `make`.
+pub fn make_at_home() -> anyhow::Result<Namespace> {
+    make_for(true)
+}
+
+fn make_for(is_at_home: bool) -> anyhow::Result<Namespace> {
     // Root, here or in a container, may do without another user namespace.
     let has_own_user = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => false,
@@ -84,14 +101,19 @@ pub fn make() -> anyhow::Result<Namespace> {
             true
         }
     };
+    hide_mounts()?;
+    Namespace::of_this(is_at_home || has_own_user).context("cannot name the namespace that was made")
+}
+
+/// Mounts that are made here are seen nowhere else.
+fn hide_mounts() -> anyhow::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC).map_err(|errno| match errno {
         Errno::INVAL => anyhow!(
             "/ is no mount point here, and nothing can be mounted for a single program below one; before chroot, bind \
                  the directory onto itself"
         ),
         errno => refused("the kernel permits no mount in a user namespace", errno.into()),
-    })?;
-    Namespace::of_this(has_own_user).context("cannot name the namespace that was made")
+    })
 }
 
 /// Moves this process, which has one thread, into a user namespace in which it is who it was, and a mount namespace.
@@ -110,6 +132,36 @@ pub fn make_user_namespace() -> anyhow::Result<()> {
             .map_err(|error| refused(&format!("the kernel does not take {}", path.display()), error))?;
     }
     Ok(())
+}
+
+/// The namespaces of a keeper whose user may not mount where he is: a mount there is seen by programs of `forebay run` alone, and
+/// ends with the keeper and the last of them.
+#[derive(Debug)]
+pub struct Home {
+    /// Where the keeper was before. Programs that are there may enter.
+    pub outside: Place,
+    /// The namespaces.
+    pub namespace: Namespace,
+}
+
+impl Home {
+    /// Moves this process, which has one thread, into namespaces of its own. It may mount there, and so may what it starts: a daemon
+    /// whose keeper has died unmounts.
+    ///
+    /// # Errors
+    /// Where the kernel lets users make none, with what to do. This process is then where it was, or to be ended.
+    pub fn make() -> anyhow::Result<Self> {
+        let outside = Place::of_this().context("cannot determine the namespaces of this process")?;
+        make_user_namespace()?;
+        hide_mounts()?;
+        let sets = capabilities(None).context("cannot determine the rights of this process")?;
+        let inheritable = sets.inheritable | CapabilitySet::SYS_ADMIN;
+        set_capabilities(None, CapabilitySets { inheritable, ..sets })
+            .and_then(|()| configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true))
+            .map_err(|errno| refused("the kernel grants no rights in a user namespace", errno.into()))?;
+        let namespace = Namespace::of_this(true).context("cannot name the namespace that was made")?;
+        Ok(Self { outside, namespace })
+    }
 }
 
 /// Settings by which a system keeps users from making namespaces, with the value that does.
@@ -138,10 +190,7 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
 fn switched_off((name, value): (&str, &str)) -> anyhow::Error {
     let other = if value == "0" { "15000" } else { "0" };
     let other = if name.ends_with("clone") { "1" } else { other };
-    anyhow!(
-        "user namespaces are switched off here ({name}={value}), so `run` cannot show exports at their paths. Use run --view, or ask \
-         for sysctl {name}={other}"
-    )
+    anyhow!("user namespaces are switched off here ({name}={value}); ask for sysctl {name}={other}")
 }
 
 #[cfg(test)]
@@ -151,9 +200,7 @@ mod tests {
     #[test]
     fn a_switch_that_is_off_is_named_with_the_value_to_ask_for() {
         let told = SWITCHES.map(|switch| switched_off(switch).to_string());
-        assert!(
-            told[0].starts_with("user namespaces are switched off here (user.max_user_namespaces=0), so `run` cannot")
-        );
+        assert!(told[0].starts_with("user namespaces are switched off here (user.max_user_namespaces=0); ask for"));
         let asked =
             SWITCHES.iter().zip(["15000", "1", "0"]).map(|((name, _), value)| format!("ask for sysctl {name}={value}"));
         assert!(told.iter().zip(asked).all(|(told, asked)| told.ends_with(&asked)), "{told:?}");

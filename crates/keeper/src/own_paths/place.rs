@@ -103,9 +103,18 @@ pub struct Node {
     pub links_lead_into_view: bool,
     /// Where its keeper is.
     pub place: Place,
+    /// Where its keeper was before it made namespaces of its own, if it had to.
+    #[serde(default)]
+    pub outside: Option<Place>,
 }
 
 impl Node {
+    /// Whether programs from `place` see its mounts once they have entered the namespaces of its keeper.
+    #[must_use]
+    pub fn lets_in(&self, place: Place) -> bool {
+        self.outside == Some(place)
+    }
+
     /// Whether the view is seen from `place`, which is where this process is.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
+use forebay_keeper::device::RUN_ONLY;
 use forebay_keeper::images::SERVERS;
 use forebay_launch::{Allocation, LaunchError, MungeProblem, Scheduler, usual_launcher};
 use forebay_secret::JobKey;
@@ -52,6 +53,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
     checks.extend(protocol);
     checks.extend(kernel());
+    checks.extend(surroundings::installation());
     checks.extend([
         descriptors(),
         memory(),
@@ -118,6 +120,10 @@ fn view() -> (Check, Option<Check>) {
         Ok((how.to_owned(), Protocol::parse(protocol)?))
     });
     match trial {
+        Ok((how, protocol)) if how.starts_with(RUN_ONLY) => {
+            let cost = "nothing but forebay run shows exports, and --allow-other fails";
+            (Check::limited("view", how, cost), Some(protocol.check()))
+        }
         Ok((how, protocol)) => (Check::ok("view", format!("a view can be mounted ({how})")), Some(protocol.check())),
         Err(error) => {
             let found = format!("no view can be mounted: {error:#}");
@@ -162,20 +168,24 @@ fn device() -> Check {
     let text = format!("mode {mode:04o}");
     match fs::OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) => Check::ok("/dev/fuse", text),
-        Err(error) => Check::limited(
+        Err(error) => Check::missing(
             "/dev/fuse",
             format!("{text}, cannot be opened: {error}"),
-            "views need fusermount3; ask for mode 0666, which udev gives it by default",
+            "no view is possible, nor by fusermount3 or in a user namespace; ask for mode 0666, which udev gives it by \
+             default, or to be in its group",
         ),
     }
 }
+
+/// The cost of its lack.
+const NO_FUSERMOUNT: &str = "views need root, or are in a user namespace, for forebay run alone; (re)install fuse3";
 
 fn fusermount() -> Check {
     let Some(path) = in_path("fusermount3").or_else(|| in_path("fusermount")) else {
         return if rustix::process::geteuid().is_root() {
             Check::ok("fusermount3", "not installed; not needed by root")
         } else {
-            Check::limited("fusermount3", "not installed", "views need root or a user namespace; install fuse3")
+            Check::limited("fusermount3", "not installed", NO_FUSERMOUNT)
         };
     };
     let is_setuid = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0);
@@ -186,7 +196,7 @@ fn fusermount() -> Check {
         return Check::ok("fusermount3", format!("{}; {others}", path.display()));
     }
     let text = format!("{} is not setuid root", path.display());
-    Check::limited("fusermount3", text, "views need root or a user namespace; reinstall fuse3")
+    Check::limited("fusermount3", text, NO_FUSERMOUNT)
 }
 
 fn namespaces() -> Check {

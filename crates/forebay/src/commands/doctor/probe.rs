@@ -61,8 +61,11 @@ fn try_mount(has_own_user: bool, look: impl FnOnce(&Mount) -> anyhow::Result<()>
         // Where a mount namespace is permitted, nobody else sees the trial.
         hide_mounts()?;
     }
-    let mount = device::mount(&directory.0, &MountOptions::default())?;
-    say!("{}", mount.how());
+    let (mount, how) = match has_own_user {
+        true => (device::mount(&directory.0, &MountOptions::default())?, None),
+        false => device::mount_or_go_home(&directory.0, &MountOptions::default())?,
+    };
+    say!("{}", how.map_or_else(|| mount.how().to_owned(), |at_home| at_home.note));
     let looked = look(&mount);
     mount.unmount()?;
     looked

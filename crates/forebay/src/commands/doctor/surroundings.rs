@@ -18,6 +18,25 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// Seconds since 1970 before which no clock of a machine that runs this program is right: the beginning of 2025.
 const CLOCK_MIN_SECONDS: u64 = 1_735_689_600;
 
+/// The list of an installation's files, from its root (packaging/stage.sh).
+const FILES: &str = "share/forebay/files.txt";
+
+/// Where the files are that a command or a program of a user needs.
+const NEEDED: [&str; 3] = ["bin/", "lib/", "lib64/"];
+
+/// Whether the files are there that this installation came with, if it has a list of them.
+pub fn installation() -> Option<Check> {
+    let program = std::env::current_exe().ok()?;
+    let root = program.parent()?.parent()?;
+    let list = std::fs::read_to_string(root.join(FILES)).ok()?;
+    let is_needed = |line: &&str| !line.ends_with('/') && NEEDED.iter().any(|directory| line.starts_with(directory));
+    let lacking: Vec<&str> = list.lines().filter(is_needed).filter(|line| !root.join(line).exists()).collect();
+    (!lacking.is_empty()).then(|| {
+        let cost = "what they serve fails or does without; remove the rest and install it again";
+        Check::note("installation", format!("{} lacks {}", root.display(), lacking.join(", ")), cost)
+    })
+}
+
 /// The directory that `--burst-store auto` finds.
 pub fn store() -> Check {
     const NAME: &str = "store";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_keeper::device::RUN_ONLY;
 use forebay_keeper::own_paths::only_at;
 use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, Started};
 use forebay_types::NodeRank;
@@ -57,7 +58,10 @@ impl Report<'_> {
         let of_all = if missing == 0 { String::new() } else { format!(" of {}", record.nodes.len()) };
         let plural = if count == 1 && missing == 0 { "" } else { "s" };
         say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
-        say!("views:   {}", shown_views(&record.views));
+        // A node's note says why.
+        let is_hidden = started.notes.iter().any(|(_, note)| note.starts_with(RUN_ONLY));
+        let only = if is_hidden { " (under forebay run alone)" } else { "" };
+        say!("views:   {}{only}", shown_views(&record.views));
         if let Some(pair) = settings.burst.first() {
             let (mount, dir) = (shown_views(&self.burst_mounts), shown_path(&pair.dir));
             // A node's note says where that is not so.
@@ -83,10 +87,15 @@ impl Report<'_> {
         let export = export.map_or_else(|| Path::new("/usr/bin"), |export| export.as_path());
         let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
         let view = first.map_or(&record.views[0], |(view, _)| view);
-        say!("try:     ls {}", quoted_path(&view.join(export.strip_prefix("/").unwrap_or(export))));
-        say!("         forebay run --job {job} -- ls {}", quoted_path(export));
-        say!("         forebay status --job {job}");
-        say!("         forebay down --job {job}");
+        let mut lines = vec![format!("forebay run --job {job} -- ls {}", quoted_path(export))];
+        if !is_hidden {
+            lines.insert(0, format!("ls {}", quoted_path(&view.join(export.strip_prefix("/").unwrap_or(export)))));
+        }
+        lines.extend(["status", "down"].map(|command| format!("forebay {command} --job {job}")));
+        lines
+            .iter()
+            .zip(["try:"].into_iter().chain(std::iter::repeat("")))
+            .for_each(|(line, name)| say!("{name:<8} {line}"));
     }
 
     /// The exit status does not tell: whoever asked for it must be able to see it.

@@ -55,6 +55,7 @@ pub fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
         return image::run((&arguments.image, image, locks), (&directory, &node), (&program, words));
     }
     let mut command = if arguments.view {
+        own_paths::enter_home(&directory, &node).context("the view cannot be seen here")?;
         from_view(&program, &node)
     } else {
         own_paths::enter(&directory, &node).map_err(|error| with_way_out(&error, &node))?;
