@@ -35,8 +35,8 @@ dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@packaging/dist.sh $(DIST_TARGETS)
 
 package: ## tarball, deb, rpm, wheel, OCI image and list of components for each of DIST_TARGETS, at target/package/ (SQL=1: of forebay-sql, too)
-	@echo 'Packages: installs what `make dist` names, mpich, libmpich-dev, openmpi-bin, libopenmpi-dev, python3-venv and umoci by apt-get,'
-	@echo 'and cargo-deb, cargo-generate-rpm, cargo-cyclonedx and maturin into ~/.cache/forebay-tools (PACKAGE_TOOLS), where they are'
+	@echo 'Packages: installs what `make dist` names, mpich, libmpich-dev, openmpi-bin, libopenmpi-dev, python3-venv, rpm and umoci by'
+	@echo 'apt-get, and cargo-cyclonedx and maturin into ~/.cache/forebay-tools (PACKAGE_TOOLS), where they are'
 	@echo 'missing; says so before it does.'
 	@SQL_TARGET_DIR="$(sql_target)" packaging/package.sh $(DIST_TARGETS)
 

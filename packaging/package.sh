@@ -4,7 +4,8 @@
 #
 # DIST_PROFILE is cargo's profile, as for dist.sh, which builds the binaries. MPI-IO libraries are of this machine's architecture alone:
 # PACKAGE_LIBRARIES names files to take instead of building them. SQL=1 builds forebay-sql, too (three quarters of an hour of a
-# processor); PACKAGE_SQL=FILE packages that binary. A kind whose tool cannot be had is named as not made, and the status is 3 then.
+# processor); PACKAGE_SQL=FILE packages that binary. PACKAGE_KINDS names kinds; by default all are made. A kind whose tool cannot be had is
+# named as not made, and the status is 3 then.
 set -euo pipefail
 NAME=package
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -24,19 +25,21 @@ FOLDER=$DIST_PROFILE
 [[ $FOLDER != dev ]] || FOLDER=debug
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST=$(uname -m)
+KINDS=${PACKAGE_KINDS:-tarball deb rpm wheel image sbom}
 missing=()
 
-# with TOOL SCRIPT ARGUMENT...: runs the script if its tool can be had.
+# with TOOL SCRIPT ARGUMENT...: runs the script if its kind is wanted and its tool can be had, a name of tools.sh or PACKAGE:COMMAND.
 with() {
   local name=$1 started=$SECONDS epoch=$COMMIT_EPOCH
   shift
+  [[ " $KINDS " == *" $1 "* ]] || return 0
   # maturin calls cargo, which is to find all as it was built.
   [[ $1 != wheel ]] || epoch=$SOURCE_DATE_EPOCH
-  if case $name in none) true ;; umoci) need umoci:umoci ;; *) tool "$name" ;; esac; then
+  if case $name in none) true ;; *:*) (need "$name") ;; *) tool "$name" ;; esac; then
     SOURCE_DATE_EPOCH=$epoch "packaging/$1.sh" "${@:2}" || die "$1.sh failed"
     say "$1: $((SECONDS - started)) s"
   else
-    missing+=("$1: no $name (packaging/tools.sh)")
+    missing+=("$1: no ${name#*:}")
   fi
 }
 
@@ -74,10 +77,10 @@ package() {
     packaging/stage.sh "$stage" "$CARGO_TARGET_DIR/dist/$name" "${libs[@]}"
   find "$stage" -exec touch --no-dereference --date "@$COMMIT_EPOCH" {} +
   with none tarball "$stage" "$OUT/$name.tar.gz"
-  with cargo-deb deb crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
-  with cargo-generate-rpm rpm crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
+  with dpkg:dpkg-deb deb forebay "$stage" "$arch" "$OUT"
+  with rpm:rpmbuild rpm forebay "$stage" "$arch" "$OUT"
   with maturin wheel "$target" "$DIST_PROFILE" "$OUT"
-  with umoci image "$CARGO_TARGET_DIR/dist/$name" "$arch" "$OUT/$name.oci.tar"
+  with umoci:umoci image "$CARGO_TARGET_DIR/dist/$name" "$arch" "$OUT/$name.oci.tar"
   with cargo-cyclonedx sbom crates/forebay/Cargo.toml "$target" "$OUT/$name.cdx.json"
 }
 
@@ -92,8 +95,8 @@ package_sql() {
   fi
   rm -rf "$sql/stage" && command install -D -m 755 "$built" "$sql/stage/bin/forebay-sql"
   with none tarball "$sql/stage" "$OUT/$name.tar.gz"
-  CARGO_TARGET_DIR=$sql with cargo-deb deb crates/sql/Cargo.toml "$target" release "$OUT"
-  CARGO_TARGET_DIR=$sql with cargo-generate-rpm rpm crates/sql/Cargo.toml "$target" release "$OUT"
+  with dpkg:dpkg-deb deb forebay-sql "$sql/stage" "${target%%-*}" "$OUT"
+  with rpm:rpmbuild rpm forebay-sql "$sql/stage" "${target%%-*}" "$OUT"
   with cargo-cyclonedx sbom crates/sql/Cargo.toml "$target" "$OUT/$name.cdx.json"
 }
 

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# tools.sh: the programs that make packages; sourced after benches/setup.sh. They lie in PACKAGE_TOOLS, outside the project, in the
+# tools.sh: the programs that make packages, where Debian has none; sourced after benches/setup.sh. They lie in PACKAGE_TOOLS, outside the project, in the
 # versions that are named here. Installing one says so before.
 
 TOOLS=${PACKAGE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/forebay-tools}
 export PATH=$TOOLS/bin:$TOOLS/python/bin:$PATH
 
-declare -A VERSIONS=([cargo-deb]=3.8.0 [cargo-generate-rpm]=0.21.1 [cargo-cyclonedx]=0.5.9 [maturin]=1.16.0)
+declare -A VERSIONS=([cargo-cyclonedx]=0.5.9 [maturin]=1.16.0)
 
 # has_tool NAME: in its version.
 has_tool() {
