@@ -23,6 +23,6 @@ install -D -m 644 LICENSE "$usr/share/licenses/$NAME/LICENSE"
 mkdir -p "$OUT"
 # Nothing is stripped, compressed or looked into: it is as it was staged.
 rpmbuild --quiet -bb --target "$ARCHITECTURE-linux" --define "_topdir $made/top" --define "_rpmdir $OUT" \
-  --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' --define '_binary_payload w19.zstdio' --define 'debug_package %{nil}' \
+  --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' --define '_binary_payload w9.zstdio' --define 'debug_package %{nil}' \
   --define '__os_install_post %{nil}' --define '_build_id_links none' --define '_buildhost forebay' --define 'source_date_epoch_from_changelog 0' \
   --define 'use_source_date_epoch_as_buildtime 1' --define 'clamp_mtime_to_source_date_epoch 1' "$made/spec" >/dev/null
