@@ -69,8 +69,8 @@ test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory 
 	@tests/xfstests/run.sh "$(SOURCE)"
 
 test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root)
-	@echo 'Packages: installs debootstrap, fuse3, rpm and what `make package` names by apt-get where they are missing; says so before it does;'
-	@echo 'downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
+	@echo 'Packages: installs debootstrap, fuse3, rpm, for DIST_TARGETS of other architectures qemu-user-static, and what `make package`'
+	@echo 'names by apt-get where they are missing; says so before it does; downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
 	@tests/packages/run.sh && tests/packages/launchers.sh
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
