@@ -41,17 +41,15 @@ with() {
   fi
 }
 
-# binaries: builds them, or takes those that are given.
+# binaries: builds them, or takes those that are given. None of an earlier run is taken for one of this.
 binaries() {
   local target name
-  if [[ -z ${PACKAGE_BINARIES:-} ]]; then
-    packaging/dist.sh "${TARGETS[@]}"
-    return
-  fi
   for target in "${TARGETS[@]}"; do
     name=forebay-$VERSION-${target%%-*}-linux
-    [[ ! -x $PACKAGE_BINARIES/$name ]] || command install -D -m 755 "$PACKAGE_BINARIES/$name" "$CARGO_TARGET_DIR/dist/$name"
+    rm -f "$CARGO_TARGET_DIR/dist/$name"
+    [[ ! -x ${PACKAGE_BINARIES:-}/$name ]] || command install -D -m 755 "$PACKAGE_BINARIES/$name" "$CARGO_TARGET_DIR/dist/$name" || return 1
   done
+  [[ -n ${PACKAGE_BINARIES:-} ]] || packaging/dist.sh "${TARGETS[@]}"
 }
 
 # libraries: builds those of MPI-IO; prints their paths.
