@@ -35,8 +35,8 @@ dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@packaging/dist.sh $(DIST_TARGETS)
 
 package: ## tarball, deb, rpm, wheel, OCI image and list of components for each of DIST_TARGETS, at target/package/ (SQL=1: of forebay-sql, too)
-	@echo 'Packages: installs what `make dist` names, mpich, libmpich-dev, openmpi-bin, libopenmpi-dev, python3-venv and umoci by apt-get,'
-	@echo 'and cargo-deb, cargo-generate-rpm, cargo-cyclonedx and maturin into ~/.cache/forebay-tools (PACKAGE_TOOLS), where they are'
+	@echo 'Packages: installs what `make dist` names, mpich, libmpich-dev, openmpi-bin, libopenmpi-dev, python3, rpm and umoci by'
+	@echo 'apt-get, and cargo-cyclonedx into ~/.cache/forebay-tools (PACKAGE_TOOLS), where they are'
 	@echo 'missing; says so before it does.'
 	@SQL_TARGET_DIR="$(sql_target)" packaging/package.sh $(DIST_TARGETS)
 
@@ -68,9 +68,9 @@ test-xfstests: ## xfstests' quick tests on the burst mount (SOURCE: a directory 
 	@echo 'the users fsgqa, 123456-fsgqa and fsgqa2, where they are missing; says so before it does.'
 	@tests/xfstests/run.sh "$(SOURCE)"
 
-test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root; the first time it compiles the tools)
-	@echo 'Packages: installs debootstrap, fuse3, rpm and what `make package` names by apt-get where they are missing; says so before it does;'
-	@echo 'downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
+test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fresh roots of Debian (needs root)
+	@echo 'Packages: installs debootstrap, fuse3, rpm, for DIST_TARGETS of other architectures qemu-user-static, and what `make package`'
+	@echo 'names by apt-get where they are missing; says so before it does; downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
 	@tests/packages/run.sh && tests/packages/launchers.sh
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)

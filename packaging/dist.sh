@@ -21,8 +21,8 @@ TARGETS=("$@")
 ((${#TARGETS[@]})) || TARGETS=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
 DIST=${CARGO_TARGET_DIR:-target}/dist
 PROFILE=${DIST_PROFILE:-dist}
-# x86_64 has 18.2 MB, of which .text is 15.3 MB: the aim of 15 MB is missed.
-BYTES_MAX=${DIST_BYTES_MAX:-19000000}
+# x86_64 has 17.7 MB, of which .text is 15.4 MB: the aim of 15 MB is missed (docs/measurements.md).
+BYTES_MAX=${DIST_BYTES_MAX:-18000000}
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 # is_static FILE: asks for no loader and no library.

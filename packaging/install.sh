@@ -8,14 +8,13 @@ PREFIX=$1 BINARY=$2 SQL=$3
 shift 3
 . "$HERE/listed.sh"
 
-# machine_of FILE: the architecture of a program, by the number in its head (e_machine of elf(5)).
-machine_of() {
-  case $(od -An -tu2 -j18 -N2 "$1" | tr -d ' ') in
-    62) echo x86_64 ;;
-    183) echo aarch64 ;;
-    '') echo 'no program' ;;
-    *) echo 'another architecture' ;;
-  esac
+# of_this_machine FILE: unless its head (ELF's e_machine) says otherwise. Where the kernel has an emulator for others, those would run.
+of_this_machine() {
+  local head of
+  [[ -e $1 ]] || return 0
+  head=$(od -An -tx1 -N 20 -- "$1" | tr -d ' \n')
+  case $head in 7f454c46*3e00) of=x86_64 ;; 7f454c46*b700) of=aarch64 ;; *) return 0 ;; esac
+  [[ $of == "$(uname -m)" ]] || die "$1 is of $of, and this machine of $(uname -m): nothing is installed"
 }
 
 [[ $PREFIX == /* ]] || die "PREFIX is to be an absolute path: '$PREFIX'"
@@ -25,10 +24,8 @@ if [[ ! -x $BINARY ]]; then
   BINARY=${dist:-$BINARY}
 fi
 [[ -x $BINARY ]] || die "there is no $BINARY: make build first, or make package"
-machine=$(machine_of "$BINARY")
-[[ $machine == "$(machine_of /proc/self/exe)" ]] ||
-  die "$BINARY is for $machine, this machine is $(uname -m): install the binary of its architecture"
-"$BINARY" --version >/dev/null || die "$BINARY does not run on this machine: build it here, or install the static one (make package)"
+for each in "$BINARY" "$SQL" "$@"; do of_this_machine "$each"; done
+"$BINARY" --version >/dev/null || die "$BINARY does not run on this machine (see above): nothing is installed"
 
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT
@@ -48,10 +45,11 @@ if [[ -e $root/$LIST ]]; then
   listed "$root/$LIST" | grep '/$' >>"$list" || true
 fi
 
-# Directories of these files that are not there yet will be this installation's.
+# Directories of these files that are not there yet will be this installation's, and so are those of our name, whose list may be lost.
 while IFS= read -r directory; do
-  [[ -e $root/$directory ]] || printf '%s/\n' "$directory"
+  [[ -e $root/$directory && $directory/ != share/forebay/* && $directory != share/doc/forebay ]] || printf '%s/\n' "$directory"
 done < <(cd "$staged" && find . -type d | sed 's|^\./||') >>"$list"
+LC_ALL=C sort -u -o "$list" "$list"
 
 # The list first: an installation that is broken off can be removed.
 while IFS= read -r file; do

@@ -3,8 +3,9 @@
 # OCI image and a list of components for each target (default: x86_64 and aarch64, musl), and SHA256SUMS. A script makes each kind.
 #
 # DIST_PROFILE is cargo's profile, as for dist.sh, which builds the binaries. MPI-IO libraries are of this machine's architecture alone:
-# PACKAGE_LIBRARIES names files to take instead of building them. SQL=1 builds forebay-sql, too (three quarters of an hour of a
-# processor); PACKAGE_SQL=FILE packages that binary. A kind whose tool cannot be had is named as not made, and the status is 3 then.
+# PACKAGE_LIBRARIES names files to take instead of building them, PACKAGE_BINARIES a directory of binaries of `make dist`. SQL=1 builds forebay-sql, too (three quarters of an hour of a
+# processor); PACKAGE_SQL=FILE packages that binary. PACKAGE_KINDS names kinds; by default all are made. A kind whose tool cannot be had is
+# named as not made, and the status is 3 then.
 set -euo pipefail
 NAME=package
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -24,20 +25,31 @@ FOLDER=$DIST_PROFILE
 [[ $FOLDER != dev ]] || FOLDER=debug
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST=$(uname -m)
+KINDS=${PACKAGE_KINDS:-tarball deb rpm wheel image sbom}
 missing=()
 
-# with TOOL SCRIPT ARGUMENT...: runs the script if its tool can be had.
+# with TOOL SCRIPT ARGUMENT...: runs the script if its kind is wanted and its tool can be had, a name of tools.sh or PACKAGE:COMMAND.
 with() {
-  local name=$1 started=$SECONDS epoch=$COMMIT_EPOCH
+  local name=$1 started=$SECONDS
   shift
-  # maturin calls cargo, which is to find all as it was built.
-  [[ $1 != wheel ]] || epoch=$SOURCE_DATE_EPOCH
-  if case $name in none) true ;; umoci) need umoci:umoci ;; *) tool "$name" ;; esac; then
-    SOURCE_DATE_EPOCH=$epoch "packaging/$1.sh" "${@:2}" || die "$1.sh failed"
+  [[ " $KINDS " == *" ${1%.*} "* ]] || return 0
+  if case $name in none) true ;; *:*) (need "$name") ;; *) tool "$name" ;; esac; then
+    SOURCE_DATE_EPOCH=$COMMIT_EPOCH "packaging/$1" "${@:2}" || die "$1 failed"
     say "$1: $((SECONDS - started)) s"
   else
-    missing+=("$1: no $name (packaging/tools.sh)")
+    missing+=("$1: no ${name#*:}")
   fi
+}
+
+# binaries: builds them, or takes those that are given. None of an earlier run is taken for one of this.
+binaries() {
+  local target name
+  for target in "${TARGETS[@]}"; do
+    name=forebay-$VERSION-${target%%-*}-linux
+    rm -f "$CARGO_TARGET_DIR/dist/$name"
+    [[ ! -x ${PACKAGE_BINARIES:-}/$name ]] || command install -D -m 755 "$PACKAGE_BINARIES/$name" "$CARGO_TARGET_DIR/dist/$name" || return 1
+  done
+  [[ -n ${PACKAGE_BINARIES:-} ]] || packaging/dist.sh "${TARGETS[@]}"
 }
 
 # libraries: builds those of MPI-IO; prints their paths.
@@ -73,12 +85,12 @@ package() {
   FOREBAY_RUNS=$CARGO_TARGET_DIR/dist/forebay-$VERSION-$HOST-linux \
     packaging/stage.sh "$stage" "$CARGO_TARGET_DIR/dist/$name" "${libs[@]}"
   find "$stage" -exec touch --no-dereference --date "@$COMMIT_EPOCH" {} +
-  with none tarball "$stage" "$OUT/$name.tar.gz"
-  with cargo-deb deb crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
-  with cargo-generate-rpm rpm crates/forebay/Cargo.toml "$target" "$DIST_PROFILE" "$OUT"
-  with maturin wheel "$target" "$DIST_PROFILE" "$OUT"
-  with umoci image "$CARGO_TARGET_DIR/dist/$name" "$arch" "$OUT/$name.oci.tar"
-  with cargo-cyclonedx sbom crates/forebay/Cargo.toml "$target" "$OUT/$name.cdx.json"
+  with none tarball.sh "$stage" "$OUT/$name.tar.gz"
+  with dpkg:dpkg-deb deb.sh forebay "$stage" "$arch" "$OUT"
+  with rpm:rpmbuild rpm.sh forebay "$stage" "$arch" "$OUT"
+  with python3:python3 wheel.py "$stage" "$arch" "$VERSION" "$OUT"
+  with umoci:umoci image.sh "$CARGO_TARGET_DIR/dist/$name" "$arch" "$OUT/$name.oci.tar"
+  with cargo-cyclonedx sbom.sh crates/forebay/Cargo.toml "$target" "$OUT/$name.cdx.json"
 }
 
 # package_sql TARGET: a static forebay-sql, built or given.
@@ -91,19 +103,19 @@ package_sql() {
     cargo build --release --quiet --manifest-path crates/sql/Cargo.toml --target-dir "$sql" --target "$target"
   fi
   rm -rf "$sql/stage" && command install -D -m 755 "$built" "$sql/stage/bin/forebay-sql"
-  with none tarball "$sql/stage" "$OUT/$name.tar.gz"
-  CARGO_TARGET_DIR=$sql with cargo-deb deb crates/sql/Cargo.toml "$target" release "$OUT"
-  CARGO_TARGET_DIR=$sql with cargo-generate-rpm rpm crates/sql/Cargo.toml "$target" release "$OUT"
-  with cargo-cyclonedx sbom crates/sql/Cargo.toml "$target" "$OUT/$name.cdx.json"
+  with none tarball.sh "$sql/stage" "$OUT/$name.tar.gz"
+  with dpkg:dpkg-deb deb.sh forebay-sql "$sql/stage" "${target%%-*}" "$OUT"
+  with rpm:rpmbuild rpm.sh forebay-sql "$sql/stage" "${target%%-*}" "$OUT"
+  with cargo-cyclonedx sbom.sh crates/sql/Cargo.toml "$target" "$OUT/$name.cdx.json"
 }
 
-packaging/dist.sh "${TARGETS[@]}" || { status=$? && [[ $status -eq 3 ]] || exit "$status"; }
+binaries || { status=$? && [[ $status -eq 3 ]] || exit "$status"; }
 [[ -x $CARGO_TARGET_DIR/dist/forebay-$VERSION-$HOST-linux ]] || die "no binary of $HOST, which makes manual pages and completions"
 rm -rf "$OUT" && mkdir -p "$OUT"
 for target in "${TARGETS[@]}"; do
   if [[ -x $CARGO_TARGET_DIR/dist/forebay-$VERSION-${target%%-*}-linux ]]; then
     say "packaging $target"
-    use_target "$target"
+    [[ -z ${SQL:-} ]] || use_target "$target"
     package "$target"
     [[ -z ${SQL:-}${PACKAGE_SQL:-} ]] || package_sql "$target"
   else

@@ -31,5 +31,5 @@ use_target() {
   local name=${1//-/_} cc
   cc=$(compiler "$1") || return 1
   # Rust brings the linker and the start-up code for these targets.
-  export "CC_$name=$cc" "CARGO_TARGET_${name^^}_LINKER=rust-lld"
+  export "CC_$name=$cc" "CARGO_TARGET_${name^^}_LINKER=$PWD/packaging/linker/rust-lld"
 }

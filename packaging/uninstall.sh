@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # uninstall.sh PREFIX: `make uninstall`. Removes the files that share/forebay/files.txt below DESTDIR/PREFIX lists, and the directories
-# that the installation made, where they are empty then; says what it has left in directories of ours, and what was missing. The list goes last, so that a removal
-# that was broken off is finished by the next.
+# that the installation made, where they are empty then; says what it has left in directories of ours, and what was missing. The list goes
+# last, so that a removal that was broken off is finished by the next.
 set -euo pipefail
 HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 PREFIX=$1

@@ -146,7 +146,11 @@ fn a_binary_of_another_architecture_is_not_installed() {
     fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
     let script = forebay_tests::program::file_of_tests("../packaging/install.sh");
     let done = run(Program::new(script).arg(&prefix).arg(&foreign).arg("none"));
-    let told = format!("{} is for {name}, this machine is {}: install", foreign.display(), std::env::consts::ARCH);
+    let told = format!(
+        "{} is of {name}, and this machine of {}: nothing is installed",
+        foreign.display(),
+        std::env::consts::ARCH
+    );
     fails(&sandbox, &done, FAILED, &[&told]);
     assert!(!prefix.exists());
 }

@@ -4,6 +4,8 @@
 #
 # KINDS names kinds: tarball deb wheel make (make install, make uninstall) rpm. The root is made by debootstrap and kept in
 # target/packages/; each kind has a layer over it of its own. DIST_PROFILE is cargo's profile, by default dev, which is built fastest.
+# DIST_TARGETS names targets (default: this machine's architecture, musl): packages of another one are looked into (labels.py), and their
+# binary runs under qemu. PACKAGE_KINDS, as for package.sh.
 # No root of the RPM family can be had by tools of Debian: the rpm is installed into one of Debian by `rpm --root`, its requirements
 # are read, and it is removed. A kind that cannot be tested here is named; the others are. Ends with 0 when all that ran passed, with 3
 # when something could not be tested, with 1 when a check failed.
@@ -20,6 +22,7 @@ OUT=$CARGO_TARGET_DIR/package
 HERE=$PWD/tests/packages
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 ARCH=$(uname -m)
+read -ra TARGETS <<<"${DIST_TARGETS:-$ARCH-unknown-linux-musl}"
 export DIST_PROFILE=${DIST_PROFILE:-dev} CARGO_PROFILE_DEV_STRIP=symbols
 INCLUDED=fuse3,python3-venv,lmod,tcl
 
@@ -28,9 +31,9 @@ missing=() STARTED=$SECONDS
 
 # timed NAME COMMAND...
 timed() {
-  local started=$SECONDS
+  local started=${EPOCHREALTIME/[.,]/}
   "${@:2}"
-  say "$1: $((SECONDS - started)) s"
+  say "$1: $(((${EPOCHREALTIME/[.,]/} - started) / 1000)) ms"
 }
 
 # base: the root that all begin with. Made anew where its list of packages is another.
@@ -61,7 +64,7 @@ fresh() {
   mkdir -p "$WORK/$1"/{root,upper,work}
   mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$WORK/$1/upper,workdir=$WORK/$1/work" "$ROOT"
   mkdir -p "$ROOT/packages"
-  cp "$OUT"/*"$ARCH"* "$OUT"/*.deb "$HERE/use.sh" "$ROOT/packages/"
+  find "$OUT" "$HERE" -type f \( -name "*$ARCH*" -o -name '*.deb' -o -name use.sh -o -name client.py \) -exec cp -t "$ROOT/packages" {} +
   files >"$WORK/$1/before"
 }
 
@@ -85,35 +88,78 @@ nothing_left() {
 }
 
 test_tarball() {
-  within root tar -xzf "/packages/forebay-$VERSION-$ARCH-linux.tar.gz" -C /opt
+  timed 'tarball: install' within root tar -xzf "/packages/forebay-$VERSION-$ARCH-linux.tar.gz" -C /opt
   within tester sh /packages/use.sh "/opt/forebay-$VERSION-$ARCH-linux/bin" "/opt/forebay-$VERSION-$ARCH-linux"
   # Wherever it lies.
   within root mv "/opt/forebay-$VERSION-$ARCH-linux" /srv/moved
   within tester sh /packages/use.sh /srv/moved/bin /srv/moved
-  within root rm -r /srv/moved
+  timed 'tarball: remove' within root rm -r /srv/moved
 }
 
 test_deb() {
-  within root sh -c 'dpkg -i /packages/forebay_*.deb' >&2
+  timed 'deb: install' within root sh -c 'dpkg -i "/packages/forebay_$1-1_$(dpkg --print-architecture).deb"' sh "$VERSION" >&2
   within tester sh /packages/use.sh /usr/bin /usr
-  within root dpkg --purge forebay >&2
+  timed 'deb: remove' within root dpkg --purge forebay >&2
 }
 
 test_wheel() {
   # Nothing from an index: it has to be whole.
-  within tester sh -c 'cd && python3 -m venv venv && venv/bin/pip install --quiet --no-index /packages/*.whl'
+  within tester sh -c 'cd && python3 -m venv venv'
+  timed 'wheel: install' within tester sh -c 'cd && venv/bin/pip install --quiet --no-index /packages/*.whl'
   within tester sh -c 'sh /packages/use.sh "$HOME/venv/bin"'
   within tester sh -c '$HOME/venv/bin/python /packages/client.py'
-  within tester sh -c 'cd && venv/bin/pip uninstall --quiet --yes forebay && test ! -e venv/bin/forebay &&
+  timed 'wheel: remove' within tester sh -c 'cd && venv/bin/pip uninstall --quiet --yes forebay'
+  within tester sh -c 'cd && test ! -e venv/bin/forebay &&
     ! venv/bin/python -c "import forebay" 2>/dev/null && rm -r venv'
 }
 
+# refused WORD SCRIPT ARGUMENT...: a script of packaging fails, and its message has the word.
+refused() {
+  local word=$1 said
+  shift
+  if said=$(DESTDIR=$ROOT "packaging/$1.sh" "${@:2}" 2>&1); then die "$*: it was not refused: $said"; fi
+  [[ $said == *"$word"* ]] || die "$*: the message lacks '$word': $said"
+}
+
+# A binary of another architecture is refused, and nothing is written.
+test_make_foreign() {
+  local other=$WORK/make/foreign foreign=aarch64 machine='\xb7'
+  [[ $ARCH == x86_64 ]] || foreign=x86_64 machine='\x3e'
+  cp "$1" "$other"
+  # Of ELF's head, e_machine.
+  printf '%b' "$machine" | dd of="$other" bs=1 seek=18 conv=notrunc status=none
+  refused "of $foreign" install /usr/local "$other" none
+  refused "of $foreign" install /usr/local "$1" none "$other"
+  nothing_left make
+}
+
+# Installations that are over another one, removed in part, without their list, or removed already.
+test_make_in_part() {
+  local prefix=/srv/part root=$ROOT/srv/part
+  DESTDIR=$ROOT packaging/install.sh $prefix "$1" none >&2
+  # Of an older version.
+  touch "$root/share/forebay/old" "$root/share/forebay/theirs" && sed -i '1i share/forebay/old' "$root/share/forebay/files.txt"
+  rm -r "$root/bin/forebay" "$root/share/man"
+  DESTDIR=$ROOT packaging/install.sh $prefix "$1" none >&2
+  [[ ! -e $root/share/forebay/old && -x $root/bin/forebay && -s $root/share/man/man1/forebay.1 ]] || die 'make: installed over another, it is not whole'
+  rm "$root/share/forebay/files.txt"
+  refused 'make install there again' uninstall $prefix
+  DESTDIR=$ROOT packaging/install.sh $prefix "$1" none >&2
+  DESTDIR=$ROOT packaging/uninstall.sh $prefix | grep -qF 'left, for it is not ours' || die 'make: a file of others is not named'
+  DESTDIR=$ROOT packaging/uninstall.sh $prefix | grep -qF 'nothing to remove' || die 'make: a second removal does not say so'
+  [[ $(find "$root" ! -type d) == "$root/share/forebay/theirs" ]] || die "make: it left $(find "$root" ! -type d)"
+  rm -r "$root"
+}
+
 test_make() {
-  DESTDIR=$ROOT packaging/install.sh /usr/local "$CARGO_TARGET_DIR/dist/forebay-$VERSION-$ARCH-linux" none >&2
+  local binary=$CARGO_TARGET_DIR/dist/forebay-$VERSION-$ARCH-linux
+  test_make_foreign "$binary"
+  test_make_in_part "$binary"
+  DESTDIR=$ROOT timed 'make: install' packaging/install.sh /usr/local "$binary" none >&2
   within tester sh /packages/use.sh /usr/local/bin /usr/local
   # Broken off, and begun again.
   rm "$ROOT/usr/local/bin/forebay" "$ROOT/usr/local/share/man/man1/forebay-up.1"
-  DESTDIR=$ROOT packaging/uninstall.sh /usr/local >&2
+  DESTDIR=$ROOT timed 'make: remove' packaging/uninstall.sh /usr/local >&2
 }
 
 test_rpm() {
@@ -124,19 +170,19 @@ test_rpm() {
   rpm -qp --recommends "${rpm[0]}" | grep -qx munge || die 'the rpm does not recommend munge'
   rpm --root "$ROOT" --initdb
   # Debian's own packages are unknown to it.
-  rpm --root "$ROOT" --nodeps -i "${rpm[0]}"
+  timed 'rpm: install' rpm --root "$ROOT" --nodeps -i "${rpm[0]}"
   rpm --root "$ROOT" --nodeps -V forebay
   within tester sh /packages/use.sh /usr/bin /usr
-  rpm --root "$ROOT" -e forebay
+  timed 'rpm: remove' rpm --root "$ROOT" -e forebay
   # Of `filesystem`, `zsh` and `fish` there, which such a root would have.
-  rmdir "$ROOT"/usr/share/zsh/site-functions "$ROOT"/usr/share/zsh "$ROOT"/usr/share/fish/vendor_completions.d "$ROOT"/usr/share/fish
+  rmdir "$ROOT"/usr/share/zsh/site-functions "$ROOT"/usr/share/zsh "$ROOT"/usr/share/fish/vendor_completions.d "$ROOT"/usr/share/fish \
+    "$ROOT"/usr/share/licenses
   missing+=('rpm: no root of that family can be had here; installed into one of Debian')
 }
 
 # test_kind KIND
 test_kind() {
   fresh "$1"
-  cp "$HERE/client.py" "$ROOT/packages/"
   "test_$1"
   nothing_left "$1"
   umount "$ROOT"
@@ -154,11 +200,26 @@ objects() {
   done
 }
 
-need debootstrap:debootstrap fuse3:fusermount3 rpm:rpm binutils:readelf
+# foreign TARGET: the binary for another architecture runs.
+foreign() {
+  local arch=${1%%-*} said
+  if ! (need "qemu-user-static:qemu-$arch-static"); then
+    missing+=("$1: no emulator of $arch")
+  elif [[ ! -x $CARGO_TARGET_DIR/dist/forebay-$VERSION-$arch-linux ]]; then
+    missing+=("$1: it was not built")
+  else
+    said=$("qemu-$arch-static" "$CARGO_TARGET_DIR/dist/forebay-$VERSION-$arch-linux" version) || die "the binary for $arch does not run"
+    grep -q "$1" <<<"$said" || die "the binary for $arch says of itself: $said"
+  fi
+}
+
+need debootstrap:debootstrap fuse3:fusermount3 rpm:rpm binutils:readelf python3:python3
 status=0
-timed build packaging/package.sh "$ARCH-unknown-linux-musl" >&2 || status=$?
+timed build packaging/package.sh "${TARGETS[@]}" >&2 || status=$?
 [[ $status -eq 0 || $status -eq 3 ]] || die 'the packages could not be made (see above)'
 timed objects objects
+timed labels "$HERE/labels.py" "$OUT" "$CARGO_TARGET_DIR/dist"
+for target in "${TARGETS[@]}"; do [[ ${target%%-*} == "$ARCH" ]] || timed "$target" foreign "$target"; done
 if ! timed root base; then
   say "NOT tested: no root can be had here ($WORK/debootstrap.log)"
   exit 3
@@ -168,8 +229,8 @@ for kind in "${KINDS[@]}"; do
     tarball) made=$OUT/forebay-$VERSION-$ARCH-linux.tar.gz ;;
     make) made=$CARGO_TARGET_DIR/dist/forebay-$VERSION-$ARCH-linux ;;
     wheel) made=$(compgen -G "$OUT/*$ARCH*.whl" || true) ;;
-    deb) made=$(compgen -G "$OUT/forebay_*.deb" || true) ;;
-    rpm) made=$(compgen -G "$OUT/forebay-[0-9]*.rpm" || true) ;;
+    deb) made=$(compgen -G "$OUT/forebay_*_$(dpkg --print-architecture).deb" || true) ;;
+    rpm) made=$(compgen -G "$OUT/forebay-[0-9]*.$ARCH.rpm" || true) ;;
     *) die "there is no kind $kind" ;;
   esac
   if [[ -e $made ]]; then timed "$kind" test_kind "$kind"; else missing+=("$kind: it was not made"); fi

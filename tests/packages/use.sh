@@ -5,19 +5,30 @@ set -e
 bin=$1 prefix=$2
 PATH=$bin:$PATH
 fail() { echo "use: $*" >&2; exit 1; }
+times=
+# timed NAME COMMAND...
+timed() {
+  name=$1 began=$(date +%s%N) result=0
+  shift
+  "$@" || result=$?
+  times="$times $name $((($(date +%s%N) - began) / 1000000)) ms;"
+  return $result
+}
 
 [ "$(command -v forebay)" = "$bin/forebay" ] || fail "the command is $(command -v forebay)"
 forebay version --json | grep -q '"features":{.*"static":true' || fail 'version says of another binary'
 status=0
-forebay doctor >/tmp/doctor || status=$?
+timed doctor forebay doctor >/tmp/doctor || status=$?
 case $status in 0 | 3) ;; *) cat /tmp/doctor >&2 && fail "doctor: status $status" ;; esac
 
-forebay up --local 2 --export /usr >&2
+timed up forebay up --local 2 --export /usr >&2
 for rank in 0 1; do
+  timed run forebay run --rank $rank -- true
   forebay run --rank $rank -- cat /usr/share/common-licenses/Apache-2.0 | cmp - /usr/share/common-licenses/Apache-2.0 || fail "node $rank shows other bytes"
   forebay run --rank $rank -- sh -c 'grep -q "/usr fuse" /proc/self/mounts' || fail "node $rank does not show /usr by itself"
 done
-forebay down >&2
+timed down forebay down >&2
+echo "use:$times" >&2
 ! grep -q forebay /proc/mounts || fail "mounts are left: $(grep forebay /proc/mounts)"
 for each in /proc/[0-9]*; do
   [ "$(cat "$each/comm" 2>/dev/null)" != forebay ] || grep -q '^State:.Z' "$each/status" || fail "process ${each#/proc/} is left"

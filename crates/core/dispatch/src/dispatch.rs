@@ -76,12 +76,6 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// Whether this node, while it asks nothing, asks its parent whether it is there. From the start it does. While the nodes of a job
-    /// start it must not: those above may begin later than it, and all that it would find out is that.
-    pub fn set_heartbeat(&mut self, is_on: bool) {
-        self.has_heartbeat = is_on;
-    }
-
     /// The next thing to do, in the order it was decided.
     pub fn poll_event(&mut self) -> Option<Event<K, M, W>> {
         self.events.pop_front()

@@ -12,6 +12,12 @@ use crate::routing::{Fallback, Routing, Source};
 use crate::table::{Entry, Phase};
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
+    /// Whether this node, while it asks nothing, asks its parent whether it is there. Nodes of a job that starts must not: those above may
+    /// begin later.
+    pub fn set_heartbeat(&mut self, is_on: bool) {
+        self.has_heartbeat = is_on;
+    }
+
     /// When `run_timers` has something to do next. A node that has nobody to ask about the job looks around only while it
     /// has requests, or one of its own was answered in the place of another that has said nothing yet.
     #[must_use]

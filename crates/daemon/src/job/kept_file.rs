@@ -31,7 +31,7 @@ pub fn write(path: &Path, contents: &impl Serialize) -> std::io::Result<()> {
     }
 }
 
-/// What is there; `None` where that is nothing, or is spoilt, or has more than `bytes_max` bytes.
+/// The last contents; `None` where there are none, or spoilt ones, or more than `bytes_max` bytes.
 pub fn read<T: DeserializeOwned>(path: &Path, bytes_max: u64) -> Option<T> {
     let mut text = vec![];
     File::open(path).ok()?.take(bytes_max).read_to_end(&mut text).ok()?;

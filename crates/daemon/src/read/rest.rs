@@ -1,5 +1,5 @@
-//! The rest of a node's timers: while nothing is under way, a node sleeps until something is due, and the first request wakes it. Those who
-//! share its processors with programs must not take them away ten times a second for nothing.
+//! The rest of a node's timers: while nothing is under way, a node sleeps until something is due, and the first request wakes it. A daemon
+//! that shares processors with programs must not take one away ten times a second for nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -78,7 +78,7 @@ mod tests {
             assert_eq!(rest.begin(at(50), Some(due)), TICK);
             rest.end_before(|| panic!("it does not rest"));
         }
-        // Nothing at all is due.
+        // Without anything that is due.
         assert_eq!(rest.begin(at(0), None), LONGEST);
         rest.wait(LONGEST).await;
         assert!(began.elapsed() >= LONGEST);

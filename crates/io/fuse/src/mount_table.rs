@@ -106,7 +106,7 @@ impl MountedAt {
 /// The device of the mount whose root is seen at `dir`, which is one that nobody but this process serves; `None` when it is no mount
 /// point. A host may have hundreds of mounts, and the kernel writes a line for each of them whenever the table is read.
 pub(crate) fn device_of_own(dir: &Path) -> io::Result<Option<(u32, u32)>> {
-    // Nothing is asked of the daemon, which may not serve it yet.
+    // The daemon, which may not serve it yet, is asked nothing.
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
     let found = rustix::fs::statx(CWD, dir, flags, StatxFlags::empty())?;
     if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
