@@ -74,19 +74,26 @@ fn slowed<T>(process: u32, work: impl FnOnce() -> T) -> T {
 fn measured_times_correct_predictions() {
     /// More than the load of other programs changes a prediction by.
     const MUCH: f64 = 4.0;
-    /// Less than that: a machine that has become busy meanwhile does not let it come back to where it began.
+    /// Less than that: a prediction comes back by steps.
     const CLEARLY: f64 = 2.0;
+    /// The machine may become busy or idle in the midst of one.
+    const ROUNDS: usize = 4;
     let bed = Bed::of_devices();
     let file = bed.file(1, "log.csv");
     fs::write(&file, plain_table(2_000_000)).unwrap();
     let predicted = || said(&bed, &file, &["--where", "data", "--explain"])["predicted"]["data"].as_f64().unwrap();
-    // The least of some, as a busy machine makes one larger, never smaller.
-    let before = (0..3).map(|_| predicted()).fold(f64::INFINITY, f64::min);
     let device = bed.job.daemon(1).unwrap();
-    let slow = slowed(device, || (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds > MUCH * before));
-    let slow = slow.unwrap_or_else(|| panic!("a node that became slow is expected to be: {before} s before"));
-    let fast = (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds < slow / CLEARLY);
-    assert!(fast.is_some(), "a node that is fast again is expected to be: {slow} s while it was slow");
+    let mut rounds = vec![];
+    let is_corrected = (0..ROUNDS).any(|_| {
+        // The least of some, as a busy machine makes one larger, never smaller.
+        let fast = (0..3).map(|_| predicted()).fold(f64::INFINITY, f64::min);
+        let slow = slowed(device, || (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds > MUCH * fast));
+        let fast_again =
+            slow.and_then(|slow| (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds < slow / CLEARLY));
+        rounds.push((fast, slow, fast_again));
+        fast_again.is_some()
+    });
+    assert!(is_corrected, "a node that became slow is expected to be, and fast when it is fast again: {rounds:?}");
     bed.job.down();
 }
 

@@ -110,6 +110,32 @@ fn a_host_that_cannot_be_reached_ends_the_start() {
     assert!(!place.path("view").exists());
 }
 
+/// On one host the login hangs, on the other what is sent there arrives in part: both are named while the start goes on, by their cause.
+#[test]
+fn hosts_that_are_dead_or_half_dead_are_named_while_the_start_waits() {
+    let Some(place) = Place::with_views() else { return };
+    let wait = "tail --pid=$$ -f /dev/null";
+    let does = format!(
+        "case \"$host $*\" in\n127.0.0.[34]*--job-spec*) exec {wait};;\n\
+         127.0.0.5*--job-spec*) {{ head -c 200; exec {wait}; }} | \"$@\";;\n*) exec \"$@\";;\nesac"
+    );
+    let (shell, source) = (remote_shell_that(&place, &does), place.source());
+    let nodes = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
+    let arguments = ["up", "--job", "late", "--nodes", nodes, "--remote-shell", &shell, "--wait-timeout", "6s"];
+    let message = place.fails(1, &[&arguments[..], &["--view", "view", "--export", &source]].concat());
+    let (waits, ends) = message.split_once("did not start").unwrap_or_else(|| panic!("{message}"));
+    assert!(waits.contains("forebay: still waiting for 3 of 4 nodes:"), "{message}");
+    for told in [waits, ends] {
+        let named = |host: &str| told.lines().filter(|line| line.starts_with("  node ") && line.contains(host)).count();
+        assert_eq!(["127.0.0.3", "127.0.0.4", "127.0.0.5"].map(named), [1; 3], "{message}");
+    }
+    assert!(
+        waits.contains("not ready after 4 s; ") && ends.contains("not ready after 6s (--wait-timeout); "),
+        "{message}"
+    );
+    place.assert_clean();
+}
+
 /// The document that one host gets is that of another build.
 #[test]
 fn a_host_with_another_version_is_named_with_both() {
