@@ -29,7 +29,7 @@ for rank in 0 1; do
 done
 timed down forebay down >&2
 echo "use:$times" >&2
-! grep -q forebay /proc/mounts || fail "mounts are left: $(grep forebay /proc/mounts)"
+! grep -q " fuse\.forebay " /proc/mounts || fail "mounts are left: $(grep " fuse\.forebay " /proc/mounts)"
 for each in /proc/[0-9]*; do
   [ "$(cat "$each/comm" 2>/dev/null)" != forebay ] || grep -q '^State:.Z' "$each/status" || fail "process ${each#/proc/} is left"
 done
