@@ -181,7 +181,7 @@ mod tests {
         let spec = JobSpec::new("job".into(), directory, nodes.clone(), ports, ViewLayout::Numbered, BTreeMap::new());
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(JobSpec::parse(text.as_bytes()).unwrap().nodes, nodes);
-        // Whatever else another build writes.
+        // The rest, which another build may write otherwise, is not looked at.
         let other = text.replace(VERSION, "99.0.0").replace("view_layout", "layout");
         let refused = JobSpec::parse(other.as_bytes()).unwrap_err().to_string();
         assert!(refused.contains("version 99.0.0 (protocol ") && refused.contains(&format!("version {VERSION} (")));
