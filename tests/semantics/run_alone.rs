@@ -62,6 +62,10 @@ fn without_fusermount_programs_of_run_alone_see_the_view() {
     let [first, other] = ["0", "1"].map(|rank| namespaces(&job, rank));
     assert_eq!([namespaces(&job, "0"), namespaces(&job, "1")], [first.clone(), other.clone()]);
     assert_ne!(first, other);
+    // The program is on this machine, and a keeper finds it by PATH alone.
+    let doctor = run(job.sandbox.command().arg("doctor")).text();
+    let lost = doctor.lines().find(|line| line.contains("fusermount3: ")).unwrap_or_default();
+    assert!(lost.contains("limited") && lost.ends_with(" is in no directory of PATH"), "{doctor}");
     // On the view too.
     let mut on_view = job.sandbox.command();
     on_view.args(["run", "--job", &job.sandbox.name, "--view", "--", "sh", "-c", r#"cat "$FOREBAY_PREFIX$0""#]);
@@ -129,6 +133,38 @@ fn a_burst_tier_is_seen_and_lands() {
     assert_eq!(fs::read_to_string(backing.join("file")).unwrap(), "step\n");
     assert_eq!(job.sandbox.mounts(), Vec::<String>::new());
     job.down();
+}
+
+/// Neither root nor its group has a number in a user namespace of this user, who is not the one whose number stands for all that
+/// have none.
+#[test]
+fn burst_files_of_others_cannot_be_changed_and_up_says_so() {
+    require!(Fuse, Root, FuseForUsers, Command("setpriv"));
+    let sandbox = Sandbox::of_nobody_without_fusermount();
+    let programs = sandbox.programs().unwrap();
+    symlink(sandbox.base().join("forebay"), programs.join("forebay")).unwrap();
+    let script = r#"
+        cd "$base"; mkdir ckpt backing store; echo before > backing/of-root; chmod 666 backing/of-root
+        chmod 700 store; chown 1234:1234 . ckpt backing store run source
+        as() { setpriv --reuid=1234 --regid=1234 --clear-groups "$@"; }
+        as forebay up --job "$job" --export "$base/source" --burst "$base/ckpt=$base/backing" --burst-store "$base/store" \
+            --burst-capacity 256MiB >told
+        grep ^burst: told
+        as forebay run --job "$job" -- sh -c 'echo after > ckpt/of-root || cat ckpt/of-root; echo own > ckpt/own'
+        as forebay down --job "$job" >/dev/null
+        cat backing/of-root backing/own
+    "#;
+    let mut shell = Program::new("/usr/bin/sh");
+    sandbox.surround(&mut shell);
+    let shell = shell.args(["-euc", script]).env("job", &sandbox.name).env("base", sandbox.base());
+    let done = run(shell).good();
+    let shown = format!(
+        "(forebay run shows it at {}/ckpt; files of other users and groups cannot be changed in it)\nbefore\nbefore\nown\n",
+        sandbox.base().display()
+    );
+    assert!(done.text().ends_with(&shown), "{} {}", done.text(), done.stderr);
+    assert!(done.stderr.contains("cannot create ckpt/of-root: Permission denied"), "{}", done.stderr);
+    assert_eq!(sandbox.left(), Vec::<String>::new());
 }
 
 /// The namespaces live as long as the keeper. Programs inside get errors then, and no mount, file or process stays.

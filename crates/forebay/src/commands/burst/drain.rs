@@ -1,5 +1,6 @@
 //! `drain`: lets what programs wrote to the burst tier land now.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,6 +28,12 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// How long something may keep a drain that nobody gave a time, while nothing lands.
 const STUCK: Duration = Duration::from_secs(30);
+
+/// How long daemons that have answered may say nothing: those of a busy node do, and go on landing meanwhile.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// How long one rests that was refused at once.
+const REST: Duration = Duration::from_millis(200);
 
 /// Drains.
 pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
@@ -106,9 +113,19 @@ pub fn wait_by(
 ) -> anyhow::Result<Progress> {
     let began = Instant::now();
     let (mut kept, mut amount, mut shown) = (Kept::default(), Amount::default(), ProgressLine::begin());
+    let mut heard = None;
     loop {
         let left = timeout.map_or(ROUND, |timeout| timeout.saturating_sub(began.elapsed()).min(ROUND));
-        let progress = drain(left)?;
+        let progress = match drain(left) {
+            Err(error)
+                if is_silence(&error) && !left.is_zero() && heard.is_some_and(|at| is_busy(at, Instant::now())) =>
+            {
+                std::thread::sleep(REST);
+                continue;
+            }
+            progress => progress?,
+        };
+        heard = Some(Instant::now());
         if progress.is_final || progress.steps == 0 && progress.why.is_none() {
             return Ok(progress);
         }
@@ -119,6 +136,17 @@ pub fn wait_by(
         amount.note(&progress);
         shown.show(|| format!("{}{notice}", amount.line(&progress)));
     }
+}
+
+/// Whether daemons that answered at `heard` and say nothing `now` may be those of a busy node.
+fn is_busy(heard: Instant, now: Instant) -> bool {
+    now.duration_since(heard) < SILENT
+}
+
+/// Whether a daemon is there and says nothing, or takes no connection for now. One that has gone refuses.
+fn is_silence(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(ErrorKind::TimedOut | ErrorKind::WouldBlock))
 }
 
 /// How much there is to land in all. More may come while it lands.
@@ -257,6 +285,25 @@ mod tests {
         assert!(!is_kept(120, 5, 4, true));
         assert!(is_kept(150, 5, 4, true));
         assert!(!is_kept(151, 6, 0, true), "it goes on");
+    }
+
+    #[test]
+    fn a_drain_outlives_a_silent_second_and_no_lost_daemon() {
+        let of_kind = |kind| Err(anyhow::Error::new(std::io::Error::from(kind)).context("the daemon says nothing"));
+        let landed = || Ok(Progress { is_final: true, landed_steps: 7, ..Progress::default() });
+        let waited = |answers: Vec<anyhow::Result<Progress>>| {
+            let mut answers = answers.into_iter();
+            wait_by(None, "", |_| answers.next().expect("no further question"))
+        };
+        let begun = || Ok(progress(1, 0, false));
+        let silent = || of_kind(ErrorKind::TimedOut);
+        let ended = waited(vec![begun(), silent(), of_kind(ErrorKind::WouldBlock), begun(), silent(), landed()]);
+        assert_eq!(ended.unwrap().landed_steps, 7);
+        assert!(waited(vec![silent()]).is_err(), "it has never answered");
+        assert!(waited(vec![begun(), of_kind(ErrorKind::ConnectionRefused)]).is_err(), "it has gone");
+        assert!(waited(vec![begun(), Err(anyhow::anyhow!("no burst tier"))]).is_err(), "it has said why");
+        let heard = Instant::now();
+        assert!(is_busy(heard, heard + SILENT / 2) && !is_busy(heard, heard + SILENT));
     }
 
     #[test]

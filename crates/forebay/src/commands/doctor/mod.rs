@@ -188,6 +188,11 @@ fn fusermount() -> Check {
             Check::limited("fusermount3", "not installed", NO_FUSERMOUNT)
         };
     };
+    // A keeper asks for it by PATH alone.
+    if !rustix::process::geteuid().is_root() && !of_path().any(|directory| path.starts_with(directory)) {
+        let text = format!("{} is in no directory of PATH", path.display());
+        return Check::limited("fusermount3", text, NO_FUSERMOUNT);
+    }
     let is_setuid = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0);
     if is_setuid || rustix::process::geteuid().is_root() {
         let others = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
@@ -405,9 +410,14 @@ fn probe(what: &str) -> anyhow::Result<String> {
 
 fn in_path(program: &str) -> Option<PathBuf> {
     // fusermount3 lies in /bin or /sbin of systems whose users' PATH does not name them.
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let fixed = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(fixed).map(|directory| directory.join(program)).find(|path| path.is_file())
+    of_path().chain(fixed).map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+/// The directories of `PATH`.
+fn of_path() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]

@@ -67,7 +67,9 @@ impl Report<'_> {
             // A node's note says where that is not so.
             let is_shown = !started.notes.iter().any(|(_, note)| *note == only_at(&pair.dir, &pair.backing));
             let shown = if is_shown { dir } else { shown_path(&pair.backing) };
-            say!("burst:   {mount} (forebay run shows it at {shown})");
+            // The kernel changes no file whose owner or group has no number in the user namespace.
+            let own = if is_hidden { "; files of other users and groups cannot be changed in it" } else { "" };
+            say!("burst:   {mount} (forebay run shows it at {shown}{own})");
         }
         if let (Some(BurstStore::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
             say!("store:   {}", shown_path(store));
