@@ -62,6 +62,9 @@ impl MountedAt {
     /// The error of resolving the path or reading the table.
     pub fn find(dir: &Path) -> io::Result<Option<Self>> {
         let dir = resolve(dir)?;
+        if root_of_mount(&dir).is_ok_and(|root| root == Root::No) {
+            return Ok(None);
+        }
         Ok(Self::all()?.into_iter().rfind(|mounted| mounted.dir == dir))
     }
 
@@ -103,18 +106,39 @@ impl MountedAt {
     }
 }
 
-/// The device of the mount whose root is seen at `dir`, which is one that nobody but this process serves; `None` when it is no mount
-/// point. A host may have hundreds of mounts, and the kernel writes a line for each of them whenever the table is read.
-pub(crate) fn device_of_own(dir: &Path) -> io::Result<Option<(u32, u32)>> {
-    // The daemon, which may not serve it yet, is asked nothing.
+/// What the kernel tells of a path without its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Root {
+    /// No mount's root.
+    No,
+    /// The root of a mount of this device.
+    Of((u32, u32)),
+    /// Linux before 5.8 does not tell.
+    Untold,
+}
+
+/// Whether a mount's root is seen at `dir`. A host may have hundreds of mounts, and the kernel writes a line for each of them whenever
+/// the table is read.
+fn root_of_mount(dir: &Path) -> io::Result<Root> {
+    // The daemon, which may not serve it yet or any more, is asked nothing.
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
     let found = rustix::fs::statx(CWD, dir, flags, StatxFlags::empty())?;
-    if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
-        // Linux before 5.8.
-        return Ok(MountedAt::find(dir)?.map(|mounted| mounted.device));
+    let tells = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(match found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        _ if !tells => Root::Untold,
+        true => Root::Of((found.stx_dev_major, found.stx_dev_minor)),
+        false => Root::No,
+    })
+}
+
+/// The device of the mount whose root is seen at `dir`, which is one that nobody but this process serves; `None` when it is no mount
+/// point.
+pub(crate) fn device_of_own(dir: &Path) -> io::Result<Option<(u32, u32)>> {
+    match root_of_mount(dir)? {
+        Root::No => Ok(None),
+        Root::Of(device) => Ok(Some(device)),
+        Root::Untold => Ok(MountedAt::find(dir)?.map(|mounted| mounted.device)),
     }
-    let is_root = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-    Ok(is_root.then_some((found.stx_dev_major, found.stx_dev_minor)))
 }
 
 /// Whether something is mounted at `dir`; false when that cannot be told.
