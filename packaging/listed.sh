@@ -31,6 +31,8 @@ remove_below() {
   ((${#directories[@]})) || return 0
   # Inner ones first.
   printf '%s\n' "${directories[@]}" | LC_ALL=C sort -r | while IFS= read -r line; do
-    rmdir "$1/$line" 2>/dev/null || true
+    # The outermost is `./`, which rmdir(2) takes by no such name.
+    line=${line%/} && line=${line%.}
+    rmdir "$1${line:+/$line}" 2>/dev/null || true
   done
 }

@@ -5,6 +5,7 @@
 # An MPI is found by its compiler: FOREBAY_MPICC_OPENMPI and FOREBAY_MPICC_MPICH, else mpicc.openmpi and mpicc.mpich (as Debian
 # names them), else mpicc. Any MPI of MPICH's ABI (Intel MPI, MVAPICH, Cray MPICH) is `mpich`. One that is not found is named, and
 # so is one that cannot be used (it is older than MPI 3.1, has no MPI-IO, or a compiler without GNU's options); that is no failure.
+# With MPIIO_STRIP the linker leaves debug information out: its paths would change the number of the build.
 set -euo pipefail
 
 (($# == 2)) || { echo 'usage: mpiio.sh ARCHIVE DIRECTORY' >&2; exit 2; }
@@ -71,7 +72,7 @@ build() {
   done
   # By the C compiler, not MPI's: nothing of MPI may be linked, and `-z defs` proves that nothing asks for it.
   "${CC:-cc}" -shared -o "$OBJECTS/$1.so" "${objects[@]}" "$ARCHIVE" \
-    -Wl,--version-script="$SHIM/exports.map" -Wl,-z,defs -Wl,-soname,"libforebay_mpiio_$1.so" -Wl,--gc-sections \
+    -Wl,--version-script="$SHIM/exports.map" -Wl,-z,defs ${MPIIO_STRIP:+-Wl,--strip-debug} -Wl,-soname,"libforebay_mpiio_$1.so" -Wl,--gc-sections \
     -lgcc_s -lpthread -ldl -lm -lc || return 1
   install -D -m 755 "$OBJECTS/$1.so" "$DIRECTORY/libforebay_mpiio_$1.so" || exit 1
   say "built $DIRECTORY/libforebay_mpiio_$1.so with $2"

@@ -67,9 +67,9 @@ libraries() {
   [[ $DIST_PROFILE != dev ]] || profile=dev folder=debug
   cargo rustc --quiet --profile "$profile" --package forebay-mpiio --lib --crate-type staticlib
   mkdir -p "$made"
-  packaging/mpiio.sh "$CARGO_TARGET_DIR/$folder/libforebay_mpiio.a" "$made"
+  MPIIO_STRIP=yes packaging/mpiio.sh "$CARGO_TARGET_DIR/$folder/libforebay_mpiio.a" "$made"
   for each in "$made"/libforebay_mpiio_*.so; do
-    if [[ -e $each ]]; then strip --strip-debug "$each" && printf '%s\n' "$each"; fi
+    if [[ -e $each ]]; then printf '%s\n' "$each"; fi
   done
 }
 

@@ -5,6 +5,8 @@
 # FOREBAY_RUNS is a forebay that runs on this machine and makes completions and manual pages (default BINARY); those of one
 # commit are alike on all architectures. Files of an installation are listed in share/forebay/files.txt, which uninstall.sh reads.
 set -euo pipefail
+# An installation is for all, whatever the umask of its maker.
+umask 022
 (($# >= 2)) || { echo 'usage: stage.sh DIRECTORY BINARY [LIBRARY...]' >&2; exit 2; }
 HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$1 BINARY=$2

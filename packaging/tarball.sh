@@ -6,5 +6,5 @@ name=$(basename "$FILE" .tar.gz)
 
 mkdir -p "$(dirname "$FILE")"
 tar --create --directory "$STAGE" --transform "s|^\.|$name|" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
-  --mode='u+w,go-w' --mtime="@$SOURCE_DATE_EPOCH" . | gzip -n -9 >"$FILE.new"
+  --mode='u+w,go=u,go-w' --mtime="@$SOURCE_DATE_EPOCH" . | gzip -n -9 >"$FILE.new"
 mv "$FILE.new" "$FILE"

@@ -6,6 +6,7 @@ whatis("Description: the I/O tier of a supercomputer job")
 help("forebay doctor says what this machine lacks; forebay --help lists the commands.")
 conflict("forebay")
 prepend_path("PATH", pathJoin(prefix, "bin"))
-prepend_path("MANPATH", pathJoin(prefix, "share/man"))
+-- man(1) finds pages beside PATH by itself, and where MANPATH is set looks nowhere else.
+if os.getenv("MANPATH") then prepend_path("MANPATH", pathJoin(prefix, "share/man")) end
 prepend_path("CPATH", pathJoin(prefix, "include"))
 setenv("FOREBAY_ROOT", prefix)

@@ -7,6 +7,7 @@ module-whatis "Forebay: the I/O tier of a supercomputer job"
 proc ModulesHelp {} { puts stderr "forebay doctor says what this machine lacks; forebay --help lists the commands." }
 conflict forebay
 prepend-path PATH $prefix/bin
-prepend-path MANPATH $prefix/share/man
+# man(1) finds pages beside PATH by itself, and where MANPATH is set looks nowhere else.
+if {[info exists env(MANPATH)]} { prepend-path MANPATH $prefix/share/man }
 prepend-path CPATH $prefix/include
 setenv FOREBAY_ROOT $prefix

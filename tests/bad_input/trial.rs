@@ -107,6 +107,21 @@ fn an_ordinary_users_command_is_compared_and_nothing_is_left() {
     is_compared(&with_files(Sandbox::of_nobody()));
 }
 
+/// In the trial run on the tree itself no more than in any other.
+#[test]
+fn a_command_cannot_change_the_tree() {
+    require!(Root, Fuse, FuseForUsers, Command("setpriv"), Command("fusermount3"));
+    for sandbox in [with_files(Sandbox::new()), with_files(Sandbox::of_nobody())] {
+        let script = r#"for f in "$0"/*; do ! rm -f "$f" && ! touch "$f" && ! (: > "$f.new") || exit 9; done 2>/dev/null; exit 0"#;
+        let source = sandbox.source();
+        let names = || fs::read_dir(&source).unwrap().count();
+        let before = names();
+        let _ = run(&mut trial(&sandbox, &["--json"], &["sh", "-c", script, source.to_str().unwrap()])).good();
+        assert_eq!(names(), before);
+        assert_nothing_left(&sandbox);
+    }
+}
+
 #[test]
 fn without_a_command_python_or_a_directory_is_read_and_the_table_says_so() {
     require!(Root, Fuse, Command("python3"));
@@ -132,11 +147,17 @@ fn a_command_that_fails_says_what_it_said_and_has_its_status() {
     require!(Root, Fuse);
     let sandbox = with_files(Sandbox::new());
     let failing = run(&mut trial(&sandbox, &[], &["sh", "-c", "echo 'no such lattice' >&2; exit 7"]));
-    ends(&sandbox, &failing, 7, &["failed on the tree itself (exit status: 7)", "no such lattice"]);
+    ends(
+        &sandbox,
+        &failing,
+        7,
+        &["failed on the tree itself, which a trial does not let it change (exit status: 7)", "no such lattice"],
+    );
     let file = sandbox.source().join("new");
     let writing = format!("rm -f {0}; echo x >{0}", file.display());
     let writing = run(&mut trial(&sandbox, &[], &["sh", "-c", &writing]));
-    ends(&sandbox, &writing, 2, &["on the modelled file system, which cannot be written to"]);
+    ends(&sandbox, &writing, 2, &["on the tree itself, which a trial does not let it change"]);
+    assert!(!file.exists());
 }
 
 #[test]

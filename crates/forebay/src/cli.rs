@@ -178,8 +178,8 @@ pub enum Command {
 /// `up`.
 #[derive(Args, Debug)]
 #[command(after_help = format!(
-    "forebay up --help=all shows all options.\n\nWithout --local, --nodes and --hostfile the nodes are those of the allocation (Slurm; PBS and LSF by the \
-     remote shell), or this machine alone outside one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
+    "forebay up --help=all shows all options.\n\nWithout --local, --nodes and --hostfile the nodes are those of the allocation (Slurm, Flux, PBS, PALS, \
+     LSF), or this machine alone outside one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
      forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
      \n  forebay up --replace --job train\n\n{SOURCES}"))]
 pub struct UpArguments {

@@ -17,8 +17,8 @@ use crate::settings::Effective;
 use crate::settings::values::{self, ReportChoice};
 use crate::unlanded;
 
-/// How long the end of a job waits for the last status of its nodes at most.
-const STATUS_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long the end of a job waits for the last status of its nodes at most: longer than over three hops of 60 ms each way.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A report as JSON, bytes: what is kept of ten jobs has a limit. That of 1,000 nodes takes 2 MB.
 const REPORT_BYTES_MAX: usize = 8 << 20;

@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use forebay_daemon::JobLabels;
-use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, ViewLayout};
+use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, StartId, ViewLayout};
 use forebay_secret::Zeroizing;
 use forebay_wire::message::PROTOCOL_VERSION;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::carried_key::{self, CarriedKey};
@@ -31,6 +33,9 @@ pub struct JobSpec {
     protocol: u16,
     /// The job's name.
     pub job: String,
+    /// Which of its starts.
+    #[serde(default)]
+    pub start_id: StartId,
     /// The job's directory, the same on every host.
     pub job_directory: PathBuf,
     /// The nodes in the order of their ranks.
@@ -87,6 +92,7 @@ impl JobSpec {
             version: VERSION.to_owned(),
             protocol: PROTOCOL_VERSION,
             job,
+            start_id: StartId::default(),
             job_directory,
             nodes,
             ports,
@@ -112,13 +118,22 @@ impl JobSpec {
     /// Reads it from a file in which the key comes before it.
     pub fn read_keyed(path: &Path) -> anyhow::Result<(Self, Option<CarriedKey>)> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let file = std::fs::File::open(path).with_context(|| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty());
+        let file = opened.map(std::fs::File::from).with_context(|| {
             format!(
                 "{host} cannot read {}, where forebay up left the job spec; all hosts must see it, or start the nodes by ssh: \
                  --launcher ssh",
                 path.display()
             )
         })?;
+        let found = file.metadata().with_context(|| format!("cannot look at {}", path.display()))?;
+        let is_own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+        ensure!(
+            is_own,
+            "{} on {host} is no file of mode 0600 of this user, as forebay up makes it: somebody else may have put it there",
+            path.display()
+        );
         let refused = || format!("{} is not a job spec of forebay up", path.display());
         let key = CarriedKey::of_line(&carried_key::read_line(&file).with_context(refused)?)?;
         let mut text = Vec::new();
@@ -192,6 +207,40 @@ mod tests {
         let refused = JobSpec::parse(text.replace(&format!("{own},"), "").as_bytes()).unwrap_err().to_string();
         assert!(refused.contains("(protocol 0)"), "{refused}");
         assert!(JobSpec::parse(b"{}").is_err());
+    }
+
+    #[test]
+    fn a_file_that_others_may_have_put_there_is_no_job_spec() {
+        use std::os::unix::fs::PermissionsExt;
+        let temporary = tempfile::tempdir().unwrap();
+        let spec = JobSpec::new(
+            "job".into(),
+            "/tmp/job".into(),
+            vec![],
+            Ports::named(5),
+            ViewLayout::Numbered,
+            BTreeMap::new(),
+        );
+        let path = temporary.path().join("spec");
+        std::fs::write(&path, [&carried_key::line(None).unwrap()[..], &spec.text().unwrap()].concat()).unwrap();
+        let allow = |mode: u32| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o600);
+        assert_eq!(JobSpec::read_keyed(&path).unwrap().0.job, "job");
+        let link = temporary.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(JobSpec::read_keyed(&link).is_err());
+        allow(0o640);
+        let refused = JobSpec::read_keyed(&path).unwrap_err().to_string();
+        assert!(refused.contains("is no file of mode 0600 of this user"), "{refused}");
+        allow(0o600);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+            assert!(JobSpec::read_keyed(&path).is_err());
+        }
+        let pipe = temporary.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert!(JobSpec::read_keyed(&pipe).is_err(), "and nobody waits for its writer");
     }
 
     /// Cut short or with a character changed at any place, it is refused, or one that is written as it was read.

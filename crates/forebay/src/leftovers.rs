@@ -8,9 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use forebay_keeper::view_mount;
-use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
+use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, StartId, end_all};
 
 use crate::burst_mount;
 use crate::ending;
@@ -27,10 +27,32 @@ const ROUNDS: u32 = 8;
 /// The processes of the job that run on this host: keepers, daemons, and the `up` that is starting them.
 pub fn alive(directory: &JobDirectory) -> Vec<Process> {
     let records = NodeRecord::read_all(directory);
-    let daemons = records.iter().flat_map(NodeRecord::processes);
+    let is_unseen = |node: &&NodeRecord| !node.is_seen() && node.is_alive(directory);
+    let unseen: Vec<Process> = records.iter().filter(is_unseen).map(|node| node.process).collect();
+    let daemons = records.iter().filter(|node| node.is_seen()).flat_map(NodeRecord::processes);
     let starter = JobRecord::read(directory).ok().flatten();
     let starter = starter.filter(|record| record.progress == Progress::Starting).map(|record| record.started_by);
-    daemons.chain(starter).filter(|process| process.is_alive()).collect()
+    daemons.chain(starter).filter(|process| process.is_alive()).chain(unseen).collect()
+}
+
+/// Refuses to share the job's directory with another job of its name that runs, or is being started, on this host.
+///
+/// # Errors
+/// With its process, and what to do.
+pub fn check_no_other_start(directory: &JobDirectory, start: &StartId) -> anyhow::Result<()> {
+    let is_alive = |node: &NodeRecord| node.start_id != *start && node.is_alive(directory);
+    let node = NodeRecord::read_all(directory).into_iter().find(is_alive).map(|node| node.process);
+    let starts = |record: &JobRecord| record.start_id != *start && record.starter_is_alive() == Some(true);
+    let job = || JobRecord::read(directory).ok().flatten().filter(starts).map(|record| record.started_by);
+    if let Some(process) = node.or_else(job) {
+        let job = directory.job();
+        bail!(
+            "another job {job} is up here (process {}); choose another name with --job NAME, or end that one with forebay \
+             down --job {job} on the host where it was started",
+            process.pid
+        );
+    }
+    Ok(())
 }
 
 /// The leftovers that were removed, and those that could not be.
@@ -57,14 +79,45 @@ pub fn held_text(held: &[Process]) -> String {
 /// # Errors
 /// When something stays that could go.
 pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
+    clean_but(directory, |_| false)
+}
+
+/// The same of one start of the job. Nodes of another one that run stay, with all that it has here.
+///
+/// # Errors
+/// As `clean`.
+pub fn clean_start(directory: &JobDirectory, start: &StartId) -> anyhow::Result<Cleaned> {
+    clean_but(directory, |of| of != start)
+}
+
+/// The same of all starts but those that `is_other` names.
+fn clean_but(directory: &JobDirectory, is_other: impl Fn(&StartId) -> bool) -> anyhow::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let _told = after_a_second(|| "ending what runs of the job on this host".to_owned());
     let mut rounds = ROUNDS;
     loop {
         rounds -= 1;
-        let nodes = NodeRecord::read_all(directory);
+        let stays = |node: &NodeRecord| is_other(&node.start_id) && node.is_alive(directory);
+        let (others, nodes): (Vec<_>, Vec<_>) = NodeRecord::read_all(directory).into_iter().partition(stays);
+        if let Some(unseen) = nodes.iter().find(|node| !node.is_seen() && node.is_alive(directory)) {
+            bail!(
+                "node {} of the job {} runs in another container of this host (process {} there): end the job from there",
+                unseen.rank,
+                directory.job(),
+                unseen.process.pid
+            );
+        }
         end(&nodes, &mut cleaned);
         detach_all(&directory.job(), &nodes, &mut cleaned)?;
+        let job = JobRecord::read(directory).ok().flatten();
+        let is_of_other = job.as_ref().is_some_and(|job| is_other(&job.start_id) && !job.is_abandoned());
+        if is_of_other || !others.is_empty() {
+            nodes.iter().for_each(|node| directory.remove_node(node.rank));
+            if !is_of_other {
+                directory.remove_job();
+            }
+            return Ok(cleaned);
+        }
         directory.remove_shared();
         kept_logs::keep(directory);
         match directory.remove() {
@@ -130,11 +183,13 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     view_directory::remove(&record.view, record.view_created);
     burst_mount::remove(&record.burst_created);
     directory.remove_node(record.rank);
-    let others = NodeRecord::read_all(directory);
-    if others.iter().flat_map(NodeRecord::processes).any(|process| process.is_alive()) {
+    if NodeRecord::read_all(directory).iter().any(|node| node.is_alive(directory)) {
         return;
     }
     let job = JobRecord::read(directory).ok().flatten();
+    if job.as_ref().is_some_and(|job| job.start_id != record.start_id) {
+        return;
+    }
     // `up` has yet to see how the others fare, and cleans up itself. One that is dead does not, and then nodes on other
     // hosts are found by the record.
     let is_starting =

@@ -23,7 +23,8 @@ impl Signals {
         let signals = Self(Arc::default());
         let (ready, is_ready) = mpsc::channel();
         let caught = signals.clone();
-        std::thread::spawn(move || ready.send(caught.listen(&ready)));
+        let listen = move || ready.send(caught.listen(&ready));
+        std::thread::Builder::new().spawn(listen).context("no thread can be started for signals (ulimit -u)")?;
         is_ready.recv().context("the thread for signals has ended")?.context("cannot catch signals")?;
         Ok(signals)
     }

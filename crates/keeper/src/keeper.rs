@@ -266,7 +266,7 @@ impl Keeper {
     fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
         self.namespaces.reap();
-        if self.starter.has_died(&self.directory, now) {
+        if self.starter.has_died(&self.directory, self.job_is_up, now) {
             self.end_in_order("forebay up has died before the job was up");
         }
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));

@@ -24,6 +24,9 @@ pub struct DownArguments {
     /// Exit with status 4 if no job is up here: the command of another host must know that.
     #[arg(long, hide = true)]
     pub must_be_up: bool,
+    /// End only what belongs to this start of the job.
+    #[arg(long, hide = true, value_name = "ID", requires = "local_only")]
+    pub of_start: Option<String>,
     /// Do not wait until the burst tier has landed; the store keeps the rest, and the exit status is 3 if there is any
     #[arg(long)]
     pub no_drain: bool,

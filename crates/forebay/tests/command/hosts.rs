@@ -245,6 +245,92 @@ fn a_start_that_fails_says_what_was_stopped_and_what_is_not_known() {
     program.end();
 }
 
+/// Another host, whose own directory of jobs is empty, starts a job of the name of one that is up on a host of its list.
+#[test]
+fn a_start_that_fails_leaves_another_job_of_its_name_alone() {
+    let Some(place) = Place::with_views() else { return };
+    let (shell, source, run) = (remote_shell(&place), place.source(), place.path("run").display().to_string());
+    let ports = free_ports(4);
+    let first = format!("127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1]);
+    let second = format!("127.0.0.1:{},127.0.0.4:{}", ports[2], ports[3]);
+    let up = ["--job", "twice", "--view", "view", "--export", &source, "--remote-shell"];
+    place.succeeds(&[&["up", "--nodes", &first], &up[..], &[&shell]].concat());
+    let to_first = format!(
+        "case $host in 127.0.0.1) exec nsenter --mount=/proc/{}/ns/mnt -- \"$@\";; esac\nexec \"$@\"",
+        std::process::id()
+    );
+    let other_shell = place.path("other");
+    fs::create_dir(&other_shell).unwrap();
+    let text = fs::read_to_string(place.path("rsh")).unwrap();
+    let divides: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let other_shell = other_shell.join("rsh");
+    fs::write(&other_shell, format!("{divides}{to_first}\n")).unwrap();
+    fs::set_permissions(&other_shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut elsewhere = place.shell(&place.path(""));
+    let script = r#"exec unshare --mount sh -ec 'mount -t tmpfs -o mode=700 tmpfs "$0"; exec "$@"' "$@""#;
+    elsewhere.args(["-c", script, "sh", &run, env!("CARGO_BIN_EXE_forebay"), "up", "--nodes", &second]);
+    let failed = elsewhere.args(up).arg(&other_shell).output().unwrap();
+    let message = String::from_utf8(failed.stderr).unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{message}");
+    assert!(message.contains("node 0 (127.0.0.1): another job twice is up here (process "), "{message}");
+    for rank in 0..2 {
+        let file = place.path(&format!("view/{rank}{source}/file"));
+        assert_eq!(fs::read_to_string(file).unwrap(), "contents of file\n");
+    }
+    assert_eq!(place.json(&["down", "--job", "twice"])["ended"], json!([0, 1]));
+    place.assert_clean();
+}
+
+/// As where the login goes on when its client has been ended: the node begins when nobody waits for it any more.
+#[test]
+fn a_node_that_begins_after_the_start_was_interrupted_ends_by_itself() {
+    let Some(place) = Place::with_views() else { return };
+    let go = place.path("go").display().to_string();
+    let waits = "cat > \"$0\"; while [ ! -e \"$0.now\" ]; do sleep 0.05; done; exec \"$@\" < \"$0\"";
+    let does = format!(
+        "case \"$host $*\" in 127.0.0.3*--job-spec*) exec 3<&0; setsid sh -c '{waits}' {go} \"$@\" <&3 & : > {go}.asked; wait;; *) exec \"$@\";; esac"
+    );
+    let (shell, source) = (remote_shell_that(&place, &does), place.source());
+    let program = OwnProgram::of(&place);
+    let arguments = ["up", "--job", "late", "--nodes", "127.0.0.2,127.0.0.3", "--remote-shell", &shell];
+    let like = place.command(&arguments);
+    let mut up = Command::new(&program.program);
+    up.args([&arguments[..], &["--view", "view", "--export", &source]].concat()).current_dir(place.path(""));
+    up.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let up = up.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_all =
+        || fs::metadata(place.path("go")).is_ok_and(|found| found.len() > 0) && place.path("go.asked").exists();
+    wait_until("the late host has its job spec", has_all);
+    signal(up.id().into(), Signal::INT);
+    let told = up.wait_with_output().unwrap();
+    let message = String::from_utf8(told.stderr).unwrap();
+    assert!(message.contains("interrupted; "), "{message}");
+    fs::write(place.path("go.now"), "").unwrap();
+    wait_until("the late node has begun", || place.job("late").join("node-1.json").exists());
+    let began = std::time::Instant::now();
+    while !program.processes().is_empty() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "it goes on: {message}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    place.assert_clean();
+}
+
+/// Each host's command has open files; here nothing comes of any.
+#[test]
+fn a_usual_limit_of_open_files_is_enough_for_many_hosts() {
+    let place = Place::new();
+    let (shell, source) = (remote_shell_that(&place, "echo 'no route' >&2; exit 255"), place.source());
+    let hosts: String = (0..200).map(|host| format!("127.0.1.{host}\n")).collect();
+    fs::write(place.path("hosts"), hosts).unwrap();
+    let script = "ulimit -Sn 100; exec \"$@\"";
+    let up = ["up", "--job", "many", "--hostfile", "hosts", "--remote-shell", &shell, "--export", &source];
+    let mut limited = place.shell(&place.path(""));
+    let failed = limited.args(["-c", script, "sh", env!("CARGO_BIN_EXE_forebay")]).args(up).output().unwrap();
+    let message = String::from_utf8(failed.stderr).unwrap();
+    assert!(message.contains("200 of 200 nodes did not start") && message.contains("no route"), "{message}");
+    assert!(!message.contains("Too many open files"), "{message}");
+}
+
 #[test]
 fn a_port_that_is_taken_is_named() {
     let Some(place) = Place::with_views() else { return };

@@ -1,11 +1,13 @@
 //! A directory for the time of a run, with every mount below it: both are gone when the guard is dropped.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use forebay_fuse::MountedAt;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::Place;
@@ -14,6 +16,8 @@ use crate::run;
 /// A directory of our own, mode 0700.
 pub struct Scratch {
     path: PathBuf,
+    /// The directory, locked while this lives: a process that is not seen from elsewhere has none that could be taken for left behind.
+    _lock: File,
 }
 
 impl Scratch {
@@ -24,9 +28,11 @@ impl Scratch {
     pub fn new(parent: &Path, name: &str) -> anyhow::Result<Self> {
         let path = parent.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let failed = || format!("cannot make {}", path.display());
+        DirBuilder::new().mode(0o700).create(&path).with_context(failed)?;
         let path = path.canonicalize()?;
-        Ok(Self { path })
+        let lock = locked(&path)?.with_context(|| format!("another process uses {}", path.display()))?;
+        Ok(Self { path, _lock: lock })
     }
 
     /// The directories `NAME-PID` in `parent` of this user's processes that are gone, which were killed before they could remove them.
@@ -38,7 +44,8 @@ impl Scratch {
             let found = fs::symlink_metadata(entry.path()).ok()?;
             let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
             let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
-            (is_own && is_gone).then(|| (pid, Self { path: entry.path() }))
+            let lock = if is_own && is_gone { locked(&entry.path()).ok()?? } else { return None };
+            Some((pid, Self { path: entry.path(), _lock: lock }))
         };
         entries.filter_map(of_killed).collect()
     }
@@ -57,6 +64,15 @@ impl Scratch {
         let path = self.path.join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(path)
+    }
+}
+
+/// The directory, locked; `None` when another process has done so. File systems that lock no directories are no hindrance.
+fn locked(path: &Path) -> anyhow::Result<Option<File>> {
+    let directory = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        _ => Ok(Some(directory)),
     }
 }
 
@@ -108,8 +124,22 @@ mod tests {
     fn no_trace_is_left_behind() {
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-scratch-test").unwrap();
         let path = scratch.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         fs::write(scratch.dir("a").unwrap().join("b"), "c").unwrap();
         drop(scratch);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn one_that_is_in_use_is_not_left_behind_whoever_sees_its_process() {
+        let parent = tempfile::tempdir().unwrap();
+        // No process has that number here.
+        let path = parent.path().join("trial-4194305");
+        fs::create_dir(&path).unwrap();
+        let used = locked(&path).unwrap();
+        assert!(used.is_some() && Scratch::of_the_killed(parent.path(), "trial").is_empty());
+        drop(used);
+        assert_eq!(Scratch::of_the_killed(parent.path(), "trial").len(), 1);
         assert!(!path.exists());
     }
 }

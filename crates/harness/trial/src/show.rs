@@ -49,7 +49,7 @@ pub fn disturbances(reasons: &[String], again: &str) -> Vec<String> {
     if reasons.is_empty() {
         return Vec::new();
     }
-    let head = "* The machine was busy with other work, so these times say little, and no ratio is printed for them:";
+    let head = "* These times say little, and no ratio is printed for them, because the machine was busy with other work or a run was short:";
     let reasons = reasons.iter().map(|reason| format!("  {reason}"));
     std::iter::once(head.to_owned()).chain(reasons).chain([format!("  {again}")]).collect()
 }

@@ -106,7 +106,7 @@ impl MountedAt {
     }
 }
 
-/// What the kernel tells of a path without its table.
+/// The kernel's answer for a path, without its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Root {
     /// No mount's root.

@@ -380,6 +380,13 @@ impl JobDirectory {
         }
     }
 
+    /// Removes what `up` has left here, while nodes of another start of the job stay.
+    pub fn remove_job(&self) {
+        for file in [self.job_record(), self.job_spec()] {
+            ignore_missing(fs::remove_file(file));
+        }
+    }
+
     /// Removes the logs of all nodes.
     pub fn remove_logs(&self) {
         ignore_missing(fs::remove_dir_all(self.logs()));

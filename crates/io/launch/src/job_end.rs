@@ -4,6 +4,7 @@
 //! has no end, and neither has one whose scheduler does not answer: both are errors that say what was asked and what came back,
 //! because whoever asks would otherwise wait for an end that nobody watches.
 
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,6 +13,9 @@ use crate::{LaunchError, Process, end_all};
 
 /// How long a scheduler may take to tell what it knows.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Its answer, bytes: a list of a million hosts.
+const SAID_BYTES_MAX: u64 = 64 << 20;
 
 /// Slurm's variable with the job's end, seconds since 1970.
 const SLURM_END: &str = "SLURM_JOB_END_TIME";
@@ -79,14 +83,19 @@ fn lsf_time(text: &str) -> Option<Duration> {
 pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = command.spawn().ok()?;
+    let mut child = command.spawn().ok()?;
     let process = Process::of(child.id());
     let (sender, ended) = channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // Its end is dropped then: a program that says more without end is ended by that.
+        let read = child.stdout.take().map(|stdout| stdout.take(SAID_BYTES_MAX).read_to_end(&mut said));
+        sender.send((read, child.wait(), said))
+    });
     match ended.recv_timeout(SCHEDULER_TIMEOUT) {
-        Ok(output) => {
-            let output = output.ok().filter(|output| output.status.success())?;
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok((read, status, said)) => {
+            let is_good = status.is_ok_and(|status| status.success()) && read.is_some_and(|read| read.is_ok());
+            is_good.then(|| String::from_utf8_lossy(&said).into_owned())
         }
         Err(_) => {
             end_all(process.as_slice(), Duration::ZERO);

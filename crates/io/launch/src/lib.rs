@@ -52,7 +52,7 @@ pub use local::{bind_listeners, local_starter};
 pub use munge::{KeySealing, Munge};
 pub use ports::Ports;
 pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
-pub use records::{JobRecord, Launched, NodeRecord, Progress, StartTimes};
+pub use records::{JobRecord, Launched, NodeRecord, Progress, StartId, StartTimes};
 pub use removal::{CLOSED_MODE, open_closed};
 pub use script::job_script;
 pub use secret::{MemoryFile, handed_key, read_key};

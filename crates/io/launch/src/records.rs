@@ -4,12 +4,16 @@
 //! has a daemon. Both are replaced whole, so that a reader never sees half of one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use forebay_types::NodeRank;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +51,43 @@ pub enum Launched {
     },
 }
 
+/// Tells a start of a job from others of its name, on every host. Empty for a node that no `up` has started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StartId(String);
+
+impl StartId {
+    /// One that no other start has.
+    ///
+    /// # Errors
+    /// The error of `getrandom(2)`.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; 8];
+        getrandom(&mut bytes, GetRandomFlags::empty())?;
+        Ok(Self(format!("{:016x}", u64::from_ne_bytes(bytes))))
+    }
+
+    /// As it was printed.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for StartId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
 /// A job, as `up` started it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Its name.
     pub job: String,
+    /// Which of its starts.
+    #[serde(default)]
+    pub start_id: StartId,
     /// How far the start has come.
     pub progress: Progress,
     /// The `up` that started it.
@@ -97,8 +133,14 @@ pub struct StartTimes {
 pub struct NodeRecord {
     /// Its rank.
     pub rank: NodeRank,
+    /// The start of the job that it belongs to.
+    #[serde(default)]
+    pub start_id: StartId,
     /// Its keeper.
     pub process: Process,
+    /// Where the numbers of its processes count.
+    #[serde(default)]
+    pub space: ProcessSpace,
     /// The keeper's daemon, as far as is known.
     #[serde(default)]
     pub daemon: Option<Process>,
@@ -121,6 +163,13 @@ impl JobRecord {
         match &self.launched {
             Launched::Local => None,
             Launched::Hosts { reach, .. } => Some(RemoteCall { reach: reach.clone(), program: self.program.clone() }),
+        }
+    }
+
+    /// Notes the commands of this host that stay until the daemons end.
+    pub fn set_steps(&mut self, running: &[Process]) {
+        if let Launched::Hosts { steps, .. } = &mut self.launched {
+            *steps = running.to_vec();
         }
     }
 
@@ -163,6 +212,21 @@ impl NodeRecord {
         write(self, &directory.node_record(self.rank))
     }
 
+    /// Whether its processes can be seen and ended from here. Those of another container on the host cannot.
+    #[must_use]
+    pub fn is_seen(&self) -> bool {
+        [ProcessSpace::of_this(), ProcessSpace::default()].contains(&self.space)
+    }
+
+    /// Whether it runs: of one that is not seen from here, whether its keeper listens.
+    #[must_use]
+    pub fn is_alive(&self, directory: &JobDirectory) -> bool {
+        match self.is_seen() {
+            true => self.processes().any(Process::is_alive),
+            false => listens(&directory.keeper_socket(self.rank)),
+        }
+    }
+
     /// Its processes: the keeper first.
     pub fn processes(&self) -> impl Iterator<Item = Process> {
         [Some(self.process), self.daemon].into_iter().flatten()
@@ -174,6 +238,16 @@ impl NodeRecord {
         let paths = directory.record_ranks().into_iter().map(|rank| directory.node_record(rank));
         paths.filter_map(|path| read(&path).ok().flatten()).collect()
     }
+}
+
+/// Whether a process of this host listens there; a queue that is full is one's, too.
+fn listens(socket: &Path) -> bool {
+    let connect = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)
+    };
+    matches!(connect(), Ok(()) | Err(Errno::AGAIN))
 }
 
 pub(crate) fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
@@ -234,6 +308,7 @@ mod tests {
         assert_eq!(JobRecord::read(&directory).unwrap(), None);
         let record = JobRecord {
             job: "job".into(),
+            start_id: StartId::random().unwrap(),
             progress: Progress::Ready,
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),
@@ -260,7 +335,9 @@ mod tests {
 
         let node = NodeRecord {
             rank: NodeRank(3),
+            start_id: StartId::default(),
             process: Process::this(),
+            space: ProcessSpace::of_this(),
             daemon: None,
             view: "/v".into(),
             view_created: true,

@@ -151,6 +151,8 @@ pub struct StartFailure {
 pub enum Waiting<'a> {
     /// How many nodes are ready: whenever that is heard, and twice a second.
     Ready(usize),
+    /// All starters have been run: those of them that stay as long as the daemons.
+    Begun(&'a [Process]),
     /// The nodes that are late, each with the reason as far as it is known.
     Late(&'a BTreeMap<NodeRank, String>),
 }
@@ -310,8 +312,13 @@ impl Start {
         let StartOptions { timeout, when_missing, .. } = self.options;
         let mut collect_until = None;
         let mut late_at = self.began + LATE;
+        let mut is_told = false;
         loop {
             self.run_next(sender);
+            if self.todo.is_empty() && !std::mem::replace(&mut is_told, true) {
+                let stay = self.running.iter().filter(|running| !running.leaves);
+                on_wait(Waiting::Begun(&stay.filter_map(Running::process).collect::<Vec<_>>()));
+            }
             if let Some(end) = self.end() {
                 return end;
             }
@@ -452,9 +459,10 @@ fn read_lines(index: usize, stdout: ChildStdout, events: &Sender<Event>) {
         line.clear();
         match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,
-            // A login shell's greeting comes this way too, and is not for us.
+            // A login shell's greeting comes this way too, and is not for us; it may lack its newline.
             Ok(_) => {
-                let Some(line) = Line::read(&line) else { continue };
+                let begin = line.iter().position(|byte| *byte == b'{').unwrap_or(line.len());
+                let Some(line) = Line::read(&line[begin..]) else { continue };
                 if events.send(Event::Line(line)).is_err() {
                     return;
                 }

@@ -363,6 +363,10 @@ fn interfaces() -> Check {
         .filter(|interface| !interface.address.is_loopback())
         .map(|interface| format!("{} {}", interface.name, interface.address))
         .collect();
+    if found.is_empty() {
+        let what = "no interface has an address, the loopback interface neither";
+        return Check::missing("network", what, "forebay up fails; ip link set lo up");
+    }
     if outward.is_empty() {
         return Check::limited("network", "the loopback interface only", "jobs of one host only (--local)");
     }

@@ -80,9 +80,21 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn make() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("forebay-doctor-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self(path))
+        // Where jobs have theirs, which may be writable alone.
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let name = format!("forebay-doctor-{}", std::process::id());
+        let paths = [Some(std::env::temp_dir()), runtime].into_iter().flatten().map(|base| base.join(&name));
+        let mut failure = None;
+        for path in paths {
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) => {
+                    let why = || format!("cannot create {}", path.display());
+                    failure = failure.or_else(|| Some(anyhow::Error::new(error).context(why())));
+                }
+            }
+        }
+        Err(failure.context("there is no temporary directory")?)
     }
 }
 

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_launch::{JobDirectory, JobRecord, Launched, LauncherName, NodeRecord, Process, end_all, wait_for_end};
+use forebay_launch::{
+    JobDirectory, JobRecord, Launched, LauncherName, NodeRecord, Process, StartId, end_all, wait_for_end,
+};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -60,6 +62,9 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         }
         found => found?,
     };
+    if let Some(start) = &arguments.of_start {
+        return end_start(&directory, &StartId::of_text(start));
+    }
     let job = directory.job();
     let store = drain::store(&directory);
     let mut outcome = Outcome { is_staged_out: true, store, ..Outcome::default() };
@@ -99,6 +104,30 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let has_all = has_landed && outcome.is_staged_out;
     let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Ends what this host runs of one start of the job: for a start that is taken back, which has nothing to land, and for nodes that `down`
+/// has not reached.
+fn end_start(directory: &JobDirectory, start: &StartId) -> anyhow::Result<ExitCode> {
+    let of_job = JobRecord::read(directory).ok().flatten().is_some_and(|job| job.start_id == *start);
+    let is_here = of_job || NodeRecord::read_all(directory).iter().any(|node| node.start_id == *start);
+    let cleaned = leftovers::clean_start(directory, start)?;
+    if !cleaned.held.is_empty() {
+        tell!("forebay: {}", held_text(&cleaned.held));
+        return Ok(ExitCode::from(DONE_IN_PART));
+    }
+    if !is_here {
+        tell!("forebay: no node of that start of the job {} is here", directory.job());
+        return Ok(ExitCode::from(NOT_UP));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the commands of a start whose `up` has died: they would go on to start nodes.
+pub fn end_abandoned_start(record: &JobRecord) {
+    if let (Launched::Hosts { steps, .. }, true) = (&record.launched, record.is_abandoned()) {
+        end_all(steps, STEP_GRACE);
+    }
 }
 
 /// Why nothing is up. Programs of a job that did not come up use the file system itself no longer.
@@ -167,6 +196,7 @@ impl Outcome {
     fn end_everywhere(&mut self, directory: &JobDirectory, must_tell: bool) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
+        record.iter().for_each(end_abandoned_start);
         let nodes = NodeRecord::read_all(directory);
         self.ask_daemons(directory);
         // The others have not heard it, and need not be waited for: they are ended by their records.

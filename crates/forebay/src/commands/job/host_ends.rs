@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use forebay_keeper::UP_TOLD_WITHIN;
 use forebay_launch::{FailedCall, JobDirectory, JobRecord, RemoteCall};
 
 use crate::commands::job::up_report::named;
@@ -27,20 +28,26 @@ impl HostEnds {
     /// The conclusion about a host that has nothing of the job.
     pub fn doubt(directory: &JobDirectory) -> String {
         format!(
-            "nothing of the job was found there: it has ended, or its nodes see another {} than the remote shell does",
-            directory.base().display()
+            "nothing of the job was found there: it has ended, or its nodes see another {} than the remote shell does; a node \
+             that still begins there ends within {:?} by itself",
+            directory.base().display(),
+            UP_TOLD_WITHIN
         )
     }
 }
 
-/// Ends and cleans up on all hosts of a job, all at once, within `timeout`.
+/// Ends and cleans up on all hosts of a job, all at once, within `timeout`: what belongs to the start of the record, and no other job of
+/// the name.
 pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory, timeout: Duration) -> HostEnds {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
     let named = named(&hosts);
     let _told = after_a_second(move || format!("ending what runs on {named}; a host may take {timeout:?}"));
     let base = directory.base().display().to_string();
+    let start = record.start_id.to_string();
+    let of_start = ["--of-start", &start];
     let arguments = ["down", "--local-only", "--must-be-up", "--directory", &base, "--job", &record.job];
+    let arguments = [&arguments[..], &of_start].concat();
     let failed = call.run_on_all(&hosts, &arguments, timeout);
     let ended = hosts.iter().filter(|host| !failed.iter().any(|failed| failed.host == **host));
     let ended = ended.map(|host| (*host).to_owned()).collect();
@@ -54,7 +61,7 @@ pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirect
 mod tests {
     use std::collections::BTreeMap;
 
-    use forebay_launch::{Launched, NodeAddress, Process, ProcessSpace, Progress, Reach};
+    use forebay_launch::{Launched, NodeAddress, Process, ProcessSpace, Progress, Reach, StartId};
 
     use super::*;
 
@@ -69,6 +76,7 @@ mod tests {
         let nodes = ["ended", "failed", "without"].map(|host| NodeAddress { host: host.to_owned(), port: 1 }).to_vec();
         let record = JobRecord {
             job: "job".to_owned(),
+            start_id: StartId::default(),
             progress: Progress::Ready,
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),

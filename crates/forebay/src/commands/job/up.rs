@@ -11,19 +11,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Replayed;
+use forebay_keeper::trusted_path::check_way_to;
 use forebay_launch::{
     Allocation, JobDirectory, JobRecord, LaunchError, Launched, LauncherName, MemoryFile, NewJob, NodeAddress, Ports,
-    Process, ProcessSpace, Progress, SharedFiles, Spec, StartOptions, StartTimes, Started, Starter, ViewLayout,
-    Waiting, job_script, local_starter, start, state_directory,
+    Process, ProcessSpace, Progress, SharedFiles, Spec, StartId, StartOptions, StartTimes, Started, Starter,
+    ViewLayout, Waiting, job_script, local_starter, start, state_directory,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::NodeRank;
 use forebay_wire::Level;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::burst_mount;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
+use crate::commands::job::down::end_abandoned_start;
 use crate::commands::job::host_ends::{END_TIMEOUT, HostEnds, end_on_hosts};
 use crate::commands::job::replace;
 use crate::commands::job::selection::{self, Selection};
@@ -92,6 +95,9 @@ fn bring_up(
     let selection = Selection::choose(effective, &settings, ports.first(), allocated.as_ref())?;
     contradictions::check(&settings, &selection.nodes())?;
     let signals = Signals::catch()?;
+    if matches!(selection, Selection::Hosts(..)) {
+        raise_descriptor_limit();
+    }
     let mut up = Up::lay_out(effective, settings, job, ports, &selection, allocated.as_ref())?;
     let result = up.start(selection, &signals, began);
     match result {
@@ -118,6 +124,14 @@ fn bring_up(
             Ok(if is_staged { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
         }
         Err(error) => Err(up.undo(error)),
+    }
+}
+
+/// Raises the limit of open files as far as this user may: each host's command has some.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of open files stays");
     }
 }
 
@@ -175,6 +189,7 @@ impl Up {
         given.extend(decided.map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,
+            start_id: StartId::random().context("cannot name the start")?,
             progress: Progress::Starting,
             started_by: Process::this(),
             started_in: ProcessSpace::of_this(),
@@ -222,6 +237,7 @@ impl Up {
         let Self { record, directory, ports, layout, switches, given, .. } = self;
         let (job, directory) = (record.job.clone(), directory.path().to_owned());
         let mut spec = JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone());
+        spec.start_id.clone_from(&record.start_id);
         spec.switches.clone_from(switches);
         spec.labels = labels(&record.job);
         spec.script.clone_from(&self.script);
@@ -244,11 +260,20 @@ impl Up {
         let Settings { wait_timeout, on_missing, .. } = self.settings;
         self.has_begun = true;
         let tell = |interrupt| signals.tell(interrupt);
-        let nodes = &self.record.nodes;
+        let (nodes, begun, directory) = (&self.record.nodes, &self.record, &self.directory);
         let mut show = |waiting: Waiting<'_>| match waiting {
             Waiting::Ready(ready) => {
                 shown.show(|| format!("{ready} of {count} nodes ready, {}", show_duration(began.elapsed())));
             }
+            // By it `down` finds them, if this process is killed.
+            Waiting::Begun(running) if !running.is_empty() => {
+                let mut record = begun.clone();
+                record.set_steps(running);
+                if let Err(error) = record.write(directory) {
+                    tracing::warn!(%error, "the launcher's commands are not written down");
+                }
+            }
+            Waiting::Begun(_) => {}
             Waiting::Late(late) => {
                 tell!("forebay: still waiting for {} of {count} nodes:{}", late.len(), below("", lines(late, nodes)))
             }
@@ -267,9 +292,7 @@ impl Up {
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let [prepare_us, launch_us, gather_us] = [prepare, started.launch, started.gather].map(us);
         self.record.start = Some(StartTimes { prepare_us, launch_us, gather_us, slowest: started.slowest });
-        if let Launched::Hosts { steps, .. } = &mut self.record.launched {
-            steps.clone_from(&started.running);
-        }
+        self.record.set_steps(&started.running);
         self.record.write(&self.directory)?;
         Ok((started, prepare))
     }
@@ -336,7 +359,7 @@ impl Up {
         let without = without.into_iter().filter(|host| !is_told(host)).map(|host| (host, doubt.clone()));
         let unknown = others.into_iter().chain(without).map(|(host, why)| format!("{host}: {why}"));
         let mut unknown: Vec<String> = unknown.collect();
-        match leftovers::clean(&self.directory) {
+        match leftovers::clean_start(&self.directory, &self.record.start_id) {
             Ok(cleaned) if cleaned.held.is_empty() => {}
             Ok(cleaned) => unknown.push(held_text(&cleaned.held)),
             Err(why) => unknown.push(causes(&why).join(": ")),
@@ -361,6 +384,10 @@ fn shared_files(launcher: LauncherName, job: &str, spec: &MemoryFile) -> anyhow:
         )
     };
     let state = state_directory(&variable).with_context(failed)?;
+    std::fs::create_dir_all(&state)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| check_way_to(&state))
+        .with_context(failed)?;
     SharedFiles::make(&state, job, spec).with_context(failed)
 }
 
@@ -397,6 +424,7 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
                 first.pid
             );
         }
+        abandoned.iter().for_each(end_abandoned_start);
         if let Some((record, call)) = abandoned.as_ref().and_then(|record| Some((record, record.remote_call()?))) {
             for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT).failed {
                 tell!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");

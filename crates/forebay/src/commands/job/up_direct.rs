@@ -80,7 +80,7 @@ impl WayOut {
 }
 
 fn is_alive(directory: &JobDirectory) -> bool {
-    NodeRecord::read_all(directory).iter().any(|node| node.process.is_alive())
+    NodeRecord::read_all(directory).iter().any(|node| node.is_alive(directory))
 }
 
 fn in_one_line(error: &anyhow::Error) -> String {

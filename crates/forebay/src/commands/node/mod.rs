@@ -19,7 +19,7 @@ use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
 use forebay_keeper::{KeeperOptions, Kept, images, own_paths, tell};
-use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout};
+use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ProcessSpace, ViewLayout};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::forbid_core_dumps;
 use forebay_types::{NodeRank, ViewPath};
@@ -131,6 +131,7 @@ impl Plan {
         let handed = std::mem::take(&mut self.handed);
         contradictions::check(&self.settings, &self.nodes)?;
         check_exports(&self.settings.export, self.rank)?;
+        leftovers::check_no_other_start(directory, &self.start_id)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
         let mut burst = burst_mount::prepare(
@@ -150,8 +151,17 @@ impl Plan {
         let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
         let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
         let has_burst = burst.is_some();
-        let record =
-            NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created, has_burst };
+        let record = NodeRecord {
+            rank,
+            start_id: self.start_id.clone(),
+            process,
+            space: ProcessSpace::of_this(),
+            daemon: None,
+            view: view_path,
+            view_created,
+            burst_created,
+            has_burst,
+        };
         let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
             let (mount, burst) =

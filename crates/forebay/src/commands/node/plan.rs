@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::JobLabels;
 use forebay_keeper::{Replayed, Watched, WhenGone, take_stdin};
-use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, ViewLayout, read_key};
+use forebay_launch::{MemoryFile, NodeAddress, Ports, Process, ProcessSpace, StartId, ViewLayout, read_key};
 use forebay_secret::JobKey;
 use forebay_types::NodeRank;
 use forebay_wire::Level;
@@ -23,6 +23,7 @@ use crate::settings::{Effective, Settings};
 /// The facts known before anything is touched.
 pub(super) struct Plan {
     pub(super) job: String,
+    pub(super) start_id: StartId,
     pub(super) rank: NodeRank,
     pub(super) nodes: Vec<NodeAddress>,
     pub(super) ports: Ports,
@@ -93,6 +94,7 @@ pub(super) fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let (view_layout, switches, labels) = (ViewLayout::ByHost, vec![], jobs::labels(&job));
     Ok(Plan {
         job,
+        start_id: StartId::default(),
         rank,
         nodes,
         ports,
@@ -117,11 +119,23 @@ fn of_job_spec(
     handed: Replayed,
     (waited_for, watched): (WaitedFor, Vec<Watched>),
 ) -> Plan {
-    let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, labels, node_local, .. } = spec;
+    let JobSpec {
+        job,
+        start_id,
+        job_directory: directory,
+        nodes,
+        ports,
+        view_layout,
+        switches,
+        labels,
+        node_local,
+        ..
+    } = spec;
     let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
     let node_local = node_local.into_iter().map(|(name, path)| (name, path.into())).collect();
     Plan {
         job,
+        start_id,
         rank,
         nodes,
         ports,

@@ -11,7 +11,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, ensure};
 use forebay_keeper::own_paths;
 use nix::sched::{CloneFlags, unshare};
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change, mount_remount};
 
 use crate::exit;
 use crate::output::tell;
@@ -35,6 +36,7 @@ pub fn run(source: &Path, tree: &Path, command: &[OsString]) -> anyhow::Result<E
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("cannot make the mounts private")?;
     mount_bind(source, tree).with_context(|| format!("cannot show {} at {}", source.display(), tree.display()))?;
+    make_read_only(tree).with_context(|| format!("cannot keep {} from being changed", tree.display()))?;
     // A directory that was entered before is the one below the mount.
     if let Ok(here) = here {
         std::env::set_current_dir(&here).with_context(|| format!("cannot return to {}", here.display()))?;
@@ -48,6 +50,23 @@ pub fn run(source: &Path, tree: &Path, command: &[OsString]) -> anyhow::Result<E
     let error = Command::new(name).args(arguments).stdin(nothing()?).stdout(nothing()?).exec();
     tell!("{}: {error}", name.to_string_lossy());
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_RUN }))
+}
+
+/// Keeps all that is seen at `tree` from being changed. In a user namespace its other flags have to stay.
+fn make_read_only(tree: &Path) -> anyhow::Result<()> {
+    use StatVfsMountFlags as Has;
+    let has = statvfs(tree)?.f_flag;
+    let kept = [
+        (Has::NOSUID, MountFlags::NOSUID),
+        (Has::NODEV, MountFlags::NODEV),
+        (Has::NOEXEC, MountFlags::NOEXEC),
+        (Has::NOATIME, MountFlags::NOATIME),
+        (Has::NODIRATIME, MountFlags::NODIRATIME),
+        (Has::RELATIME, MountFlags::RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(flag, _)| has.contains(*flag)).map(|(_, flag)| flag);
+    let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |flags, flag| flags | flag);
+    Ok(mount_remount(tree, flags, c"")?)
 }
 
 /// Reads files below `directory`, the same in each process.

@@ -87,7 +87,9 @@ fn measured(arguments: &TryArguments) -> anyhow::Result<Trial> {
     let mut site = Site::new(&choice, nodes, processes)?;
     steps::introduction(&choice, &machine, nodes, processes);
     steps::begin("once on the tree itself, without any model");
-    let local_seconds = site.local().map_err(|error| CommandFailed::of(error, "on the tree itself", &site.errors()))?;
+    let local_seconds = site.local().map_err(|error| {
+        CommandFailed::of(error, "on the tree itself, which a trial does not let it change", &site.errors())
+    })?;
     steps::end(local_seconds, None);
     let compared = Compared::measure(&mut site, start)?;
     Ok(Trial { choice, machine, nodes, processes, local_seconds, up_seconds: site.up_seconds(), compared })

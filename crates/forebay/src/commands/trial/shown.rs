@@ -32,7 +32,8 @@ impl Trial {
         let mut table = Table::new();
         table.row(["", "slowest process", "CPU programs", "CPU Forebay", "requests", "bytes sent"]);
         table.row(cells(direct)).row(cells(forebay));
-        say!("\nOn {} nodes; requests and bytes are those at the modelled file system\n", self.nodes);
+        let plural = if self.nodes == 1 { "" } else { "s" };
+        say!("\nOn {} node{plural}; requests and bytes are those at the modelled file system\n", self.nodes);
         say!("{table}");
         let times = self.compared.times();
         say!(
