@@ -11,6 +11,7 @@ mod changes;
 mod deep;
 mod directories;
 mod exports;
+mod homes;
 mod locks;
 mod memory;
 mod names;

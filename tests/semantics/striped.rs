@@ -69,6 +69,10 @@ fn read_everywhere(nodes: u32, options: &[&str]) -> (Site, Vec<u64>) {
 fn an_image_read_at_random_by_all_costs_one_read_a_chunk() {
     require!(Fuse, Root);
     let (_site, bytes) = read_everywhere(7, &[]);
+    assert_eq!(bytes.iter().sum::<u64>(), IMAGE_BYTES, "each byte once: {bytes:?}");
+    // 25 chunks in rows of four.
+    assert!(bytes.iter().all(|bytes| (1..=4 * CHUNK_BYTES).contains(bytes)), "each of seven homes a row: {bytes:?}");
+    let (_site, bytes) = read_everywhere(7, &["--roots", "1"]);
     assert_eq!(bytes, [IMAGE_BYTES, 0, 0, 0, 0, 0, 0], "the one root reads each byte once");
 }
 

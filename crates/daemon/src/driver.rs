@@ -43,6 +43,7 @@ impl Driver {
             roots: options.roots,
             fan_out: options.fan_out,
             stripe_fan_out: options.stripe_fan_out,
+            has_homes: options.has_homes,
         })?;
         let node = Node::new(options, forest, environment);
         let read = ReadParts::new(&node)?;

@@ -58,6 +58,8 @@ pub struct DaemonOptions {
     pub fan_out: u32,
     /// Children a node has in a tree of large files.
     pub stripe_fan_out: u32,
+    /// Whether every node is home of a share of the large files.
+    pub has_homes: bool,
     /// Whether other users than the job's enter the view.
     pub allow_other: bool,
     /// Memory for the caches, bytes.

@@ -291,7 +291,8 @@ fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
 /// Bytes that may be under way to one child: all children together have half of the budget, and each has room for a
 /// chunk.
 fn child_bytes(options: &DaemonOptions) -> usize {
-    let children = u64::from(options.fan_out) + u64::from(options.stripe_fan_out);
+    let of_home = if options.has_homes { options.nodes.len() as u64 } else { 0 };
+    let children = u64::from(options.fan_out) + u64::from(options.stripe_fan_out) + of_home;
     let share_bytes = options.budget_bytes / 2 / children.max(1);
     share_bytes.clamp(CHUNK_BYTES, forebay_transport::limits::PEER_BODIES_BYTES_MAX as u64) as usize
 }

@@ -27,8 +27,13 @@ const BAR_SECONDS: f64 = 2.2;
 
 /// Measures one tree and the striped forest, in turn.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
-    let forest =
-        Shape { node_count: NODES, roots: default_roots(NODES), fan_out: FAN_OUT, stripe_fan_out: STRIPE_FAN_OUT };
+    let forest = Shape {
+        node_count: NODES,
+        roots: default_roots(NODES),
+        fan_out: FAN_OUT,
+        stripe_fan_out: STRIPE_FAN_OUT,
+        has_homes: false,
+    };
     let one_tree = Shape { roots: 1, stripe_fan_out: FAN_OUT, ..forest };
     let (mut alone, mut striped) = (Samples::default(), Samples::default());
     let mut others = OTHER_FAN_OUTS.map(|fan_out| (fan_out, Samples::default()));

@@ -29,6 +29,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.table.get(self.attempts.get(&attempt)?.request).map(|entry| &entry.key)
     }
 
+    /// The source that an attempt asks.
+    #[must_use]
+    pub fn source_of_attempt(&self, attempt: AttemptId) -> Option<Source> {
+        self.attempts.get(&attempt).map(|attempt| attempt.source)
+    }
+
     /// The request that an attempt was made for, while its answer's body arrives.
     #[must_use]
     pub fn filling(&self, attempt: AttemptId) -> Option<RequestId> {

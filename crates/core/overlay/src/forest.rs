@@ -1,10 +1,12 @@
 //! The forest: the trees of a job, where their roots are, and which tree serves what.
 //!
-//! There are two classes of trees with the same roots. The objects of a directory (its listing, its small files) are
-//! small and waited for one by one, so its trees are wide. Large files are striped chunk by chunk over narrow trees:
-//! fan-out costs bandwidth, and there every chunk has a root and handers-on of its own. The roots are spread over the order
-//! of the nodes, and so that they have different places in their blocks (`blocks`): then a node hands on in one tree of a
-//! class, or in as many as every other, and all links carry alike.
+//! The objects of a directory (its listing, its small files) are small and waited for one by one, so its trees are wide.
+//! Stripes are large: fan-out costs bandwidth, and there every stripe has a root and handers-on of its own in narrow trees with the
+//! same roots. The roots are spread over the order of the nodes, and so that they have different places in their blocks (`blocks`):
+//! then a node hands on in one tree of a class, or in as many as every other, and all links carry alike.
+//!
+//! Chunks of large files are stripes where a job is large. In a small one every node is home of a share of them, which all others ask
+//! directly: a tree of one level for each node. So the caches of all nodes together hold what no single one could.
 
 use std::sync::Arc;
 
@@ -19,8 +21,10 @@ use crate::{OverlayError, Tree};
 pub enum Class {
     /// The objects of one directory.
     Directories,
-    /// Chunks of large files.
+    /// Parcels, which all nodes want.
     Stripes,
+    /// Chunks of large files.
+    Bulk,
 }
 
 /// Number of a tree in its class; trees of one number have one root.
@@ -38,6 +42,8 @@ pub struct Shape {
     pub fan_out: u32,
     /// Children of a node in a tree of stripes.
     pub stripe_fan_out: u32,
+    /// Whether every node is home of a share of the large files.
+    pub has_homes: bool,
 }
 
 /// The trees of a job. Copies share them.
@@ -45,6 +51,14 @@ pub struct Shape {
 pub struct Forest {
     directories: Arc<[Tree]>,
     stripes: Arc<[Tree]>,
+    bulk: Arc<[Tree]>,
+}
+
+/// Whether every node is home of a share of the large files, in a job that does not say how many nodes read the backing file system.
+/// Where many nodes want one chunk at once, a home sends it to each of them, and a tree does not.
+#[must_use]
+pub fn default_homes(node_count: u32) -> bool {
+    node_count <= limits::HOMES_MAX
 }
 
 /// Roots of a job that does not say how many it wants: one up to 16 nodes, since each root looks for the directories it
@@ -75,7 +89,7 @@ impl Forest {
     /// # Errors
     /// `OverlayError` for a count or fan-out outside its range.
     pub fn new(shape: Shape) -> Result<Self, OverlayError> {
-        let Shape { node_count, roots, fan_out, stripe_fan_out } = shape;
+        let Shape { node_count, roots, fan_out, stripe_fan_out, has_homes } = shape;
         if roots == 0 || roots > limits::ROOTS_MAX {
             return Err(OverlayError::Roots(roots));
         }
@@ -86,7 +100,9 @@ impl Forest {
         let trees = |fan_out| -> Result<Arc<[Tree]>, OverlayError> {
             roots.iter().map(|root| Tree::new(node_count, fan_out, *root)).collect()
         };
-        Ok(Self { directories: trees(fan_out)?, stripes: trees(stripe_fan_out)? })
+        let (directories, stripes) = (trees(fan_out)?, trees(stripe_fan_out)?);
+        let bulk = if has_homes { homes(node_count)? } else { Arc::clone(&stripes) };
+        Ok(Self { directories, stripes, bulk })
     }
 
     /// A forest of one root, the first node of the list, with the same tree for everything.
@@ -94,23 +110,35 @@ impl Forest {
     /// # Errors
     /// `OverlayError` for a count or fan-out outside its range.
     pub fn single(node_count: u32, fan_out: u32) -> Result<Self, OverlayError> {
-        Self::new(Shape { node_count, roots: 1, fan_out, stripe_fan_out: fan_out })
+        Self::new(Shape { node_count, roots: 1, fan_out, stripe_fan_out: fan_out, has_homes: false })
     }
 
     /// Which tree of a class serves what has this number: a hash, or one of a row, which is spread over all trees.
     #[must_use]
-    pub fn index_of(&self, number: u64) -> TreeIndex {
-        TreeIndex((number % self.directories.len() as u64) as u32)
+    pub fn index_of(&self, class: Class, number: u64) -> TreeIndex {
+        TreeIndex((number % self.trees_of(class).len() as u64) as u32)
     }
 
     /// The tree of that class that serves what has this number.
     #[must_use]
     pub fn tree_of(&self, class: Class, number: u64) -> &Tree {
-        let trees = match class {
+        &self.trees_of(class)[self.index_of(class, number).0 as usize]
+    }
+
+    /// The trees of a class.
+    #[must_use]
+    pub fn trees_of(&self, class: Class) -> &[Tree] {
+        match class {
             Class::Directories => &self.directories,
             Class::Stripes => &self.stripes,
-        };
-        &trees[self.index_of(number).0 as usize]
+            Class::Bulk => &self.bulk,
+        }
+    }
+
+    /// Whether every node is home of a share of the large files.
+    #[must_use]
+    pub fn has_homes(&self) -> bool {
+        !Arc::ptr_eq(&self.bulk, &self.stripes)
     }
 
     /// The tree on which the job itself is asked (status, refresh, shutdown).
@@ -121,10 +149,13 @@ impl Forest {
 
     /// All trees, those of directories first.
     pub fn trees(&self) -> impl Iterator<Item = &Tree> {
-        self.directories.iter().chain(self.stripes.iter())
+        // The first of each home has the nodes of all of its.
+        let count = self.bulk.first().filter(|_| self.has_homes()).map_or(0, Tree::node_count);
+        let homes = self.bulk.iter().take(count as usize);
+        self.directories.iter().chain(self.stripes.iter()).chain(homes)
     }
 
-    /// The nodes that read the backing file system while nobody is lost, in the order of their trees.
+    /// The nodes that read names and small files from the backing file system while nobody is lost, in the order of their trees.
     pub fn roots(&self) -> impl Iterator<Item = NodeRank> {
         self.directories.iter().map(Tree::root)
     }
@@ -134,6 +165,17 @@ impl Forest {
     pub fn is_root(&self, rank: NodeRank) -> bool {
         self.roots().any(|root| root == rank)
     }
+}
+
+/// For each node the trees of one level in which it is the root: in each of them another node is the first to stand in for it, so that
+/// the share of a lost home is spread over all others.
+fn homes(node_count: u32) -> Result<Arc<[Tree]>, OverlayError> {
+    if node_count > limits::HOMES_MAX {
+        return Err(OverlayError::Homes(node_count));
+    }
+    let turns = node_count.saturating_sub(1).max(1);
+    let each = (0..turns).flat_map(|turn| (0..node_count).map(move |home| (home, turn)));
+    each.map(|(home, turn)| Tree::star(node_count, NodeRank(home), turn)).collect()
 }
 
 /// Where the roots are: the first node, and then as evenly over the order as it goes while no place in the blocks has more
@@ -165,7 +207,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn forest(node_count: u32, roots: u32, fan_out: u32, stripe_fan_out: u32) -> Forest {
-        Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out }).unwrap()
+        Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out, has_homes: false }).unwrap()
     }
 
     fn trees(forest: &Forest, class: Class) -> Vec<Tree> {
@@ -212,10 +254,37 @@ mod tests {
         fn a_number_is_served_by_one_tree(nodes in 1u32..2000, roots in 1u32..17, number: u64) {
             let forest = forest(nodes, roots, 8, 4);
             let trees = trees(&forest, Class::Stripes);
-            prop_assert_eq!(forest.tree_of(Class::Stripes, number), &trees[forest.index_of(number).0 as usize]);
-            let row: BTreeSet<u32> = (0..trees.len() as u64).map(|step| forest.index_of((number >> 8) + step).0).collect();
+            prop_assert_eq!(forest.tree_of(Class::Stripes, number), &trees[forest.index_of(Class::Stripes, number).0 as usize]);
+            let row: BTreeSet<u32> = (0..trees.len() as u64).map(|step| forest.index_of(Class::Stripes, (number >> 8) + step).0).collect();
             prop_assert_eq!(row.len(), trees.len(), "neighbours go to different trees");
         }
+    }
+
+    #[test]
+    fn each_node_is_home_of_a_share_which_others_ask_directly() {
+        for nodes in 1..=limits::HOMES_MAX {
+            let shape = Shape { node_count: nodes, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true };
+            let forest = Forest::new(shape).unwrap();
+            assert!(forest.has_homes() && forest.trees_of(Class::Bulk).len() as u32 == nodes * (nodes - 1).max(1));
+            for number in 0..u64::from(2 * nodes) {
+                let tree = forest.tree_of(Class::Bulk, number);
+                let home = NodeRank((number % u64::from(nodes)) as u32);
+                assert_eq!(tree.root(), home);
+                for rank in (0..nodes).map(NodeRank).filter(|rank| *rank != home) {
+                    assert_eq!(tree.parent(rank), Some(home), "{nodes} nodes");
+                    assert!(tree.is_leaf(rank));
+                }
+            }
+            // Where a home is lost, each other node stands in for as much of its share.
+            let of_first = forest.trees_of(Class::Bulk).iter().filter(|tree| tree.root() == NodeRank(0));
+            let stand_ins: BTreeSet<NodeRank> = of_first.filter_map(|tree| tree.root_candidates().nth(1)).collect();
+            assert_eq!(stand_ins.len() as u32, nodes - 1);
+            assert!(forest.tree_of(Class::Stripes, 1).root() == NodeRank(0), "parcels have the roots of names");
+        }
+        let large =
+            Shape { node_count: limits::HOMES_MAX + 1, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true };
+        assert_eq!(Forest::new(large), Err(OverlayError::Homes(limits::HOMES_MAX + 1)));
+        assert!(!forest(20, 2, 4, 4).has_homes());
     }
 
     #[test]
@@ -261,7 +330,7 @@ mod tests {
         let forest = forest(100_000, 8, 8, 4);
         assert_eq!(forest.first().depth_max(), 6);
         assert_eq!(forest.tree_of(Class::Stripes, 3).depth_max(), 9);
-        assert!(size_of::<Tree>() <= 80 && size_of::<Forest>() <= 32);
+        assert!(size_of::<Tree>() <= 80 && size_of::<Forest>() <= 48);
     }
 
     #[test]
@@ -271,7 +340,7 @@ mod tests {
         assert_eq!([1, 3, 5, 8, 64].map(default_fan_out), [4, 4, 5, 8, 8]);
         assert_eq!([1, 4, 8].map(default_stripe_fan_out), [1, 4, 4]);
         assert_eq!(forest(3, 8, 8, 4).roots().count(), 3);
-        let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4 };
+        let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4, has_homes: false };
         assert_eq!(Forest::new(no_roots), Err(OverlayError::Roots(0)));
         let no_stripes = Shape { roots: 1, stripe_fan_out: 0, ..no_roots };
         assert_eq!(Forest::new(no_stripes), Err(OverlayError::FanOut(0)));

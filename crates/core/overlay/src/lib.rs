@@ -19,5 +19,7 @@ mod forest;
 pub mod limits;
 mod tree;
 
-pub use forest::{Class, Forest, Shape, TreeIndex, default_fan_out, default_roots, default_stripe_fan_out};
+pub use forest::{
+    Class, Forest, Shape, TreeIndex, default_fan_out, default_homes, default_roots, default_stripe_fan_out,
+};
 pub use tree::{OverlayError, Tree};

@@ -24,6 +24,9 @@ pub enum OverlayError {
     /// Root count outside 1..=`crate::limits::ROOTS_MAX`.
     #[error("a forest has 1 to {max} roots, not {0}", max = crate::limits::ROOTS_MAX)]
     Roots(u32),
+    /// More nodes than can all be homes (`crate::limits::HOMES_MAX`).
+    #[error("each of at most {max} nodes can be home of a share of the large files, not each of {0}", max = crate::limits::HOMES_MAX)]
+    Homes(u32),
 }
 
 /// One tree over all nodes of the job.
@@ -59,6 +62,20 @@ impl Tree {
         Ok(tree)
     }
 
+    /// A tree of one level, whose nodes stand in for the root in turn from the one after `turn` others on.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub(crate) fn star(node_count: u32, root: NodeRank, turn: u32) -> Result<Self, OverlayError> {
+        let mut tree = Self::new(node_count, node_count, root)?;
+        let others = node_count.saturating_sub(1);
+        let stand_ins = (0..others).map(|step| NodeRank((root.0 + 1 + (turn + step) % others) % node_count));
+        for (place, stand_in) in tree.first[1..].iter_mut().zip(stand_ins) {
+            *place = stand_in;
+        }
+        Ok(tree)
+    }
+
     /// Follows the levels until enough are found.
     fn find_first(&mut self) {
         let (mut found, mut parents) = (1, 0);
@@ -70,6 +87,12 @@ impl Tree {
             }
             parents += 1;
         }
+    }
+
+    /// How many nodes it has.
+    #[must_use]
+    pub fn node_count(&self) -> u32 {
+        self.node_count
     }
 
     /// The node that reads the backing file system.

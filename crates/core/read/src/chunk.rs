@@ -10,13 +10,15 @@ use forebay_cache::Key;
 pub(crate) struct Chunk<B> {
     pub body: B,
     pub bytes: u64,
+    /// Whether this node has read it from the backing file system for others, as a home or root, or in its place.
+    pub is_for_others: bool,
     /// Bytes that the kernel has read of it.
     taken_bytes: Arc<AtomicU64>,
 }
 
 impl<B> Chunk<B> {
-    pub fn new(body: B, bytes: usize) -> Self {
-        Self { body, bytes: bytes as u64, taken_bytes: Arc::default() }
+    pub fn new(body: B, bytes: usize, is_for_others: bool) -> Self {
+        Self { body, bytes: bytes as u64, is_for_others, taken_bytes: Arc::default() }
     }
 
     /// Whether the kernel has read as much as there is.

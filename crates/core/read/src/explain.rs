@@ -1,6 +1,7 @@
 //! Where an answer would come from, told without asking anybody.
 
 use forebay_cache::Key;
+use forebay_overlay::Class;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
 use crate::kept::Kept;
@@ -83,8 +84,8 @@ impl<B: Clone> Explaining<'_, B> {
         match forest.roots().count() {
             1 => "the tree".to_owned(),
             count => {
-                let (_, number) = placement(key);
-                let (index, root) = (forest.index_of(number).0, self.routing.tree_of(key).root());
+                let (class, number) = placement(forest, key);
+                let (index, root) = (forest.index_of(class, number).0, self.routing.tree_of(key).root());
                 format!("tree {index} of {count} (root: node {root})")
             }
         }
@@ -130,8 +131,14 @@ impl<B: Clone> Explaining<'_, B> {
             return ("its attributes are kept here; its bytes are read from the backing file system by every node itself (--direct-above)".to_owned(), true);
         }
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
-        if self.routing.is_striped(&key) && self.routing.forest.roots().nth(1).is_some() {
-            text.push_str(" (its chunks are striped over the trees of all roots)");
+        match self.routing.is_bulk(&key) {
+            true if self.routing.forest.has_homes() && self.routing.forest.trees_of(Class::Bulk).len() > 1 => {
+                text.push_str(" (each node is home of a share of its chunks)");
+            }
+            true if self.routing.forest.roots().nth(1).is_some() => {
+                text.push_str(" (its chunks are striped over the trees of all roots)");
+            }
+            _ => {}
         }
         (text, here == count)
     }

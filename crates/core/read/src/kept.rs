@@ -2,7 +2,7 @@
 //!
 //! A chunk's handle is passed on as soon as its first bytes are known to come. If no node asks this one for a chunk, it keeps it only
 //! until its kernel has read all of it. The page cache holds it from then on, and a second copy would be waste. The chunk's tree
-//! decides whether other nodes ask.
+//! decides whether other nodes ask; a node that stands in for a root that is lost is asked too.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -137,15 +137,15 @@ impl<B: Clone> Kept<B> {
 
     /// Keeps a chunk that is whole, unless the kernel has read all of it and nobody else will ask.
     pub fn keep_filled(&mut self, now: Time, routing: &ReadRouting, key: Key, chunk: Chunk<B>) {
-        if !(chunk.is_taken() && self.is_own(routing, &key)) {
+        if !(chunk.is_taken() && self.is_own(routing, &key, &chunk)) {
             self.keep_chunk(now, routing, key, chunk);
         }
     }
 
     pub fn keep_chunk(&mut self, now: Time, routing: &ReadRouting, key: Key, chunk: Chunk<B>) {
-        let bytes = chunk.bytes;
+        let (bytes, is_own) = (chunk.bytes, self.is_own(routing, &key, &chunk));
         self.keep_bytes(now, &key, Object::Chunk(chunk), bytes);
-        if self.is_own(routing, &key) {
+        if is_own {
             self.bound_own_chunks(routing, key);
         }
     }
@@ -163,7 +163,7 @@ impl<B: Clone> Kept<B> {
     pub fn chunk_for_kernel(&mut self, routing: &ReadRouting, key: &Key, len_bytes: usize) -> Option<Chunk<B>> {
         let chunk = self.chunk(key)?;
         chunk.take(len_bytes);
-        if !self.filling.contains_key(key) && chunk.is_taken() && self.is_own(routing, key) {
+        if !self.filling.contains_key(key) && chunk.is_taken() && self.is_own(routing, key, &chunk) {
             self.objects.remove(key);
         }
         Some(chunk)
@@ -186,8 +186,8 @@ impl<B: Clone> Kept<B> {
     }
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
-    fn is_own(&self, routing: &ReadRouting, key: &Key) -> bool {
-        routing.is_leaf(key) && !self.is_pinned(key)
+    fn is_own(&self, routing: &ReadRouting, key: &Key, chunk: &Chunk<B>) -> bool {
+        routing.is_leaf(key) && !chunk.is_for_others && !self.is_pinned(key)
     }
 
     /// Keeps the newest of what the kernel has not read whole: much of it was read ahead in vain.
@@ -197,7 +197,9 @@ impl<B: Clone> Kept<B> {
         while self.own_bytes > limits::LEAF_CHUNK_BYTES || self.own_chunks.len() > OWN_CHUNKS_MAX {
             let Some(oldest) = self.own_chunks.pop_front() else { return };
             self.own_bytes -= chunk_bytes_of(&oldest) as u64;
-            if self.is_own(routing, &oldest) {
+            let is_own =
+                |kept: &Object<Chunk<B>>| matches!(kept, Object::Chunk(kept) if self.is_own(routing, &oldest, kept));
+            if self.objects.peek(&oldest).is_some_and(is_own) {
                 self.objects.remove(&oldest);
             }
         }

@@ -55,6 +55,6 @@ pub use inode_id::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
 pub use parcels::ParcelChunk;
-pub use placement::placement;
+pub use placement::tree_of;
 pub use read_path::{Counters, Options, ReadPath};
 pub use refreshes::QUIET_MAX;

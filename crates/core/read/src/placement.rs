@@ -1,7 +1,7 @@
 //! Which tree serves what.
 //!
 //! All that belongs to a directory goes one way: its listing, pages and names, and the small files in it, so that one node
-//! learns what programs do there, and prefetches. Large files are striped chunk by chunk.
+//! learns what programs do there, and prefetches. Large files are spread over all nodes, or striped over the trees of all roots.
 //!
 //! A request leads only to requests of the same tree at other nodes, or nodes might wait for each other in a circle. A parcel leads to
 //! listings and chunks of all trees, and none of these to a parcel.
@@ -9,15 +9,25 @@
 use std::hash::BuildHasher;
 
 use forebay_cache::Key;
-use forebay_overlay::Class;
+use forebay_overlay::{Class, Forest, Tree};
 use forebay_types::{Hasher, limits};
 
-/// The class of trees that serves `key`, and its number there: the same at every node.
+/// Chunks of a file in a row that have one home: most files of a program's start are looked up and opened by one node then.
+const CHUNKS_OF_HOME: u64 = 4;
+
+/// The tree that serves `key`: the same at every node.
 #[must_use]
-pub fn placement(key: &Key) -> (Class, u64) {
+pub fn tree_of<'a>(forest: &'a Forest, key: &Key) -> &'a Tree {
+    let (class, number) = placement(forest, key);
+    forest.tree_of(class, number)
+}
+
+/// The class of trees that serves `key`, and its number there.
+pub(crate) fn placement(forest: &Forest, key: &Key) -> (Class, u64) {
+    let in_a_row = if forest.has_homes() { CHUNKS_OF_HOME } else { 1 };
     match key {
         Key::Chunk { file, generation, index } if generation.size_bytes > limits::SMALL_FILE_BYTES_MAX => {
-            (Class::Stripes, hash(file.as_bytes()).wrapping_add(index.0))
+            (Class::Bulk, hash(file.as_bytes()).wrapping_add(index.0 / in_a_row))
         }
         Key::Chunk { file, .. } | Key::Recheck { file, .. } => (Class::Directories, hash(file.directory_bytes())),
         Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } => {
@@ -35,9 +45,15 @@ fn hash(path: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_overlay::Shape;
     use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
     use forebay_wire::ListingVersion;
     use std::collections::BTreeSet;
+
+    /// A forest with 8 roots, or homes.
+    fn forest(has_homes: bool) -> Forest {
+        Forest::new(Shape { node_count: 16, roots: 8, fan_out: 8, stripe_fan_out: 4, has_homes }).unwrap()
+    }
 
     fn chunk(path: &str, size_bytes: u64, index: u64) -> Key {
         let file = ViewPath::new(path.as_bytes()).unwrap();
@@ -57,18 +73,25 @@ mod tests {
                 Key::Recheck { file: file.clone(), generation },
                 Key::Chunk { file, generation, index: ChunkIndex(0) },
             ];
-            let of_listing = placement(&Key::Listing { dir });
-            assert!(keys.iter().all(|key| placement(key) == of_listing));
+            let forest = forest(true);
+            let of_listing = tree_of(&forest, &Key::Listing { dir });
+            assert!(keys.iter().all(|key| tree_of(&forest, key) == of_listing));
         }
     }
 
     #[test]
-    fn a_large_file_is_striped() {
-        let row = |index| placement(&chunk("a/large", 100 << 20, index));
-        let numbers: BTreeSet<u64> = (0..8).map(|index| row(index).1 % 8).collect();
-        assert_eq!(numbers.len(), 8, "each of eight chunks in another tree");
-        assert_eq!(row(3).0, Class::Stripes);
-        assert_eq!(placement(&chunk("a/small", limits::SMALL_FILE_BYTES_MAX, 0)).0, Class::Directories);
+    fn a_large_file_is_striped_or_has_homes() {
+        let roots = |has_homes: bool, size_bytes: u64, count: u64| -> Vec<u32> {
+            let forest = forest(has_homes);
+            (0..count).map(|index| tree_of(&forest, &chunk("a/file", size_bytes, index)).root().0).collect()
+        };
+        let distinct = |roots: &[u32]| roots.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!(distinct(&roots(false, 100 << 20, 8)), 8, "each of eight chunks in another tree");
+        let homes = roots(true, 100 << 20, 64);
+        assert_eq!(distinct(&homes), 16);
+        assert!(homes.chunks(4).all(|row| distinct(row) == 1), "{homes:?}");
+        let small = placement(&forest(true), &chunk("a/small", limits::SMALL_FILE_BYTES_MAX, 0));
+        assert_eq!(small.0, Class::Directories);
     }
 
     #[test]
@@ -76,7 +99,7 @@ mod tests {
         let mut counts = [0; 8];
         for number in 0..800 {
             let dir = ViewPath::new(format!("usr/lib/python3/dist-packages/p{number}").as_bytes()).unwrap();
-            counts[(placement(&Key::Listing { dir }).1 % 8) as usize] += 1;
+            counts[(placement(&forest(true), &Key::Listing { dir }).1 % 8) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
     }

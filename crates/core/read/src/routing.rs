@@ -10,7 +10,7 @@ use forebay_dispatch::{Fallback, Routing};
 use forebay_overlay::{Class, Forest, Tree};
 use forebay_types::{NodeRank, Priority};
 
-use crate::placement::placement;
+use crate::placement::{placement, tree_of};
 
 /// A request that has waited so long at one node is asked of the next one too, if the budget allows.
 pub(crate) const HEDGE_AFTER: Duration = Duration::from_millis(250);
@@ -30,8 +30,7 @@ pub(crate) struct ReadRouting {
 impl ReadRouting {
     /// The tree that serves a key.
     pub fn tree_of(&self, key: &Key) -> &Tree {
-        let (class, number) = placement(key);
-        self.forest.tree_of(class, number)
+        tree_of(&self.forest, key)
     }
 
     /// Whether every node reads a key from the backing file system itself.
@@ -42,9 +41,9 @@ impl ReadRouting {
         }
     }
 
-    /// Whether `key` goes another way than the listing of its directory.
-    pub fn is_striped(&self, key: &Key) -> bool {
-        placement(key).0 == Class::Stripes
+    /// Whether `key` is a chunk of a large file, which goes another way than the listing of its directory.
+    pub fn is_bulk(&self, key: &Key) -> bool {
+        placement(&self.forest, key).0 == Class::Bulk
     }
 
     /// Whether no other node asks this one for a key.

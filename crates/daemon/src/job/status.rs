@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 
 use forebay_cache::{KindCounters, ObjectKind};
 use forebay_keeper::Death;
+use forebay_overlay::Class;
 use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -323,7 +324,9 @@ impl ReadyNode {
 
 fn parents(node: &Node) -> Vec<u32> {
     let mut parents = Vec::new();
-    for parent in node.forest.trees().filter_map(|tree| tree.parent(node.rank())) {
+    // Of large files each node is a home, which all others ask.
+    let trees = [Class::Directories, Class::Stripes].into_iter().flat_map(|class| node.forest.trees_of(class));
+    for parent in trees.filter_map(|tree| tree.parent(node.rank())) {
         if !parents.contains(&parent.0) {
             parents.push(parent.0);
         }

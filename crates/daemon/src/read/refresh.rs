@@ -291,6 +291,7 @@ mod tests {
             roots: 1,
             fan_out: 2,
             stripe_fan_out: 2,
+            has_homes: false,
             budget_bytes: 64 << 20,
             direct_above_bytes: None,
             prefetch: false,

@@ -282,6 +282,7 @@ impl Node {
             roots: 1,
             fan_out: 4,
             stripe_fan_out: 4,
+            has_homes: false,
             budget_bytes: 64 << 20,
             direct_above_bytes: None,
             prefetch: false,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_cache::Key;
 use forebay_daemon::environment::Exports;
-use forebay_read::placement;
+use forebay_read::tree_of;
 use forebay_store::Counters;
 use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, PIECE_BYTES, ViewPath};
@@ -41,8 +41,7 @@ impl NodeExports {
         if at >= until || state.random.below(100) >= percent {
             return Ok(());
         }
-        let (class, number) = placement(key);
-        let tree = *self.world.forest.tree_of(class, number);
+        let tree = *tree_of(&self.world.forest, key);
         state.troubles.add_failure(Failure { at, reader: self.reader.0, about: key.path().clone(), tree });
         Err(Errno::EIO)
     }

@@ -131,8 +131,8 @@ impl Service for Watched {
 }
 
 fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, lives: u32) -> DaemonOptions {
-    let Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, revalidate, direct_above_bytes, .. } =
-        *setup;
+    let Setup { nodes, roots, fan_out, stripe_fan_out, has_homes, budget_bytes, turns, revalidate, .. } = *setup;
+    let direct_above_bytes = setup.direct_above_bytes;
     let address = |rank: usize| forebay_launch::NodeAddress { host: format!("node{rank}"), port: 1 };
     DaemonOptions {
         job: "sim".to_owned(),
@@ -148,6 +148,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         roots,
         fan_out,
         stripe_fan_out,
+        has_homes,
         budget_bytes,
         direct_above_bytes,
         prefetch: true,

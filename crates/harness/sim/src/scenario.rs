@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forebay_dispatch::limits::SUSPICION_LONGEST;
 use forebay_overlay::Tree;
+use forebay_overlay::limits::HOMES_MAX;
 use forebay_random::Random;
 use forebay_types::{NodeRank, Time};
 
@@ -72,11 +73,14 @@ pub fn run(seed: u64, log: bool) -> Report {
     let prefill = random.below(2) == 0;
     let options = Options::of(seed);
     let Options { budget_bytes, turns, revalidate, direct_above_bytes, interrupt_every } = options;
+    // Every other small job, by its seed: the random numbers of the others stay what they were.
+    let has_homes = nodes as u32 <= HOMES_MAX && seed.is_multiple_of(2);
     let setup = Setup {
         nodes,
         roots,
         fan_out,
         stripe_fan_out,
+        has_homes,
         budget_bytes,
         turns,
         prefill,

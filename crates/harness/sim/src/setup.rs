@@ -19,6 +19,8 @@ pub struct Setup {
     pub fan_out: u32,
     /// Fan-out of the trees of stripes.
     pub stripe_fan_out: u32,
+    /// Whether every node is home of a share of the large files.
+    pub has_homes: bool,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
     /// Operations at the backing file system at a time, by each node.
@@ -41,6 +43,7 @@ impl Default for Setup {
             roots: 1,
             fan_out: 1,
             stripe_fan_out: 1,
+            has_homes: false,
             budget_bytes: 512 << 20,
             turns: usize::MAX,
             prefill: false,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use forebay_cache::{Key, Object};
-use forebay_dispatch::{AttemptId, RequestId, Waiting};
+use forebay_dispatch::{AttemptId, RequestId, Source, Waiting};
 use forebay_types::{Errno, FileSystem, Time};
 
 use super::state::ReadPath;
@@ -128,10 +128,12 @@ impl<B: Clone> ReadPath<B> {
             self.dispatch.spoilt(now, attempt);
             return false;
         }
+        let is_read_here = self.dispatch.source_of_attempt(attempt) == Some(Source::Backing);
+        let is_for_others = is_read_here && !self.routing().is_direct(&key) && self.routing().may_be_root(&key);
         let Some(started) = self.dispatch.begin_filling(now, attempt) else {
             return false;
         };
-        let chunk = Chunk::new(body, bytes);
+        let chunk = Chunk::new(body, bytes, is_for_others);
         self.hand_out(started.waiters, &chunk);
         self.kept.begin_filling(started.request, key, chunk);
         true

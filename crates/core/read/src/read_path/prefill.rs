@@ -225,7 +225,7 @@ impl<B: Clone> ReadPath<B> {
         if self.kept.has(&key) {
             return;
         }
-        let chunk = Chunk::new(chunk.body.clone(), chunk_bytes_of(&key));
+        let chunk = Chunk::new(chunk.body.clone(), chunk_bytes_of(&key), false);
         self.kept.keep_chunk(self.now, self.dispatch.routing(), key.clone(), chunk.clone());
         if let Some(request) = self.dispatch.find(&key)
             && let Some(finished) = self.dispatch.finish_request(request)

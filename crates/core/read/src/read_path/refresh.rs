@@ -180,7 +180,7 @@ impl<B: Clone> ReadPath<B> {
         let Key::Chunk { file, generation, .. } = key else { return };
         let is_known = self.forget_version(file, generation);
         // A chunk of the listing's own tree was requested from the same nodes, and they have dropped the listing.
-        if is_known && (self.routing().is_direct(key) || self.routing().is_striped(key)) {
+        if is_known && (self.routing().is_direct(key) || self.routing().is_bulk(key)) {
             self.recheck(file, generation);
         }
     }

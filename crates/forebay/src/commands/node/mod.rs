@@ -20,7 +20,7 @@ use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
 use forebay_keeper::{KeeperOptions, Kept, images, own_paths, tell};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ProcessSpace, ViewLayout};
-use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
+use forebay_overlay::{default_fan_out, default_homes, default_roots, default_stripe_fan_out};
 use forebay_secret::forbid_core_dumps;
 use forebay_types::{NodeRank, ViewPath};
 use serde_json::json;
@@ -248,7 +248,8 @@ impl Plan {
             LinksShown::View => Some(ShownLinks::now(exports, &[view, job_directory])?),
         };
         let data = device_data(&settings, self.view_layout, &self.nodes, self.rank)?;
-        let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
+        let node_count = self.nodes.len() as u32;
+        let roots = settings.roots.unwrap_or_else(|| default_roots(node_count));
         let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
             peer_subnets: network::subnets_from(keeper.bind, settings.interface.as_deref())?,
@@ -262,6 +263,7 @@ impl Plan {
             roots,
             fan_out,
             stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),
+            has_homes: settings.roots.is_none() && default_homes(node_count),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
             prefetch: settings.prefetch,
