@@ -39,6 +39,9 @@ const NODES: usize = 4;
 /// Files are read in pieces of this.
 const PIECE_BYTES: u64 = 128 << 10;
 
+/// A row of chunks of a large file, which has one home.
+const ROW_BYTES: u64 = 4 << 20;
+
 /// Prints what a program can know of every file below `$1`: attributes, link targets, checksums. Access times are a
 /// mount's own.
 const LOOK: &str = r#"cd "$1" && find . -printf '%P|%y|%s|%b|%n|%i|%U|%G|%m|%T@|%C@|%l\n' | sort &&
@@ -65,12 +68,38 @@ fn attributes(cluster: &Cluster, node: usize, path: &Path) -> String {
 #[test]
 fn every_node_sees_the_source_and_the_server_is_asked_once() {
     require_testbed!();
+    look_from_all(&["--roots", "1"], |cluster, made, contents, opens| {
+        check_requests(made, contents, contents.directories);
+        check_totals(cluster, contents, opens);
+    });
+}
+
+/// Each node has to open what it is home of; nothing is listed or read twice.
+#[test]
+fn homes_of_large_files_read_each_byte_once() {
+    require_testbed!();
+    look_from_all(&[], |cluster, made, contents, _| {
+        // Each opens the export itself.
+        check_requests(made, contents, contents.directories + NODES as u64 - 1);
+        let status = cluster.status();
+        check_reads(&status["totals"]["backing"], contents);
+        let reads = |node: &serde_json::Value| node["backing"]["bytes"].as_u64().unwrap();
+        let nodes = status["nodes"].as_array().unwrap();
+        assert!(nodes.iter().all(|node| reads(node) > 0), "each is home of a share: {status}");
+        let lists = |node: &&serde_json::Value| node["backing"]["listings"] != 0;
+        assert_eq!(nodes.iter().filter(lists).count(), 1, "the root alone lists: {status}");
+    });
+}
+
+/// All nodes of a cluster look at the same tree at once. `check` is told the traffic that this made at the server, the contents, and how
+/// many files the job had opened before.
+fn look_from_all(options: &[&str], check: impl FnOnce(&Cluster, &Traffic, &Contents, u64)) {
     let testbed = Testbed::up(NODES, "standard", |source| {
         let _tree = tree::Tree::build(source, Path::new("/tmp/view"));
         std::fs::remove_file(source.join("sparse/big")).unwrap();
     });
     let source = testbed.source();
-    let cluster = Cluster::up(testbed, &[]);
+    let cluster = Cluster::up(testbed, options);
     // One client, directly: the node that is no root has its own mount, with nothing in its caches.
     let direct = look(&cluster, NODES - 1, &source).good();
     let contents = Contents::of(&cluster, &source);
@@ -83,8 +112,7 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
         assert!(seen.status.success(), "node {node}: {}\n{}", seen.stderr, stats());
         compare::same(&direct.stdout, &seen.stdout, Path::new(&format!("what node {node} sees")));
     }
-    check_requests(&traffic.since(&before), &contents);
-    check_totals(&cluster, &contents, opens);
+    check(&cluster, &traffic.since(&before), &contents, opens);
     // Whatever a kernel may have dropped is still known in the job.
     look_everywhere(&cluster, &view).into_iter().for_each(|seen| drop(seen.good()));
     let again = cluster.testbed().traffic().since(&traffic);
@@ -111,6 +139,8 @@ struct Contents {
     bytes: u64,
     /// In as many pieces files are read.
     pieces: u64,
+    /// Rows of large files beyond the first: each may have a home of its own.
+    rows: u64,
 }
 
 impl Contents {
@@ -125,6 +155,7 @@ impl Contents {
         let [files, directories, links] = ["f", "d", "l"].map(sizes);
         // Chunks are whole pieces, so that it does not matter that files are read chunk by chunk.
         let pieces = files.iter().map(|size| size.div_ceil(PIECE_BYTES)).sum();
+        let rows = files.iter().map(|size| size.div_ceil(ROW_BYTES).saturating_sub(1)).sum();
         Self {
             names: found.lines().count() as u64,
             filled: files.iter().filter(|size| **size > 0).count() as u64,
@@ -132,6 +163,7 @@ impl Contents {
             links: links.len() as u64,
             bytes: files.iter().sum(),
             pieces,
+            rows,
         }
     }
 }
@@ -146,32 +178,39 @@ fn check_totals(cluster: &Cluster, contents: &Contents, opens_before: u64) {
     let status = cluster.status();
     let backing = &status["totals"]["backing"];
     let count = |name: &str| backing[name].as_u64().unwrap();
-    assert_eq!(count("listings"), contents.directories, "each directory is listed once: {backing}");
+    check_reads(backing, contents);
     let opens = contents.filled + 2 * contents.directories - 1;
     assert_eq!(count("opens") - opens_before, opens, "each file is opened once: {backing}");
-    assert_eq!(count("reads"), contents.pieces, "each piece is read once: {backing}");
-    assert_eq!(count("bytes"), contents.bytes, "each byte is read once: {backing}");
-    assert_eq!(count("errors"), 0, "{backing}");
     for node in &status["nodes"].as_array().unwrap()[1..] {
         assert_eq!(node["backing"]["opens"].as_u64(), Some(0), "only the root asks: {node}");
         assert!(node["overlay"]["requests_sent"].as_u64().unwrap() > 0, "{node}");
     }
 }
 
+/// Nothing is listed or read twice.
+fn check_reads(backing: &serde_json::Value, contents: &Contents) {
+    let count = |name: &str| backing[name].as_u64().unwrap();
+    assert_eq!(count("listings"), contents.directories, "each directory is listed once: {backing}");
+    assert_eq!(count("reads"), contents.pieces, "each piece is read once: {backing}");
+    assert_eq!(count("bytes"), contents.bytes, "each byte is read once: {backing}");
+    assert_eq!(count("errors"), 0, "{backing}");
+}
+
 /// The same at the server. GlusterFS sends a small file along with its LOOKUP when it has nothing fresher, and looks a name
 /// up again after a second: how many LOOKUP, OPEN, FLUSH and READ there are depends on how fast either side happens to be,
 /// but not how many there can be.
-fn check_requests(made: &Traffic, contents: &Contents) {
+fn check_requests(made: &Traffic, contents: &Contents, opened_directories: u64) {
     let sum = |kinds: &[&str]| -> u64 { kinds.iter().filter_map(|kind| made.requests.get(*kind)).sum() };
-    let Contents { names, filled, directories, links, bytes, pieces } = *contents;
-    assert_eq!(sum(&["opendir"]), directories, "each directory is listed once: {made:?}");
+    let Contents { names, filled, directories, links, bytes, pieces, rows } = *contents;
+    assert_eq!(sum(&["opendir"]), opened_directories, "each directory is listed once: {made:?}");
     for (kinds, limit) in [
         // The entries of a directory, and that there are no more.
         (&["readdirp"][..], 2 * directories),
         // When a name is listed, and when it is opened.
         (&["lookup"], 2 * names),
-        (&["open"], filled),
-        (&["flush"], filled),
+        // By each home of a row of a large file.
+        (&["open"], filled + rows),
+        (&["flush"], filled + rows),
         (&["read"], pieces),
         (&["readlink"], links),
     ] {
