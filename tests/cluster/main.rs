@@ -74,7 +74,7 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
     });
 }
 
-/// Each node has to open what it is home of; nothing is listed or read twice.
+/// Each node has to open what it is home of. No directory is listed twice, and no byte is read twice.
 #[test]
 fn homes_of_large_files_read_each_byte_once() {
     require_testbed!();
@@ -187,7 +187,7 @@ fn check_totals(cluster: &Cluster, contents: &Contents, opens_before: u64) {
     }
 }
 
-/// Nothing is listed or read twice.
+/// No directory is listed twice, and no byte is read twice.
 fn check_reads(backing: &serde_json::Value, contents: &Contents) {
     let count = |name: &str| backing[name].as_u64().unwrap();
     assert_eq!(count("listings"), contents.directories, "each directory is listed once: {backing}");
