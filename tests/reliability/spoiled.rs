@@ -57,7 +57,7 @@ fn spoilt_bytes_are_noticed_below_and_fetched_elsewhere() {
     let contents = noise(300_000);
     fs::write(&file, &contents).unwrap();
     let source = sandbox.source();
-    let job = Job::up_local(sandbox, 7, &source, &["--fanout", "2", "--prefetch", "false"]);
+    let job = Job::up_local(sandbox, 7, &source, &["--roots", "1", "--fanout", "2", "--prefetch", "false"]);
     let status = job.status();
     let first_asked = |rank: usize| status["nodes"][rank]["parents"][0].as_u64().map(|rank| rank as usize);
     let (leaf, inner) =

@@ -44,7 +44,7 @@ impl Ask {
 #[test]
 fn metrics_are_those_of_the_node() {
     require!(Fuse, Root, Command("gcc"));
-    let (ask, site) = (Ask::compile(), Site::with_options(3, &["--budget", "128MiB"], |_| {}));
+    let (ask, site) = (Ask::compile(), Site::with_options(3, &["--roots", "1", "--budget", "128MiB"], |_| {}));
     let size = 3 * tree::CHUNK_BYTES + 17;
     assert_eq!(fs::read(site.view(format!("plain/{size}"))).unwrap().len(), size);
     for rank in 0..3 {
