@@ -131,7 +131,10 @@ impl Plan {
         let handed = std::mem::take(&mut self.handed);
         contradictions::check(&self.settings, &self.nodes)?;
         check_exports(&self.settings.export, self.rank)?;
-        leftovers::check_no_other_start(directory, &self.start_id)?;
+        // On its own host `up` has made the directory; and there each of hundreds of nodes would read the records of all others.
+        if handed.listener.is_none() {
+            leftovers::check_no_other_start(directory, &self.start_id)?;
+        }
         let view = self.prepare_view(directory)?;
         let process = Process::this();
         let mut burst = burst_mount::prepare(
