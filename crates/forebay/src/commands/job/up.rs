@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -266,7 +268,7 @@ impl Up {
                 shown.show(|| format!("{ready} of {count} nodes ready, {}", show_duration(began.elapsed())));
             }
             // By it `down` finds them, if this process is killed.
-            Waiting::Begun(running) if !running.is_empty() => {
+            Waiting::Begun(running) if matches!(begun.launched, Launched::Hosts { .. }) && !running.is_empty() => {
                 let mut record = begun.clone();
                 record.set_steps(running);
                 if let Err(error) = record.write(directory) {
@@ -384,10 +386,8 @@ fn shared_files(launcher: LauncherName, job: &str, spec: &MemoryFile) -> anyhow:
         )
     };
     let state = state_directory(&variable).with_context(failed)?;
-    std::fs::create_dir_all(&state)
-        .map_err(anyhow::Error::from)
-        .and_then(|()| check_way_to(&state))
-        .with_context(failed)?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
+    made.map_err(anyhow::Error::from).and_then(|()| check_way_to(&state)).with_context(failed)?;
     SharedFiles::make(&state, job, spec).with_context(failed)
 }
 
