@@ -66,6 +66,8 @@ pub struct DaemonOptions {
     pub budget_bytes: u64,
     /// Files above this size are read by the node itself, bytes.
     pub direct_above_bytes: Option<u64>,
+    /// Bytes that a read of the backing file system asks for; as that tells if not given.
+    pub backing_read_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
     pub prefetch: bool,
     /// Where the start-up is recorded and what it is prefilled from; nothing is if not given.

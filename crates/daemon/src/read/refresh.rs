@@ -294,6 +294,7 @@ mod tests {
             has_homes: false,
             budget_bytes: 64 << 20,
             direct_above_bytes: None,
+            backing_read_bytes: None,
             prefetch: false,
             profile: None,
             listing_entries_full: 4096,

@@ -267,6 +267,9 @@ settings! {
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", DEADLINE.as_secs());
         /// Concurrent requests of a node to the backing file system
         Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_types::threads::BACKING_CONCURRENCY;
+        /// How much a read of a large file asks of the backing file system [default: 1MiB; up to 4MiB where the file system
+        /// names a larger size, as Lustre does with its stripes]
+        Node Optional(read_size) backing_read_size: Option<u64> = "backing-read-size" "SIZE";
         /// Bind a node's daemon to these processors: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
     }

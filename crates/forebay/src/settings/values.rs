@@ -156,6 +156,17 @@ pub fn budget(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// A read of a file of the exports.
+pub fn read_size(text: &str) -> Result<u64, String> {
+    use forebay_store::limits::{READ_BYTES_MAX, READ_BYTES_MIN};
+    let bytes = size(text)?;
+    if (READ_BYTES_MIN..=READ_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(READ_BYTES_MIN) {
+        return Ok(bytes);
+    }
+    let [least, most] = [READ_BYTES_MIN, READ_BYTES_MAX].map(show_size);
+    Err(format!("'{text}' is not a multiple of {least} up to {most}"))
+}
+
 /// A read-ahead window: whole pages, 16 MiB at most, since the kernel keeps that much for every file read in order.
 pub fn read_ahead(text: &str) -> Result<u32, String> {
     let bytes = size(text)?;

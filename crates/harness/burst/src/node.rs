@@ -285,6 +285,7 @@ impl Node {
             has_homes: false,
             budget_bytes: 64 << 20,
             direct_above_bytes: None,
+            backing_read_bytes: None,
             prefetch: false,
             profile: None,
             listing_entries_full: 0,

@@ -151,6 +151,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         has_homes,
         budget_bytes,
         direct_above_bytes,
+        backing_read_bytes: None,
         prefetch: true,
         profile,
         listing_entries_full: 0,

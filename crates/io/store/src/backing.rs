@@ -12,6 +12,7 @@ use crate::descriptors::{Descriptors, Shared};
 use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table};
 use crate::namespace::{Export, Namespace, Place, below};
+use crate::read_sizes::ReadSizes;
 use crate::stat::Device;
 
 /// State that all operations share.
@@ -22,6 +23,7 @@ pub(crate) struct Backing {
     pub(crate) namespace: Namespace,
     pub(crate) directories: Descriptors,
     pub(crate) files: Descriptors,
+    pub(crate) read_sizes: ReadSizes,
     pub(crate) pool: Pool,
 }
 

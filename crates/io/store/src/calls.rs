@@ -4,10 +4,12 @@
 //! node that asks resolves links itself, so a link met here has taken the place of what was asked for. Where the kernel
 //! (before 5.6) or a container's filter lacks `openat2`, the path is walked a component at a time to the same effect.
 
+use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use forebay_body::PooledBuffer;
 use forebay_types::{Errno, FileSystem, PIECE_BYTES, limits};
 use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::retry_on_intr;
@@ -85,11 +87,11 @@ impl Calls {
         Ok(stat)
     }
 
-    /// The type of entry `name` of directory `base`, as far as this machine knows: the type of an inode never changes, so
-    /// the backing file system need not be asked.
+    /// The type of entry `name` of directory `base` and its device, as far as this machine knows: neither of an inode ever
+    /// changes, so the backing file system need not be asked. Not counted: the name is looked up, as the open that follows does.
     pub(crate) fn stat_kind(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-        self.statx(base, name, flags, StatxFlags::TYPE)
+        statx(base, name, flags, StatxFlags::TYPE)
     }
 
     /// Attributes of what is open, as they are shown.
@@ -137,6 +139,30 @@ impl Calls {
         Ok(filled)
     }
 
+    /// Reads at `offset_bytes` until all of `pieces` are full or the file ends, as much as possible at once; returns the bytes read.
+    pub(crate) fn read_pieces(
+        &self,
+        file: BorrowedFd<'_>,
+        pieces: &mut [PooledBuffer],
+        offset_bytes: u64,
+    ) -> Result<usize, Errno> {
+        let mut filled = 0;
+        let mut slices: Vec<IoSliceMut<'_>> = pieces.iter_mut().map(|piece| IoSliceMut::new(piece)).collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            Tally::one(&self.tally.reads);
+            let at = offset_bytes + filled as u64;
+            let count = retry_on_intr(|| rustix::io::preadv(file, left, at)).map_err(errno)?;
+            self.tally.bytes.fetch_add(count as u64, Ordering::Relaxed);
+            if count == 0 {
+                break;
+            }
+            filled += count;
+            IoSliceMut::advance_slices(&mut left, count);
+        }
+        Ok(filled)
+    }
+
     /// Tells the kernel that these bytes are about to be read, so that it asks for them all at once. Piece by piece,
     /// because it takes no more of one hint than its read-ahead window. Reads that are hinted so start no
     /// read-ahead of its own, so no bytes beyond these are read.
@@ -167,8 +193,7 @@ impl Calls {
 
     fn statx(&self, base: BorrowedFd<'_>, name: &[u8], at: AtFlags, fields: StatxFlags) -> Result<Stat, Errno> {
         Tally::one(&self.tally.stats);
-        let statx = retry_on_intr(|| fs::statx(base, name, at, fields)).map_err(errno)?;
-        Ok(Stat::from(&statx))
+        statx(base, name, at, fields)
     }
 
     fn open(&self, base: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -182,6 +207,11 @@ impl Calls {
         // A link where there was a directory or file: what the asking node knew is out of date.
         opened.map_err(|error| if error == Errno::ELOOP { Errno::ESTALE } else { error })
     }
+}
+
+fn statx(base: BorrowedFd<'_>, name: &[u8], at: AtFlags, fields: StatxFlags) -> Result<Stat, Errno> {
+    let statx = retry_on_intr(|| fs::statx(base, name, at, fields)).map_err(errno)?;
+    Ok(Stat::from(&statx))
 }
 
 /// Opens without updating the access time, where the owner or root asks; others may not ask for that. The kernel

@@ -28,6 +28,7 @@ mod listing;
 mod mounts;
 mod namespace;
 mod permissions;
+mod read_sizes;
 mod stat;
 mod store;
 

@@ -7,3 +7,9 @@ pub const LISTING_ENTRIES_FULL: usize = 4096;
 /// Descriptors a node keeps open on the backing file system, directories and files each. RLIMIT_NOFILE is 1,024 by
 /// default, and a daemon that kept one a file died of it.
 pub const BACKING_DESCRIPTORS: usize = 256;
+
+/// A read of a file, bytes (option `--backing-read-size`): a piece at least.
+pub const READ_BYTES_MIN: u64 = 128 << 10;
+
+/// The same at most: a home's row of chunks.
+pub const READ_BYTES_MAX: u64 = 4 << 20;

@@ -18,6 +18,7 @@ use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table, absolute};
 use crate::namespace::{Namespace, Place};
 use crate::permissions::Permissions;
+use crate::read_sizes::ReadSizes;
 use crate::{ancestors, chunk, listing};
 
 /// The exports of a store, and its limits.
@@ -33,6 +34,8 @@ pub struct StoreOptions {
     pub descriptors: usize,
     /// Calls at once, at most: each may hold a descriptor beyond those that are kept.
     pub operations_max: usize,
+    /// Bytes that a read of a file asks for; as the file system tells if not given.
+    pub read_bytes: Option<u64>,
     /// Where the buffers of chunks come from.
     pub pool: Pool,
     /// Forebay's own view mount points and state directories: never shown and never touched.
@@ -59,7 +62,8 @@ impl Store {
         let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
         let bound = affordable(options.descriptors, options.operations_max);
         let (directories, files) = (Descriptors::new(bound), Descriptors::new(bound));
-        let backing = Backing { calls, mounts, numbers, namespace, directories, files, pool: options.pool };
+        let read_sizes = ReadSizes::new(options.read_bytes);
+        let backing = Backing { calls, mounts, numbers, namespace, directories, files, read_sizes, pool: options.pool };
         Ok(Self { backing, listing_entries_full: options.listing_entries_full })
     }
 
@@ -104,8 +108,8 @@ impl Store {
         Ok(self.page(dir, std::slice::from_ref(name))?.pop().flatten())
     }
 
-    /// Reads chunk `index` of the version `generation` of `file`. `started` gets the body once the version has been
-    /// found, and the body grows piece by piece; each piece was of that version after it had been read.
+    /// Reads chunk `index` of the version `generation` of `file`. `started` gets the body once the file is open, and the
+    /// body grows by what is read at once (`StoreOptions::read_bytes`); all of it was of that version after it had been read.
     ///
     /// # Errors
     /// `ESTALE` when the file is or becomes another version, `EISDIR` and `EINVAL` for what is no file, else as the
@@ -120,8 +124,7 @@ impl Store {
         self.operation(|table| match self.backing.place(file, table)? {
             Place::Above(_) => Err(Errno::EISDIR),
             Place::Inside(export) => {
-                let source = chunk::Source::find(&self.backing, export, file, generation, table);
-                let read = source.and_then(|source| source.read(&self.backing, index, started));
+                let read = chunk::Source::new(&self.backing, export, file, generation, table).read(index, started);
                 // A descriptor that failed is not used again: GlusterFS fails for ever what was opened while its server
                 // was away.
                 read.inspect_err(|_| self.backing.files.forget_one(file))
@@ -143,8 +146,8 @@ impl Store {
         self.operation(|table| match self.backing.place(file, table)? {
             Place::Above(_) => Err(Errno::EISDIR),
             Place::Inside(export) => {
-                let source = chunk::Source::find(&self.backing, export, file, generation, table);
-                let read = source.and_then(|source| source.read_at(&self.backing, buffer, offset_bytes));
+                let source = chunk::Source::new(&self.backing, export, file, generation, table);
+                let read = source.read_at(buffer, offset_bytes);
                 read.inspect_err(|_| self.backing.files.forget_one(file))
             }
         })

@@ -269,6 +269,7 @@ impl Plan {
             has_homes: settings.roots.is_none() && default_homes(node_count),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
+            backing_read_bytes: settings.backing_read_size,
             prefetch: settings.prefetch,
             listing_entries_full: settings.listing_limit,
             revalidate: settings.revalidate,
