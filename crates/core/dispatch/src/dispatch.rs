@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use forebay_types::{Epoch, NodeRank, Priority, Time};
+use forebay_types::{Epoch, NodeRank, Priority, Referral, Time};
 
 use crate::event::{Counters, Event, Failure, Finished, Joined, Wanted};
 use crate::failure_detector::FailureDetector;
@@ -48,6 +48,7 @@ pub(crate) struct Attempt {
     pub deadline: Time,
     /// The epoch that it carried.
     pub epoch: Epoch,
+    pub referral: Referral,
     /// Its answer's body is arriving; the request itself has ended.
     pub is_filling: bool,
 }
@@ -273,6 +274,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     }
 
     pub(crate) fn start_attempt(&mut self, now: Time, id: RequestId, source: Source) {
+        let Some(entry) = self.table.get(id) else { return };
+        let may_be = !entry.insists && self.routing.may_be_referred(&entry.key);
+        self.start_attempt_by(now, id, source, if may_be { Referral::Open } else { Referral::Refused });
+    }
+
+    fn start_attempt_by(&mut self, now: Time, id: RequestId, source: Source, referral: Referral) {
         self.leave_limited(id);
         let Some(entry) = self.table.get_mut(id) else { return };
         let attempt = AttemptId(self.next_attempt);
@@ -288,8 +295,33 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             Source::Backing => self.counters.asked_backing += 1,
         }
         let epoch = self.epoch;
-        self.attempts.insert(attempt, Attempt { request: id, source, since: now, deadline, epoch, is_filling: false });
-        self.events.push_back(Event::Ask { attempt, source, message, priority, epoch, deadline });
+        let asked = Attempt { request: id, source, since: now, deadline, epoch, referral, is_filling: false };
+        self.attempts.insert(attempt, asked);
+        self.events.push_back(Event::Ask { attempt, source, message, priority, referral, epoch, deadline });
+    }
+
+    /// The source of an attempt names another node, or, having been named itself, has nothing of what is asked for. A node that cannot be
+    /// followed makes the request insist on an answer of the next source, so it comes to an end. Nodes are asked along no order
+    /// here: that leads to no circle, because a node that was named answers from what it has or is getting, and asks nobody.
+    pub fn referred(&mut self, now: Time, attempt: AttemptId, to: Option<NodeRank>) {
+        let Some(attempt) = self.end_attempt(attempt) else { return };
+        self.heard(now, attempt.source);
+        let Some(entry) = self.table.get_mut(attempt.request) else { return };
+        entry.referrals += 1;
+        let may_follow = attempt.referral != Referral::Refused && entry.referrals <= limits::REFERRALS_MAX;
+        let is_open = |peer: &NodeRank| !self.detector.is_suspect(*peer) && !entry.tried.contains(peer);
+        let to = to.filter(is_open).filter(|_| may_follow);
+        entry.insists |= to.is_none();
+        if !entry.attempts.is_empty() {
+            return;
+        }
+        match to {
+            Some(peer) => {
+                self.counters.referred += 1;
+                self.start_attempt_by(now, attempt.request, Source::Peer(peer), Referral::Followed);
+            }
+            None => self.route(now, attempt.request),
+        }
     }
 
     /// Takes an attempt out of everything.
@@ -433,6 +465,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// An attempt brought no answer: the request goes to the next source, unless another attempt is under way.
     fn fail_over(&mut self, now: Time, attempt: Attempt) {
         let Some(entry) = self.table.get_mut(attempt.request) else { return };
+        entry.insists |= attempt.referral == Referral::Followed;
         match attempt.source {
             Source::Peer(peer) => entry.tried.push(peer),
             Source::Backing => return self.fail(attempt.request, Failure::BackingLost),

@@ -1,6 +1,6 @@
 //! The inputs and outputs of the dispatch.
 
-use forebay_types::{Epoch, Errno, NodeRank, Priority, Time};
+use forebay_types::{Epoch, Errno, NodeRank, Priority, Referral, Time};
 
 use crate::ids::{AttemptId, HoldId, RequestId};
 use crate::routing::Source;
@@ -77,6 +77,8 @@ pub enum Event<K, M, W> {
         message: M,
         /// Its priority at the backing file system; another node is told.
         priority: Priority,
+        /// Whether a node that is asked may name another one.
+        referral: Referral,
         /// Up to which refresh this node has forgotten.
         epoch: Epoch,
         /// When the answer is of no use any more.
@@ -141,4 +143,6 @@ pub struct Counters {
     pub failovers: u64,
     /// Requests asked of a second node, because the first was slow.
     pub hedged: u64,
+    /// Attempts at nodes that others have named.
+    pub referred: u64,
 }

@@ -30,7 +30,8 @@
 //! - `finish` when a whole answer has come, or an error that is one: the waiters are the caller's;
 //! - `begin_filling` when the answer's body begins to arrive, and `end_filling` when it is whole or failed;
 //! - `lost` when the source cannot be reached, `spoilt` when it is there but its answer is of no use, `timed_out` when the
-//!   driver's own clock ended it, `fenced` when the source refuses it for its epoch.
+//!   driver's own clock ended it, `fenced` when the source refuses it for its epoch;
+//! - `referred` when the source names another node instead of answering, or has been named and has nothing.
 //!
 //! For each `Event::Ping` it reports `pinged`. After `Event::Cancel` nothing need be reported; what is, is ignored.
 //!

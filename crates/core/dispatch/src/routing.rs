@@ -33,6 +33,11 @@ pub trait Routing<K> {
     /// The fallback when none of them is left.
     fn fallback(&self, key: &K) -> Fallback;
 
+    /// Whether a node that is asked for `key` may name another one that has it.
+    fn may_be_referred(&self, _key: &K) -> bool {
+        false
+    }
+
     /// How long one source may take before a second one is asked too. `None` for a request that is not worth it: nobody
     /// waits for it, or it must not be carried out twice. Such a request is not read as a last resort either.
     fn hedge_after(&self, key: &K, priority: Priority) -> Option<Duration>;

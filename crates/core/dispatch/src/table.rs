@@ -36,6 +36,10 @@ pub(crate) struct Entry<K, M, W> {
     /// Under way.
     pub attempts: Vec<AttemptId>,
     pub is_hedged: bool,
+    /// How often a node has named another one instead of answering.
+    pub referrals: u32,
+    /// Whether nodes must answer themselves from now on.
+    pub insists: bool,
 }
 
 /// Where a request stands.
@@ -99,6 +103,8 @@ impl<K: Clone + Eq + Hash, M, W: Waiter> Table<K, M, W> {
             tried: Vec::new(),
             attempts: Vec::new(),
             is_hedged: false,
+            referrals: 0,
+            insists: false,
         };
         self.entries.insert(id, entry);
         id

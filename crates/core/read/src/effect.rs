@@ -114,6 +114,8 @@ pub enum PeerAnswer<B> {
     Failed(Errno),
     /// It has missed a refresh: this is the one to come to.
     Fenced(Epoch),
+    /// This node has the bytes, or is getting them; `None`: nothing is here, though another node has said so.
+    Referred(Option<NodeRank>),
 }
 
 /// A source's answer to a fetch, but for chunks (see `ReadPath::handle_body_started`).
@@ -133,6 +135,8 @@ pub enum Answered {
     TimedOut,
     /// The source has come to this refresh, which this node has missed.
     Fenced(Epoch),
+    /// The source names another node; `None`: it was named itself, and has nothing.
+    Referred(Option<NodeRank>),
 }
 
 /// An inode that the kernel may hold stale attributes, entries or pages of.

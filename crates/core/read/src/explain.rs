@@ -132,7 +132,7 @@ impl<B: Clone> Explaining<'_, B> {
         }
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
         match self.routing.is_bulk(&key) {
-            true if self.routing.forest.has_homes() && self.routing.forest.trees_of(Class::Bulk).len() > 1 => {
+            true if self.routing.has_home(&key) && self.routing.forest.trees_of(Class::Bulk).len() > 1 => {
                 text.push_str(" (each node is home of a share of its chunks)");
             }
             true if self.routing.forest.roots().nth(1).is_some() => {

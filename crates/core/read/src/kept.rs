@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use forebay_cache::{Key, KindCounters, Object, ObjectKind, Objects};
-use forebay_dispatch::RequestId;
+use forebay_dispatch::{RequestId, Routing};
 use forebay_types::{Errno, Map, Time, ViewPath, limits};
 use forebay_wire::Listing;
 
@@ -17,6 +17,9 @@ use crate::routing::ReadRouting;
 
 /// Paths that may be pinned at a time: a list walked at every insertion.
 const PINS_MAX: usize = 64;
+
+/// Chunks that the kernel has read whole and that stay for nodes that are referred here for them.
+const TAKEN_CHUNKS_MAX: usize = 8;
 
 /// Chunks that are kept for this kernel, at most, however small they are.
 const OWN_CHUNKS_MAX: usize = 16 << 10;
@@ -37,6 +40,8 @@ pub(crate) struct Kept<B> {
     own_chunks: VecDeque<Key>,
     /// Their bytes, also of those that have left.
     own_bytes: u64,
+    /// Chunks that the kernel has read whole, oldest first.
+    taken_chunks: VecDeque<Key>,
 }
 
 impl<B: Clone> Kept<B> {
@@ -51,6 +56,7 @@ impl<B: Clone> Kept<B> {
             filled_by: Map::default(),
             own_chunks: VecDeque::new(),
             own_bytes: 0,
+            taken_chunks: VecDeque::new(),
         }
     }
 
@@ -110,6 +116,7 @@ impl<B: Clone> Kept<B> {
         self.pins.clear();
         self.own_chunks.clear();
         self.own_bytes = 0;
+        self.taken_chunks.clear();
     }
 
     /// The answer to a request begins to fill a chunk.
@@ -137,8 +144,30 @@ impl<B: Clone> Kept<B> {
 
     /// Keeps a chunk that is whole, unless the kernel has read all of it and nobody else will ask.
     pub fn keep_filled(&mut self, now: Time, routing: &ReadRouting, key: Key, chunk: Chunk<B>) {
-        if !(chunk.is_taken() && self.is_own(routing, &key, &chunk)) {
-            self.keep_chunk(now, routing, key, chunk);
+        let is_left = chunk.is_taken() && self.is_own(routing, &key, &chunk);
+        if !is_left || routing.may_be_referred(&key) {
+            self.keep_chunk(now, routing, key.clone(), chunk);
+        }
+        if is_left {
+            self.leave(routing, &key);
+        }
+    }
+
+    /// Drops a chunk that only the kernel wanted, which has it now. Where others may be referred here for it, the last few stay.
+    fn leave(&mut self, routing: &ReadRouting, key: &Key) {
+        if !routing.may_be_referred(key) {
+            return self.objects.remove(key);
+        }
+        if !self.taken_chunks.contains(key) {
+            self.taken_chunks.push_back(key.clone());
+        }
+        if self.taken_chunks.len() > TAKEN_CHUNKS_MAX
+            && let Some(oldest) = self.taken_chunks.pop_front()
+            && let Some(Object::Chunk(kept)) = self.objects.peek(&oldest)
+            && kept.is_taken()
+            && self.is_own(routing, &oldest, kept)
+        {
+            self.objects.remove(&oldest);
         }
     }
 
@@ -164,7 +193,7 @@ impl<B: Clone> Kept<B> {
         let chunk = self.chunk(key)?;
         chunk.take(len_bytes);
         if !self.filling.contains_key(key) && chunk.is_taken() && self.is_own(routing, key, &chunk) {
-            self.objects.remove(key);
+            self.leave(routing, key);
         }
         Some(chunk)
     }

@@ -42,6 +42,7 @@ mod read_path;
 mod reads;
 mod rechecks;
 mod recording;
+mod referrals;
 mod refreshes;
 mod routing;
 mod waiter;

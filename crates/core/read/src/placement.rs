@@ -2,6 +2,7 @@
 //!
 //! All that belongs to a directory goes one way: its listing, pages and names, and the small files in it, so that one node
 //! learns what programs do there, and prefetches. Large files are spread over all nodes, or striped over the trees of all roots.
+//! Libraries are striped in any case: programs open hundreds of them at once, and a root knows the directories on the way there already.
 //!
 //! A request leads only to requests of the same tree at other nodes, or nodes might wait for each other in a circle. A parcel leads to
 //! listings and chunks of all trees, and none of these to a parcel.
@@ -10,7 +11,7 @@ use std::hash::BuildHasher;
 
 use forebay_cache::Key;
 use forebay_overlay::{Class, Forest, Tree};
-use forebay_types::{Hasher, limits};
+use forebay_types::{Hasher, ViewPath, limits};
 
 /// Chunks of a file in a row that have one home: most files of a program's start are looked up and opened by one node then.
 const CHUNKS_OF_HOME: u64 = 4;
@@ -24,10 +25,13 @@ pub fn tree_of<'a>(forest: &'a Forest, key: &Key) -> &'a Tree {
 
 /// The class of trees that serves `key`, and its number there.
 pub(crate) fn placement(forest: &Forest, key: &Key) -> (Class, u64) {
-    let in_a_row = if forest.has_homes() { CHUNKS_OF_HOME } else { 1 };
     match key {
         Key::Chunk { file, generation, index } if generation.size_bytes > limits::SMALL_FILE_BYTES_MAX => {
-            (Class::Bulk, hash(file.as_bytes()).wrapping_add(index.0 / in_a_row))
+            let number = hash(file.as_bytes());
+            match forest.has_homes() && !is_library(file) {
+                true => (Class::Bulk, number.wrapping_add(index.0 / CHUNKS_OF_HOME)),
+                false => (Class::Stripes, number.wrapping_add(index.0)),
+            }
         }
         Key::Chunk { file, .. } | Key::Recheck { file, .. } => (Class::Directories, hash(file.directory_bytes())),
         Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } => {
@@ -36,6 +40,14 @@ pub(crate) fn placement(forest: &Forest, key: &Key) -> (Class, u64) {
         Key::Parcel { index } => (Class::Stripes, u64::from(*index)),
         Key::FileSystem { path } => (Class::Directories, hash(path.as_bytes())),
     }
+}
+
+/// Whether a file's name is a library's: `libc.so.6`, `_path.cpython-311-x86_64-linux-gnu.so`.
+fn is_library(file: &ViewPath) -> bool {
+    let name = file.split().map_or(&b""[..], |(_, name)| name);
+    let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let mut ends = name.windows(3).enumerate().filter(|(_, part)| *part == b".so").map(|(at, _)| at + 3);
+    ends.any(|end| name[end..].is_empty() || name[end] == b'.' && is_version(&name[end..]))
 }
 
 fn hash(path: &[u8]) -> u64 {
@@ -92,6 +104,17 @@ mod tests {
         assert!(homes.chunks(4).all(|row| distinct(row) == 1), "{homes:?}");
         let small = placement(&forest(true), &chunk("a/small", limits::SMALL_FILE_BYTES_MAX, 0));
         assert_eq!(small.0, Class::Directories);
+    }
+
+    #[test]
+    fn libraries_have_the_roots_of_programs() {
+        let class = |path: &str| placement(&forest(true), &chunk(path, 100 << 20, 5)).0;
+        for library in ["lib/libopenblas.so", "a/libc.so.6", "_x.cpython-311.so", "libz.so.1.2.13"] {
+            assert_eq!(class(library), Class::Stripes, "{library}");
+        }
+        for other in ["model.safetensors", "a.so/data", "x.sort", "x.so.old", "so", "data.so2"] {
+            assert_eq!(class(other), Class::Bulk, "{other}");
+        }
     }
 
     #[test]

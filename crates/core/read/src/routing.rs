@@ -11,6 +11,7 @@ use forebay_overlay::{Class, Forest, Tree};
 use forebay_types::{NodeRank, Priority};
 
 use crate::placement::{placement, tree_of};
+use crate::referrals::SENT_TO_MAX;
 
 /// A request that has waited so long at one node is asked of the next one too, if the budget allows.
 pub(crate) const HEDGE_AFTER: Duration = Duration::from_millis(250);
@@ -43,7 +44,12 @@ impl ReadRouting {
 
     /// Whether `key` is a chunk of a large file, which goes another way than the listing of its directory.
     pub fn is_bulk(&self, key: &Key) -> bool {
-        placement(&self.forest, key).0 == Class::Bulk
+        matches!(key, Key::Chunk { .. }) && placement(&self.forest, key).0 != Class::Directories
+    }
+
+    /// Whether `key` is a chunk that a node is home of.
+    pub fn has_home(&self, key: &Key) -> bool {
+        self.forest.has_homes() && placement(&self.forest, key).0 == Class::Bulk
     }
 
     /// Whether no other node asks this one for a key.
@@ -65,6 +71,13 @@ impl Routing<Key> for ReadRouting {
 
     fn fallback(&self, key: &Key) -> Fallback {
         if self.is_direct(key) || self.may_be_root(key) { Fallback::Read } else { Fallback::LimitedRead }
+    }
+
+    /// Where every node is a home, each is asked for its share by all others; elsewhere trees see to that nobody has many to send to.
+    /// With three nodes, a home has no more to send to than it would name.
+    fn may_be_referred(&self, key: &Key) -> bool {
+        let has_many = self.forest.first().node_count() as usize > SENT_TO_MAX + 1;
+        has_many && !self.is_direct(key) && self.has_home(key)
     }
 
     /// A prefetch may be slow because others have their turns before it; but nodes wait for parcels.

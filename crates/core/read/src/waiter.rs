@@ -2,7 +2,7 @@
 
 use forebay_cache::Key;
 use forebay_dispatch::{Dispatch, Finished};
-use forebay_types::{Name, ViewPath};
+use forebay_types::{Name, NodeRank, Referral, ViewPath};
 use forebay_wire::ReadMessage;
 
 use crate::effect::{KernelTicket, PeerTicket};
@@ -39,7 +39,7 @@ pub(crate) enum Waiter {
         ticket: KernelTicket,
         slot: usize,
     },
-    Peer(PeerTicket),
+    Peer(Asker),
     /// One file of a peer's bundle.
     BundleFile {
         ticket: PeerTicket,
@@ -47,6 +47,15 @@ pub(crate) enum Waiter {
     },
     /// This node itself, for a parcel.
     Prefill(u32),
+}
+
+/// A node that asks this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asker {
+    pub ticket: PeerTicket,
+    pub rank: NodeRank,
+    /// Whether it may be told of another node instead.
+    pub referral: Referral,
 }
 
 /// By whom a waiter is found again.
@@ -62,7 +71,7 @@ impl forebay_dispatch::Waiter for Waiter {
     fn id(&self) -> Option<Reader> {
         match self {
             Self::Kernel { ticket, .. } | Self::ReadPart { ticket, .. } => Some(Reader::Kernel(*ticket)),
-            Self::Peer(ticket) | Self::BundleFile { ticket, .. } => Some(Reader::Peer(*ticket)),
+            Self::Peer(Asker { ticket, .. }) | Self::BundleFile { ticket, .. } => Some(Reader::Peer(*ticket)),
             Self::Prefill(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::report::Missing;
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 14;
+pub const PROTOCOL_VERSION: u16 = 15;
 
 /// First bytes of a `Greeting`: tells another program's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
@@ -138,6 +138,8 @@ pub enum Outcome {
     },
     /// The result of each file of a bundle: an error, or its bytes are in the body.
     Bundle(Vec<Option<Errno>>),
+    /// Another node has the bytes, or is getting them. `None`: this node, which was named by another, has none of them.
+    Referred(Option<NodeRank>),
 }
 
 /// An answer's message.

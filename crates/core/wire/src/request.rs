@@ -3,7 +3,7 @@
 //! The envelope carries the values that every node treats alike: the time that the asking node still waits, the priority, and
 //! its last refresh. The request proper is a message of one path; another path adds a message of its own and one line here.
 
-use forebay_types::{Epoch, Priority};
+use forebay_types::{Epoch, Priority, Referral};
 use serde::{Deserialize, Serialize};
 
 use crate::job::JobMessage;
@@ -30,6 +30,8 @@ pub struct Request<M = Message> {
     pub epoch: Epoch,
     /// Its priority at the backing file system. A `Promote` of its stream may raise it.
     pub priority: Priority,
+    /// Whether the asked node may name another one that has it, or is getting it.
+    pub referral: Referral,
     /// The message.
     pub message: M,
 }
@@ -51,7 +53,7 @@ impl<M> Request<M> {
     /// A program's request, of a node that has met no refresh.
     #[must_use]
     pub fn new(message: M) -> Self {
-        Self { epoch: Epoch::START, priority: Priority::Demand, message }
+        Self { epoch: Epoch::START, priority: Priority::Demand, referral: Referral::Refused, message }
     }
 
     /// The same request, asked by a node that has forgotten up to this refresh.
@@ -66,10 +68,16 @@ impl<M> Request<M> {
         Self { priority, ..self }
     }
 
+    /// The same request, whose answer may name another node.
+    #[must_use]
+    pub fn referring(self, referral: Referral) -> Self {
+        Self { referral, ..self }
+    }
+
     /// The same request with another message.
     #[must_use]
     pub fn with<N>(self, message: N) -> Request<N> {
-        Request { epoch: self.epoch, priority: self.priority, message }
+        Request { epoch: self.epoch, priority: self.priority, referral: self.referral, message }
     }
 }
 
@@ -147,7 +155,12 @@ impl From<JobMessage> for Request {
 
 impl From<Request<ReadMessage>> for Request {
     fn from(request: Request<ReadMessage>) -> Self {
-        Self { epoch: request.epoch, priority: request.priority, message: request.message.into() }
+        Self {
+            epoch: request.epoch,
+            priority: request.priority,
+            referral: request.referral,
+            message: request.message.into(),
+        }
     }
 }
 

@@ -14,14 +14,17 @@ pub struct Incoming(pub Arc<Job>);
 impl forebay_transport::Service for Incoming {
     fn handle(&self, call: IncomingCall) {
         let job = &self.0;
-        let IncomingCall { from, request: Request { epoch, priority, message }, remaining, reply } = call;
+        let IncomingCall { from, request, remaining, reply } = call;
+        let Request { epoch, priority, referral, message } = request;
         match message {
             Message::Write(message) => answers::take(&job.node, job.write.clone(), from, message, reply),
             Message::Query(message @ (QueryMessage::OpenStream(_) | QueryMessage::PullStream { .. })) => {
                 job.queries.statements.take(from, message, remaining, reply)
             }
             Message::Query(message) => job.queries.parts.take(message, remaining, reply),
-            Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
+            Message::Read(message) => {
+                job.read.take(from, Request { epoch, priority, referral, message }, remaining, reply);
+            }
             Message::Job(JobMessage::Report { report }) => match &job.starting {
                 Some(starting) => starting.answer(from, report, reply),
                 None => reply.answer(Outcome::Noted { settled: Some(Vec::new()) }, None),

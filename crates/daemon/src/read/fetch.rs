@@ -257,6 +257,7 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
         Outcome::Fenced { epoch } => Answered::Fenced(epoch),
+        Outcome::Referred(to) => Answered::Referred(to),
         Outcome::Body | Outcome::Bundle(_) | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
             Answered::Failed(Errno::WAY_LOST)
         }

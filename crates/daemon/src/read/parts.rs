@@ -9,7 +9,7 @@ use forebay_body::Body;
 use forebay_fuse::{Handler, Session};
 use forebay_read::PeerAnswer;
 use forebay_transport::Replier;
-use forebay_types::{Epoch, Errno};
+use forebay_types::{Epoch, Errno, NodeRank};
 use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};
 
 use super::arrivals::Arrivals;
@@ -112,8 +112,8 @@ impl ReadParts {
     }
 
     /// Takes a request of another node that is about what is read.
-    pub fn take(&self, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
-        self.peers.take(request, remaining, reply);
+    pub fn take(&self, from: NodeRank, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
+        self.peers.take(from, request, remaining, reply);
     }
 
     /// The answer that programs here would get; only chunks have bodies. `EIO` when the daemon ends.

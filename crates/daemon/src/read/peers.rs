@@ -9,7 +9,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_read::{PeerAnswer, PeerTicket};
 use forebay_transport::Replier;
-use forebay_types::{Errno, Priority};
+use forebay_types::{Errno, NodeRank, Priority};
 use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ impl Peers {
     }
 
     /// Hands a peer's request to the core.
-    pub fn take(self: &Arc<Self>, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
+    pub fn take(self: &Arc<Self>, from: NodeRank, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
         let ticket = self.ticket();
         let canceller = Arc::downgrade(self);
         reply.on_cancel(move || {
@@ -57,7 +57,7 @@ impl Peers {
         }
         self.core.decide(|core, now| {
             self.waiting().insert(ticket, Waiting::Peer(reply));
-            core.handle_peer(now, ticket, request, remaining);
+            core.handle_peer(now, from, ticket, request, remaining);
         });
     }
 
@@ -105,6 +105,7 @@ fn answer_peer(reply: Replier, answer: Answer) {
         PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
         PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
         PeerAnswer::Fenced(epoch) => reply.answer(Outcome::Fenced { epoch }, None),
+        PeerAnswer::Referred(to) => reply.answer(Outcome::Referred(to), None),
     }
 }
 

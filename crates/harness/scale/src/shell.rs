@@ -68,7 +68,9 @@ impl Job<'_> {
     pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: AttemptId, request: Request<ReadMessage>) {
         let weight = self.weight_of(&request.message);
         let work = self.cost_of_message(weight.things, 0);
-        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
+        self.decide_after(to, work, |core, now| {
+            core.handle_peer(now, NodeRank(from), ticket(from, call), request, DEADLINE);
+        });
     }
 
     fn weight_of(&self, request: &ReadMessage) -> Weight {
@@ -150,6 +152,7 @@ impl Job<'_> {
             PeerAnswer::FileSystem(sizes) => (Answered::FileSystem(sizes), HEAD_BYTES, Weight::ONE),
             PeerAnswer::Failed(errno) => (Answered::Failed(errno), HEAD_BYTES, Weight::ONE),
             PeerAnswer::Fenced(epoch) => (Answered::Fenced(epoch), HEAD_BYTES, Weight::ONE),
+            PeerAnswer::Referred(to) => (Answered::Referred(to), HEAD_BYTES, Weight::ONE),
         };
         let bytes = (bytes + HEAD_BYTES) * u64::from(weight.things);
         let sent = self.work(node, self.cost_of_message(weight.things, bytes)).max(at);

@@ -15,7 +15,7 @@ use super::state::ReadPath;
 use crate::chunk::{Chunk, chunk_bytes_of};
 use crate::effect::{Answered, KernelAnswer, PeerAnswer};
 use crate::names::Known;
-use crate::waiter::{ReadFinished, Waiter};
+use crate::waiter::{Asker, ReadFinished, Waiter};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to an attempt at anything but a chunk, or any attempt's failure.
@@ -43,6 +43,9 @@ impl<B: Clone> ReadPath<B> {
             (_, Answered::Lost) => self.dispatch.lost(now, attempt),
             (_, Answered::TimedOut) => self.dispatch.timed_out(now, attempt),
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
+            // A node that names this one is broken.
+            (_, Answered::Referred(to)) if to == Some(self.options.rank) => self.dispatch.spoilt(now, attempt),
+            (_, Answered::Referred(to)) => self.dispatch.referred(now, attempt, to),
             (_, Answered::Failed(Errno::ETIMEDOUT)) if self.dispatch.given_up(now, attempt) => {}
             (_, Answered::Failed(Errno::WAY_LOST)) => self.dispatch.spoilt(now, attempt),
             // Another thing stands at the file's path now, or nothing.
@@ -96,7 +99,7 @@ impl<B: Clone> ReadPath<B> {
                     self.tell_kernel(ticket, KernelAnswer::Failed(errno));
                 }
             }
-            Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            Waiter::Peer(Asker { ticket, .. }) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
             Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Err(errno)),
             Waiter::Prefill(index) => self.parcel_failed(index, errno),
         }
@@ -109,7 +112,7 @@ impl<B: Clone> ReadPath<B> {
         for Waiting { who, .. } in finished.waiters {
             match who {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
-                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
+                Waiter::Peer(Asker { ticket, .. }) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
                 waiter => self.tell_failed(waiter, Errno::EPROTO),
             }
         }
@@ -134,7 +137,7 @@ impl<B: Clone> ReadPath<B> {
             return false;
         };
         let chunk = Chunk::new(body, bytes, is_for_others);
-        self.hand_out(started.waiters, &chunk);
+        self.hand_out(&key, started.waiters, &chunk);
         self.kept.begin_filling(started.request, key, chunk);
         true
     }

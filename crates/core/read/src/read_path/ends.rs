@@ -1,5 +1,6 @@
 //! The ends of requests and of waits, and the hand-out of chunks.
 
+use forebay_cache::Key;
 use forebay_dispatch::{RequestId, Waiting};
 use forebay_types::Errno;
 
@@ -31,8 +32,8 @@ impl<B: Clone> ReadPath<B> {
         waited
     }
 
-    /// Hands a chunk to all its waiters.
-    pub(super) fn hand_out(&mut self, waiters: Vec<Waiting<Waiter>>, chunk: &Chunk<B>) {
+    /// Hands a chunk to all its waiters, or refers them to each other.
+    pub(super) fn hand_out(&mut self, key: &Key, waiters: Vec<Waiting<Waiter>>, chunk: &Chunk<B>) {
         for Waiting { who, .. } in waiters {
             match who {
                 Waiter::ReadPart { ticket, slot } => {
@@ -41,7 +42,7 @@ impl<B: Clone> ReadPath<B> {
                     }
                 }
                 Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Ok(chunk.body.clone())),
-                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(chunk.body.clone())),
+                Waiter::Peer(asker) => self.send_chunk(key, asker, chunk.body.clone()),
                 Waiter::Prefill(_) => {}
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
             }

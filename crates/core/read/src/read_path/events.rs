@@ -38,8 +38,8 @@ impl<B: Clone> ReadPath<B> {
 
     fn carry(&mut self, event: Event<Key, ReadMessage, Waiter>) {
         match event {
-            Event::Ask { attempt, source, message, priority, epoch, deadline } => {
-                let request = Request { epoch, priority, message };
+            Event::Ask { attempt, source, message, priority, referral, epoch, deadline } => {
+                let request = Request { epoch, priority, referral, message };
                 let is_bundled = push_fetch(&mut self.effects, attempt, source, request, deadline);
                 self.counters.bundled += u64::from(is_bundled);
             }

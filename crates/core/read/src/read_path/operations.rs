@@ -15,7 +15,7 @@ use crate::effect::{Entry, KernelAnswer, KernelRequest, KernelTicket, PeerAnswer
 use crate::inode_id::InodeId;
 use crate::links::{shown_attributes, shown_target};
 use crate::names::{Finder, Known, Search};
-use crate::waiter::{Operation, ReadFinished, Waiter};
+use crate::waiter::{Asker, Operation, ReadFinished, Waiter};
 
 /// How long the sizes of the file system are believed: `find` asks for them at each directory.
 const SIZES_HOLD: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, operation, known } => {
                     self.resume(until, ticket, operation, known.with(&arrived));
                 }
-                Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
+                Waiter::Peer(Asker { ticket, .. }) => self.tell_peer(ticket, answer.clone()),
                 // No other waiter waits for names.
                 _ => {}
             }

@@ -3,20 +3,28 @@
 use std::time::Duration;
 
 use forebay_cache::{Key, Object, ObjectKind};
-use forebay_types::{Epoch, Errno, Generation, Name, Priority, Time, ViewPath};
+use forebay_types::{Epoch, Errno, Generation, Name, NodeRank, Priority, Referral, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
 use super::state::ReadPath;
 use crate::bundles::files_of;
 use crate::effect::{PeerAnswer, PeerTicket};
-use crate::waiter::{Reader, Waiter};
+use crate::waiter::{Asker, Reader, Waiter};
 
 impl<B: Clone> ReadPath<B> {
-    /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
-    pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request<ReadMessage>, remaining: Duration) {
+    /// Takes a request of the peer `rank`, who waits `remaining` at most. The answer comes as an effect.
+    pub fn handle_peer(
+        &mut self,
+        now: Time,
+        rank: NodeRank,
+        ticket: PeerTicket,
+        request: Request<ReadMessage>,
+        remaining: Duration,
+    ) {
         self.counters.served_peers += 1;
         let deadline = now.after(remaining.min(self.options.deadline));
-        if let Some(key) = self.serve(now, ticket, request, deadline) {
+        let asker = Asker { ticket, rank, referral: request.referral };
+        if let Some(key) = self.serve(now, asker, request, deadline) {
             self.note_wanted(&key);
         }
     }
@@ -30,11 +38,13 @@ impl<B: Clone> ReadPath<B> {
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
     pub fn handle_own(&mut self, now: Time, ticket: PeerTicket, message: ReadMessage) {
         let request = Request::new(message).at(Priority::Prefetch).in_epoch(self.refreshes.met());
-        self.serve(now, ticket, request, now.after(self.options.deadline));
+        let asker = Asker { ticket, rank: self.options.rank, referral: request.referral };
+        self.serve(now, asker, request, now.after(self.options.deadline));
     }
 
     /// Answers from kept objects, or asks. Returns the key, for a request of one object.
-    fn serve(&mut self, now: Time, ticket: PeerTicket, request: Request<ReadMessage>, deadline: Time) -> Option<Key> {
+    fn serve(&mut self, now: Time, asker: Asker, request: Request<ReadMessage>, deadline: Time) -> Option<Key> {
+        let ticket = asker.ticket;
         self.now = now;
         if !self.is_in_epoch(ticket, &request) {
             return None;
@@ -49,10 +59,25 @@ impl<B: Clone> ReadPath<B> {
             return None;
         }
         match self.kept_for_peer(&key) {
+            Some(PeerAnswer::Body(body)) => self.send_chunk(&key, asker, body),
             Some(answer) => self.tell_peer(ticket, answer),
-            None => _ = self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(ticket))),
+            None if asker.referral == Referral::Followed => self.tell_peer(ticket, PeerAnswer::Referred(None)),
+            None => _ = self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(asker))),
         }
         Some(key)
+    }
+
+    /// Sends a chunk to a node, or names one of those that it is being sent to.
+    pub(super) fn send_chunk(&mut self, key: &Key, asker: Asker, body: B) {
+        let referred = match asker.referral {
+            Referral::Refused => None,
+            Referral::Open | Referral::Followed => {
+                let detector = self.dispatch.detector();
+                self.referrals.refer(self.now, key, asker.rank, |peer| !detector.is_suspect(peer))
+            }
+        };
+        let answer = referred.map_or(PeerAnswer::Body(body), |to| PeerAnswer::Referred(Some(to)));
+        self.tell_peer(asker.ticket, answer);
     }
 
     /// The peer does not want its answer any more.

@@ -11,7 +11,7 @@ use crate::effect::{Effect, PeerAnswer};
 use crate::inode_id::InodeId;
 use crate::names::Known;
 use crate::parcels::{AfterFailure, ParcelChunk};
-use crate::waiter::Waiter;
+use crate::waiter::{Asker, Waiter};
 
 impl<B: Clone> ReadPath<B> {
     /// Begins to ask for the start-up's contents.
@@ -148,7 +148,7 @@ impl<B: Clone> ReadPath<B> {
             let finished = self.dispatch.finish_request(request);
             self.on_end(request);
             for Waiting { who, .. } in finished.into_iter().flat_map(|finished| finished.waiters) {
-                if let Waiter::Peer(ticket) = who {
+                if let Waiter::Peer(Asker { ticket, .. }) = who {
                     self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENODATA));
                 }
             }
@@ -230,7 +230,7 @@ impl<B: Clone> ReadPath<B> {
         if let Some(request) = self.dispatch.find(&key)
             && let Some(finished) = self.dispatch.finish_request(request)
         {
-            self.hand_out(finished.waiters, &chunk);
+            self.hand_out(&key, finished.waiters, &chunk);
             self.on_end(request);
         }
     }

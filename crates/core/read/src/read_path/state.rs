@@ -21,6 +21,7 @@ use crate::prefetches::Prefetches;
 use crate::reads::Reads;
 use crate::rechecks::Rechecks;
 use crate::recording::Recording;
+use crate::referrals::Referrals;
 use crate::refreshes::Refreshes;
 use crate::routing::ReadRouting;
 use crate::waiter::{ReadDispatch, Waiter};
@@ -82,6 +83,7 @@ pub struct ReadPath<B> {
     pub(super) dispatch: ReadDispatch,
     pub(super) reads: Reads<B>,
     pub(super) bundles: Bundles<B>,
+    pub(super) referrals: Referrals,
     pub(super) refreshes: Refreshes,
     pub(super) rechecks: Rechecks,
     pub(super) prefetches: Prefetches,
@@ -107,6 +109,7 @@ impl<B: Clone> ReadPath<B> {
             dispatch: Dispatch::new(routing),
             reads: Reads::new(),
             bundles: Bundles::new(),
+            referrals: Referrals::default(),
             refreshes: Refreshes::default(),
             rechecks: Rechecks::default(),
             prefetches: Prefetches::new(prefetch),

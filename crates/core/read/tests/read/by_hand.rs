@@ -244,7 +244,7 @@ fn bundle(numbers: &[usize]) -> ReadMessage {
 }
 
 fn peer_asks(node: &mut Node, ticket: u64, numbers: &[usize]) {
-    node.handle_peer(Time(0), PeerTicket(ticket), Request::new(bundle(numbers)), Duration::from_secs(9));
+    node.handle_peer(Time(0), NodeRank(1), PeerTicket(ticket), Request::new(bundle(numbers)), Duration::from_secs(9));
 }
 
 /// Files of a peer's bundle that are here are not requested; requests under way are joined, whichever bundle they belong to.
@@ -297,7 +297,7 @@ fn joined_questions_have_deadlines_of_their_own() {
     for shell_is_first in [true, false] {
         let mut node = node_of(2, 7, false);
         let request = ReadMessage::Listing { dir: ViewPath::root() };
-        node.handle_peer(at(0), PeerTicket(1), Request::new(request), Duration::from_millis(100));
+        node.handle_peer(at(0), NodeRank(1), PeerTicket(1), Request::new(request), Duration::from_millis(100));
         let (call, _) = fetched(&mut node);
         let lookup = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
         assert!(node.handle_kernel(at(50), KernelTicket(1), lookup).is_none());

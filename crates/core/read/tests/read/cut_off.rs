@@ -27,7 +27,7 @@ fn waits_without_a_token_end_with_unreachable() {
     (0..31).filter(|rank| *rank != LEAF).for_each(|rank| node.handle_absent(Time(0), NodeRank(rank)));
     for ticket in 0..PEERS {
         let dir = ViewPath::new(format!("dir-{ticket}").as_bytes()).unwrap();
-        node.handle_peer(Time(0), PeerTicket(ticket), Request::new(ReadMessage::Listing { dir }), TIME);
+        node.handle_peer(Time(0), NodeRank(1), PeerTicket(ticket), Request::new(ReadMessage::Listing { dir }), TIME);
     }
     let lookup = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
     assert!(node.handle_kernel(Time(0), KernelTicket(1), lookup).is_none());

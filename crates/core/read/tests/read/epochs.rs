@@ -29,7 +29,7 @@ fn path(text: &str) -> ViewPath {
 
 fn peer_lists(node: &mut Node, ms: u64, ticket: u64, dir: &str, epoch: u64, has: Duration) {
     let request = Request::new(ReadMessage::Listing { dir: path(dir) }).in_epoch(Epoch(epoch));
-    node.handle_peer(at(ms), PeerTicket(ticket), request, has);
+    node.handle_peer(at(ms), NodeRank(1), PeerTicket(ticket), request, has);
 }
 
 /// The requests of now, with the epoch that they carry.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod broadcast;
 mod by_hand;
 mod cut_off;
 mod epochs;

@@ -9,7 +9,7 @@ use forebay_read::AttemptId;
 use forebay_read::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
 };
-use forebay_types::{Attributes, Kind, Time};
+use forebay_types::{Attributes, Kind, NodeRank, Time};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
 use node::options;
@@ -99,7 +99,7 @@ fn page_request(rank: u32, name: &str, listed: &[&str]) -> ReadMessage {
 }
 
 fn asks(parent: &mut Node, number: u64, message: ReadMessage) {
-    parent.handle_peer(Time(0), PeerTicket(number), Request::new(message), Duration::from_secs(9));
+    parent.handle_peer(Time(0), NodeRank(1), PeerTicket(number), Request::new(message), Duration::from_secs(9));
 }
 
 /// Nodes got their listings from different readers, one after the other; their pages come from one parent.

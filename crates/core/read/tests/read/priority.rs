@@ -38,7 +38,13 @@ fn look_up(node: &mut Node) {
 }
 
 fn is_asked(node: &mut Node, ticket: u64, message: ReadMessage, priority: Priority) {
-    node.handle_peer(Time(0), PeerTicket(ticket), Request::new(message).at(priority), Duration::from_secs(9));
+    node.handle_peer(
+        Time(0),
+        NodeRank(1),
+        PeerTicket(ticket),
+        Request::new(message).at(priority),
+        Duration::from_secs(9),
+    );
 }
 
 fn fetched(node: &mut Node) -> (AttemptId, Source, ReadMessage, Priority) {

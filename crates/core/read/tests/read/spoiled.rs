@@ -22,7 +22,7 @@ fn ask(node: &mut Node, ms: u64, name: &str) -> (AttemptId, Source) {
     let generation = Generation { size_bytes: 100, ..Generation::default() };
     let message = ReadMessage::Chunk { file, generation, index: ChunkIndex(0) };
     node.run_timers(at(ms));
-    node.handle_peer(at(ms), PeerTicket(ms), Request::new(message), Duration::from_secs(30));
+    node.handle_peer(at(ms), NodeRank(1), PeerTicket(ms), Request::new(message), Duration::from_secs(30));
     let fetch = |effect| match effect {
         Effect::Fetch { attempt, source, .. } => Some((attempt, source)),
         _ => None,

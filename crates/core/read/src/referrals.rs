@@ -1,0 +1,118 @@
+//! Referrals: where many nodes want one chunk at once, a node sends it to a few of them, and names these to the others.
+//!
+//! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A node that was
+//! named names others in its turn. It answers from a body that it has or is getting, and asks nobody: each body is fed by one that
+//! was there before it, so bodies wait for each other in no circle, whoever names whom.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use forebay_cache::Key;
+use forebay_types::{Map, NodeRank, Time};
+
+/// Nodes to which a chunk is sent before others are referred to them: two give each link the work of one copy, as all have to send
+/// as much as they get.
+pub(crate) const SENT_TO_MAX: usize = 2;
+
+/// How long a node that was sent a chunk is believed to have it: its kernel takes it, and then it is dropped.
+const BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+/// Chunks that are remembered: more are not sent in that time.
+const CHUNKS_MAX: usize = 4096;
+
+/// The nodes to which chunks were sent a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Referrals {
+    sent: Map<Key, Sent>,
+    /// The keys by the time of their first sending.
+    order: VecDeque<(Time, Key)>,
+}
+
+#[derive(Debug, Default)]
+struct Sent {
+    to: Vec<NodeRank>,
+    /// The place in `to` of the next that is named.
+    next: usize,
+}
+
+impl Referrals {
+    /// The node to which `asker` is referred for `key`; `None` if it is sent the chunk itself, which is noted.
+    pub fn refer(
+        &mut self,
+        now: Time,
+        key: &Key,
+        asker: NodeRank,
+        is_there: impl Fn(NodeRank) -> bool,
+    ) -> Option<NodeRank> {
+        self.forget_old(now);
+        if !self.sent.contains_key(key) {
+            self.order.push_back((now, key.clone()));
+        }
+        let sent = self.sent.entry(key.clone()).or_default();
+        // One that asks again did not get it.
+        sent.to.retain(|peer| *peer != asker && is_there(*peer));
+        if sent.to.len() < SENT_TO_MAX {
+            sent.to.push(asker);
+            return None;
+        }
+        sent.next = (sent.next + 1) % sent.to.len();
+        Some(sent.to[sent.next])
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        while let Some((since, _)) = self.order.front()
+            && (now.since(*since) >= BELIEVED_FOR || self.order.len() > CHUNKS_MAX)
+            && let Some((_, key)) = self.order.pop_front()
+        {
+            self.sent.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_types::{ChunkIndex, Generation, ViewPath};
+
+    fn chunk(index: u64) -> Key {
+        Key::Chunk { file: ViewPath::root(), generation: Generation::default(), index: ChunkIndex(index) }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time(0).after(Duration::from_millis(ms))
+    }
+
+    fn refer(referrals: &mut Referrals, ms: u64, asker: u32) -> Option<u32> {
+        referrals.refer(at(ms), &chunk(0), NodeRank(asker), |_| true).map(|rank| rank.0)
+    }
+
+    #[test]
+    fn two_are_sent_to_and_the_others_are_divided_among_them() {
+        let mut referrals = Referrals::default();
+        let told: Vec<Option<u32>> = (1..=6).map(|asker| refer(&mut referrals, 0, asker)).collect();
+        assert_eq!(told, [None, None, Some(2), Some(1), Some(2), Some(1)]);
+        assert_eq!(referrals.refer(at(0), &chunk(1), NodeRank(1), |_| true), None, "of another chunk");
+    }
+
+    #[test]
+    fn one_that_asks_again_or_is_lost_is_not_named() {
+        let mut referrals = Referrals::default();
+        assert_eq!((refer(&mut referrals, 0, 1), refer(&mut referrals, 0, 2)), (None, None));
+        assert_eq!(refer(&mut referrals, 0, 2), None, "it lacks it");
+        let told = referrals.refer(at(0), &chunk(0), NodeRank(3), |peer| peer != NodeRank(1));
+        assert_eq!(told, None, "node 1 is lost");
+        assert!([Some(2), Some(3)].contains(&refer(&mut referrals, 0, 4)));
+    }
+
+    #[test]
+    fn what_was_sent_long_ago_is_forgotten_and_memory_is_bounded() {
+        let mut referrals = Referrals::default();
+        assert_eq!((refer(&mut referrals, 0, 1), refer(&mut referrals, 0, 2)), (None, None));
+        assert!(refer(&mut referrals, 999, 3).is_some());
+        assert_eq!(refer(&mut referrals, 1000, 3), None);
+        for index in 0..2 * CHUNKS_MAX as u64 {
+            referrals.refer(at(1000), &chunk(index), NodeRank(1), |_| true);
+        }
+        assert!(referrals.sent.len() <= CHUNKS_MAX + 1 && referrals.order.len() == referrals.sent.len());
+    }
+}
