@@ -11,6 +11,7 @@
 
 mod key;
 mod objects;
+mod subset;
 
 pub use key::{Key, Object, ObjectKind};
 pub use objects::{KindCounters, Objects};

@@ -97,6 +97,10 @@ impl<B: Clone> Kept<B> {
 
     fn keep_bytes(&mut self, now: Time, key: &Key, object: Object<Chunk<B>>, bytes: u64) {
         self.objects.insert(now, key.clone(), object, bytes);
+        self.pin_if_wanted(key);
+    }
+
+    fn pin_if_wanted(&mut self, key: &Key) {
         if self.is_pinned(key) {
             self.objects.pin(key);
         }
@@ -173,6 +177,10 @@ impl<B: Clone> Kept<B> {
 
     pub fn keep_chunk(&mut self, now: Time, routing: &ReadRouting, key: Key, chunk: Chunk<B>) {
         let (bytes, is_own) = (chunk.bytes, self.is_own(routing, &key, &chunk));
+        if chunk.is_for_others && routing.has_home(&key) {
+            self.objects.insert_of_home(now, key.clone(), Object::Chunk(chunk), bytes);
+            return self.pin_if_wanted(&key);
+        }
         self.keep_bytes(now, &key, Object::Chunk(chunk), bytes);
         if is_own {
             self.bound_own_chunks(routing, key);
