@@ -157,15 +157,17 @@ class Announcer:
                 self._wake.wait()
                 continue
             try:
-                taken, longest_s = self._offer(), _AGAIN_S[1]
+                taken, offered = self._offer()
+                longest_s = _AGAIN_S[1]
             except OSError as error:
-                taken, longest_s = 0, _AGAIN_AFTER_ERROR_S
+                taken, offered, longest_s = 0, 1, _AGAIN_AFTER_ERROR_S
                 self._sockets.clear()
                 _warn(f"the daemon of this node cannot be told what is read next, which is tried again: {error}")
             if taken:
                 again_s = _AGAIN_S[0]
+            if taken == offered:
                 continue
-            if is_all and self._asked >= len(self._indices):
+            if not taken and is_all and self._asked >= len(self._indices):
                 last_offers -= 1
                 if not last_offers:
                     return
@@ -212,8 +214,8 @@ class Announcer:
                 _log.debug("no control socket of node %d of the job %s is found: its reads are not announced", node.rank, node.job)
         return self._sockets[node]
 
-    def _offer(self) -> int:
-        """Offers as much as one line to one daemon has room for, and forgets the paths that it has taken: their number."""
+    def _offer(self) -> tuple[int, int]:
+        """Offers as much as one line to one daemon has room for, and forgets the paths that it has taken: their number, and that of all."""
         target, size, words = self._waiting[0][0], len(_HEAD) + len(_TAIL), []
         for socket_of_path, word in self._waiting:
             size += len(word) + 1
@@ -223,7 +225,7 @@ class Announcer:
         taken = min(_told(target, _HEAD + b",".join(words) + _TAIL), len(words))
         for _ in range(taken):
             self._waiting.popleft()
-        return taken
+        return taken, len(words)
 
 
 def _each(paths: Paths) -> Iterable[Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]]:

@@ -33,6 +33,10 @@ class ForebayError(Exception):
         super().__init__(said or f"forebay ended with status {status} and said nothing")
         self.status = status
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # It may come from another process.
+        return type(self), (str(self), self.status)
+
 
 def program() -> str:
     """The command: `FOREBAY_COMMAND`, else that beside this Python, else the name by which PATH is searched."""

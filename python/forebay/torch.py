@@ -59,7 +59,7 @@ class EpochSampler(DistributedSampler[int]):
     batch size, times the workers, times their `prefetch_factor` is enough. `socket_path`: the control socket of a daemon; by default that of
     the node whose view or export has the file.
 
-    Raises TypeError without paths, ValueError for an `ahead` below 1 and a rank out of range, and RuntimeError where the environment
+    Raises TypeError without paths, ValueError for an `ahead` below 1, a rank out of range or without `num_replicas`, and RuntimeError where the environment
     names several processes (`WORLD_SIZE`) but neither `torch.distributed` is initialised nor `num_replicas` and `rank` are given.
     Failures of announcing raise nothing: one RuntimeWarning a process tells of them.
     """
@@ -87,7 +87,9 @@ class EpochSampler(DistributedSampler[int]):
                 raise RuntimeError(
                     "this process is one of several (WORLD_SIZE): call torch.distributed.init_process_group before, or give num_replicas and rank"
                 )
-            num_replicas, rank = num_replicas or 1, rank or 0
+            if (num_replicas is None) != (rank is None):
+                raise ValueError("num_replicas and rank are given together, or neither")
+            num_replicas, rank = (1, 0) if num_replicas is None else (num_replicas, rank)
         counted = range(data_source) if isinstance(data_source, int) else data_source
         super().__init__(cast(Any, counted), num_replicas, rank, shuffle=shuffle, seed=seed, drop_last=drop_last)
 

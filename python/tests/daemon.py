@@ -19,6 +19,7 @@ class Daemon:
         self._place = tempfile.TemporaryDirectory()
         self.path = os.path.join(self._place.name, "node-0.sock")
         self.lines: list[bytes] = []
+        self.times: list[float] = []
         self.taken: list[str] = []
         self._answer = answer
         self._kept: list[socket.socket] = []
@@ -40,6 +41,7 @@ class Daemon:
             answer = self._answer(asked["paths"])
             with self._changed:
                 self.lines.append(line)
+                self.times.append(time.monotonic())
                 if answer is not None and "ok" in answer:
                     self.taken += asked["paths"][: answer["ok"].get("taken", 0)]
                 self._changed.notify_all()

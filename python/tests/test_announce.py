@@ -73,6 +73,9 @@ class Announcements(unittest.TestCase):
         self.assertTrue(announcer.join(30))
         self.assertEqual(daemon.taken, [f"/d/{index}" for index in range(10)])
         self.assertEqual([len(json.loads(line)["paths"]) for line in daemon.lines], [10, 10, 7, 7, 7, 3])
+        # A little later.
+        apart_s = [after - before for before, after in zip(daemon.times, daemon.times[1:])]
+        self.assertGreaterEqual(min(apart_s), _announce._AGAIN_S[0] * 0.9)
 
     def test_more_taken_than_offered_is_all(self):
         daemon = self.daemon(lambda paths: {"ok": {"taken": 1 << 40, "more": []}})
@@ -110,7 +113,11 @@ class Announcements(unittest.TestCase):
             daemon = self.daemon()
             os.rename(daemon.path, path)
             self.assertTrue(announcer.join(60))
-            self.assertTrue(self.announcer(10, os.path.join(place.name, "none")))
+            # Another failure, of another daemon.
+            answers = [{"odd": 1}]
+            other = self.daemon(lambda paths: answers.pop() if answers else {"ok": {"taken": len(paths)}})
+            self.assertTrue(self.announcer(10, other).join(30))
+            self.assertEqual(len(other.lines), 2)
         self.assertEqual(daemon.taken, [f"/d/{index}" for index in range(10)])
         self.assertEqual([each.category for each in told], [RuntimeWarning])
         self.assertIn("cannot be told what is read next", str(told[0].message))

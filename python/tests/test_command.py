@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import tempfile
 import unittest
@@ -44,6 +45,8 @@ class Commands(CommandCase):
                 call()
             self.assertEqual((str(raised.exception), raised.exception.status), ("forebay: it is so", 1))
         self.assertIsInstance(raised.exception, forebay.QueryError)
+        again = pickle.loads(pickle.dumps(raised.exception))
+        self.assertEqual((type(again), str(again), again.status), (forebay.QueryError, "forebay: it is so", 1))
 
     def test_an_answer_of_another_kind_is_an_error(self):
         for answer in ("", "no json", "[1]", '{"nodes": '):

@@ -44,6 +44,19 @@ class Files(AnnouncingDataset, Dataset):
         return [self.files[index]]
 
 
+class IteratesInWorkers(Dataset):
+    """Each sample is an epoch of a sampler, and whether that was announced."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return list(self.sampler), self.sampler._announcer is not None
+
+
 class Epochs(unittest.TestCase):
     def test_every_sample_once_over_ranks(self):
         for count, replicas in [(1, 1), (100, 4), (101, 4), (7, 8), (1000, 7)]:
@@ -111,6 +124,9 @@ d.barrier(); d.destroy_process_group()
             (lambda: EpochSampler([1, 2]), TypeError),
             (lambda: EpochSampler(10, str, ahead=0), ValueError),
             (lambda: EpochSampler(10, str, num_replicas=2, rank=2), ValueError),
+            (lambda: EpochSampler(10, str, num_replicas=2), ValueError),
+            (lambda: EpochSampler(10, str, rank=0), ValueError),
+            (lambda: EpochSampler(10, str, num_replicas=0, rank=0), ValueError),
         ]:
             with self.assertRaises(kind):
                 wrong()
@@ -192,6 +208,13 @@ class Announcing(unittest.TestCase):
         self.assertTrue(first.join(30))
         sampler._announcer.stop()
         self.assertTrue(sampler._announcer.join(30))
+
+    def test_workers_announce_nothing(self):
+        daemon = self.daemon()
+        sampler = EpochSampler(self.files, socket_path=daemon.path)
+        for epoch, is_announced in DataLoader(IteratesInWorkers(sampler), batch_size=None, num_workers=2):
+            self.assertEqual((epoch, is_announced), (list(DistributedSampler(range(60), 1, 0)), False))
+        self.assertEqual(daemon.lines, [])
 
     def test_parts_of_a_dataset_have_its_paths(self):
         daemon = self.daemon()
