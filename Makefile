@@ -15,7 +15,7 @@ sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
 sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-command build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs package test-packages uninstall
+.PHONY: help build build-command build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs package test-packages test-python uninstall
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -72,6 +72,12 @@ test-packages: ## tarball, deb, rpm and wheel installed, used and removed in fre
 	@echo 'Packages: installs debootstrap, fuse3, rpm, for DIST_TARGETS of other architectures qemu-user-static, and what `make package`'
 	@echo 'names by apt-get where they are missing; says so before it does; downloads a root of Debian 12 into target/packages/, and Open MPI 5 from PyPI for the tests of PRRTE.'
 	@tests/packages/run.sh && tests/packages/launchers.sh
+
+test-python: ## the client for Python: its types, and its tests beside a job of two nodes, with PyTorch (TORCH= leaves that out; needs 7 GB with it)
+	@echo 'Packages: installs fuse3 and python3-venv by apt-get where they are missing; says so before it does; and mypy and torch, of'
+	@echo '3 GB, by pip into target/python, unless TORCH is empty.'
+	@test -n "$$FOREBAY_COMMAND" || $(CARGO) build --quiet --package forebay
+	@CARGO_TARGET_DIR="$(target)" python/tests/run.sh
 
 demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
 	@echo 'Packages: installs fuse3, python3, gcc and libc6-dev by apt-get where they are missing, for BIG=1 also python3-venv,'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""wheel.py STAGE ARCHITECTURE VERSION OUT: a wheel with the command of what is staged (stage.sh) and the client for Python (python/forebay.py).
+"""wheel.py STAGE ARCHITECTURE VERSION OUT: a wheel with the command of what is staged (stage.sh) and the client for Python (python/forebay).
 
 The same files give the same bytes: all dates are SOURCE_DATE_EPOCH.
 """
@@ -18,12 +18,14 @@ METADATA = """\
 Metadata-Version: 2.4
 Name: forebay
 Version: {version}
-Summary: The I/O tier of a supercomputer job: the command, and its queries from Python
+Summary: The I/O tier of a supercomputer job: the command, and its client for Python
 License-Expression: Apache-2.0
 License-File: LICENSE
 Requires-Python: >=3.9
 Provides-Extra: query
 Requires-Dist: pyarrow>=14 ; extra == 'query'
+Provides-Extra: torch
+Requires-Dist: torch ; extra == 'torch'
 Description-Content-Type: text/markdown
 
 {readme}"""
@@ -35,8 +37,10 @@ def contents(stage, architecture, version):
     about = f"forebay-{version}.dist-info"
     readme = pathlib.Path("packaging/wheel.md").read_text().replace("@VERSION@", version)
     tags = "".join(f"Tag: py3-none-{system}_{architecture}\n" for system in SYSTEMS)
+    client = pathlib.Path("python")
+    modules = sorted(path for path in client.glob("forebay/*") if path.suffix in (".py", ".typed"))
     return [
-        ("forebay.py", pathlib.Path("python/forebay.py").read_bytes()),
+        *((str(path.relative_to(client)), path.read_bytes()) for path in modules),
         (f"forebay-{version}.data/scripts/forebay", (stage / "bin/forebay").read_bytes()),
         (f"{about}/METADATA", METADATA.format(version=version, readme=readme).encode()),
         (f"{about}/WHEEL", WHEEL.format(version=version, tags=tags).encode()),

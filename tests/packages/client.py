@@ -1,4 +1,5 @@
-"""The client of a wheel without pyarrow: operators answer, and a query says which package it lacks."""
+"""The client of a wheel without pyarrow and torch: operators answer, a query says which package it lacks, and without a job the command's
+words are an error."""
 
 import pathlib
 import tempfile
@@ -15,3 +16,17 @@ except ImportError as error:
     assert "pip install 'forebay[query]'" in str(error), error
 else:
     raise AssertionError("a query without pyarrow does not fail")
+for ask in (forebay.status, forebay.landed):
+    try:
+        ask()
+    except forebay.ForebayError as error:
+        assert error.status == 1 and "no job is up" in str(error), error
+    else:
+        raise AssertionError("there is a job")
+assert pathlib.Path(forebay.__file__).with_name("py.typed").exists()
+try:
+    import forebay.torch
+except ImportError as error:
+    assert error.name == "torch", error
+else:
+    raise AssertionError("there is a torch")
