@@ -27,4 +27,5 @@ mod refresh;
 mod refusals;
 mod run_alone;
 mod striped;
+mod warmup;
 mod whole;

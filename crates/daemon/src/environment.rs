@@ -13,7 +13,7 @@ use std::time::Duration;
 use forebay_body::Body;
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
@@ -216,6 +216,12 @@ pub trait Walker: Send + Sync {
     /// # Errors
     /// When it has ended.
     fn walk(&self, listed: &[ViewPath], looked_up: &[ViewPath]) -> std::io::Result<()>;
+
+    /// Has bytes of a file read, all there are. May block; one caller at a time.
+    ///
+    /// # Errors
+    /// When it has ended; within, as the view gives it.
+    fn read(&self, file: &ViewPath, extent: Extent) -> std::io::Result<Result<(), Errno>>;
 
     /// Ends it without waiting, though another thread walks.
     fn end(&self);

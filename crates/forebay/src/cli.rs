@@ -14,6 +14,7 @@ mod stage;
 mod status;
 mod trial;
 mod version;
+mod warmup;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ pub use stage::{StageArguments, StageCommand, StageOptions};
 pub use status::{StatusArguments, TopArguments};
 pub use trial::TryArguments;
 pub use version::VersionArguments;
+pub use warmup::WarmupArguments;
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -131,6 +133,8 @@ pub enum Command {
     Debug(DebugArguments),
     /// Drop everything that the job has cached of paths that have changed
     Refresh(RefreshArguments),
+    /// Bring data to the nodes before programs read them: weights to every node, data sets to their homes
+    Warmup(WarmupArguments),
     /// Copy inputs to the nodes' own disks, or files of the burst tier to other places
     Stage(StageArguments),
     /// Land files of the burst tier on the backing file system now

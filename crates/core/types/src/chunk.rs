@@ -37,7 +37,7 @@ pub fn chunk_bytes(size_bytes: u64, index: ChunkIndex) -> usize {
 }
 
 /// A range of bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Extent {
     /// First byte.
     pub offset_bytes: u64,

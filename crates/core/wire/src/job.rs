@@ -1,6 +1,6 @@
 //! Messages about the job itself, carried over its first tree: who is there, what it does, when it ends.
 
-use forebay_types::{Epoch, ViewPath, limits};
+use forebay_types::{ChunkIndex, Epoch, Extent, Generation, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::query::{QUERY_FILES_MAX, QueryWants};
@@ -56,7 +56,28 @@ pub enum JobMessage {
         /// The values that the query collects.
         wants: QueryWants,
     },
+    /// The asked node reads chunks of a file and keeps them, as the node that others ask for them. Answer: `Text`, an empty JSON array.
+    Keep {
+        /// The file.
+        file: ViewPath,
+        /// Its version.
+        generation: Generation,
+        /// The first chunk.
+        first: ChunkIndex,
+        /// How many, `KEEP_CHUNKS_MAX` at most.
+        count: u32,
+    },
+    /// The kernel of the asked node reads bytes of a file. Answer: `Text`, an empty JSON array.
+    ReadFile {
+        /// The file.
+        file: ViewPath,
+        /// The bytes.
+        extent: Extent,
+    },
 }
+
+/// Chunks that a node is asked to keep at once.
+pub const KEEP_CHUNKS_MAX: u32 = 64;
 
 /// The steps of a refresh; each is taken by all nodes before the next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -87,6 +108,8 @@ impl JobMessage {
             Self::Report { .. } => "report",
             Self::Recording => "recording",
             Self::Holders { .. } => "holders",
+            Self::Keep { .. } => "keep",
+            Self::ReadFile { .. } => "read-file",
         }
     }
 
@@ -98,6 +121,7 @@ impl JobMessage {
             }
             Self::Report { report } => report.is_within_limits(),
             Self::Holders { files, .. } => (1..=QUERY_FILES_MAX).contains(&files.len()),
+            Self::Keep { count, .. } => (1..=KEEP_CHUNKS_MAX).contains(count),
             _ => true,
         }
     }

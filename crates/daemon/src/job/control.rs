@@ -22,6 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::requests::Job;
 use crate::query::collected;
+use crate::read::warm;
 use crate::shared::node::Node;
 
 /// Longest command line, bytes: the paths of some files, most of them shorter than they may be.
@@ -38,6 +39,9 @@ const NO_BURST: &str = "the job has no burst tier; forebay up --burst DIR=BACKIN
 
 /// Why there is no answer.
 const ENDS: &str = "the daemon ends";
+
+/// How often a client is told how far its warm-up is.
+const WARM_UP_TOLD_EVERY: Duration = Duration::from_millis(500);
 
 /// Round trips that one probe may make.
 const PROBES_MAX: u32 = 10_000;
@@ -104,6 +108,16 @@ enum Command {
     QueryJoin(AskedJoin),
     /// Where a worker finds files on this node.
     QueryPlaces(AskedPlaces),
+    /// Brings files to their homes, or to every node: lines tell how far it is, until it is done or the client hangs up.
+    Warmup {
+        paths: Vec<String>,
+        #[serde(default)]
+        each: bool,
+    },
+    /// Files that a program of this node reads next, in this order.
+    Announce {
+        paths: Vec<String>,
+    },
     /// How far a file is on its way to the backing file system.
     Landed {
         path: String,
@@ -164,6 +178,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
                 }
             }
             Ok(Command::Staging) => return while_staging(&job, reader, write).await,
+            Ok(Command::Warmup { paths, each }) => return warm_up(&paths, each, &job, reader, write).await,
             Ok(Command::QueryStream(asked)) => return carry_stream(asked, &job, unread(reader), write).await,
             Ok(Command::QueryJoin(asked)) => return join_stream(asked, &job, unread(reader), write).await,
             Ok(command) => carry_out(command, &job).await,
@@ -227,6 +242,40 @@ async fn while_staging(job: &Job, mut reader: impl AsyncRead + Unpin, write: Own
     let _ = reader.read(&mut nothing).await;
 }
 
+/// Warms up until all is done or the client hangs up.
+async fn warm_up(
+    paths: &[String],
+    each: bool,
+    job: &Job,
+    mut reader: impl AsyncRead + Unpin,
+    mut write: OwnedWriteHalf,
+) {
+    let paths: Result<Vec<_>, _> = paths.iter().map(|path| path_in_view(path, &job.node)).collect();
+    let paths = match paths {
+        Ok(paths) => paths,
+        Err(message) => return tell(write, Err(message)).await,
+    };
+    let _hold = job.read.prefill.hold_recording();
+    let mode = if each { warm::Mode::Each } else { warm::Mode::Spread };
+    let (told, warm_up) = warm::run(&job.node, &job.read, paths, mode);
+    let mut nothing = [0];
+    let mut warm_up = std::pin::pin!(warm_up);
+    let mut ticks = tokio::time::interval(WARM_UP_TOLD_EVERY);
+    loop {
+        tokio::select! {
+            () = &mut warm_up => return tell(write, Ok(json!(told.now()))).await,
+            // The client is gone: what has not begun is left.
+            _ = reader.read(&mut nothing) => return,
+            _ = ticks.tick() => {
+                let line = format!("{}\n", json!({"ok": told.now()}));
+                if write.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
     match command {
         Command::Ping => Ok(json!(job.node.rank().0)),
@@ -272,7 +321,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             landed.unwrap_or_else(|| Err(ENDS.to_owned())).map(|landed| json!(landed))
         }
         // They take the connection over.
-        Command::Staging | Command::QueryStream(_) | Command::QueryJoin(_) => Ok(Value::Null),
+        Command::Staging | Command::Warmup { .. } | Command::QueryStream(_) | Command::QueryJoin(_) => Ok(Value::Null),
+        Command::Announce { paths } => {
+            let files = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<Vec<_>, _>>()?;
+            Ok(json!({"taken": job.read.announced.take(files)}))
+        }
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job.probe(payload_bytes, count).await

@@ -16,13 +16,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::ViewPath;
+use forebay_types::{Errno, Extent, ViewPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::environment::Walker;
-use crate::walk::{DONE, FLUSH, LIST, LOOK, SETTLE};
+use crate::walk::{DONE, FLUSH, LIST, LOOK, READ, SETTLE};
 
 /// Files of which the kernel is waited for by one process: as many as have room in a pipe, which is a page where the user has many.
 const SETTLED_AT_ONCE: usize = 50;
@@ -119,6 +119,22 @@ impl Walker for WalkerProcess {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes.input.write_all(&asked)?;
         pipes.output.read_exact(&mut [0])
+    }
+
+    fn read(&self, file: &ViewPath, extent: Extent) -> std::io::Result<Result<(), Errno>> {
+        let Extent { offset_bytes, len_bytes } = extent;
+        let asked =
+            [format!("{}{offset_bytes}:{len_bytes}:", char::from(READ)).as_bytes(), file.as_bytes(), &[0]].concat();
+        // A panic ends the process, so a poisoned lock is never seen.
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        pipes.input.write_all(&asked)?;
+        let mut answer = [0; 5];
+        pipes.output.read_exact(&mut answer)?;
+        let [_, number @ ..] = answer;
+        Ok(match i32::from_le_bytes(number) {
+            0 => Ok(()),
+            number => Err(Errno::from(number)),
+        })
     }
 
     fn end(&self) {

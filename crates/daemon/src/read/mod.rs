@@ -30,6 +30,7 @@ mod rest;
 mod timed_exports;
 mod view;
 mod waiting;
+pub mod warm;
 
 pub use core::ReadCore;
 pub use frequent::{Amounts, INODES_MAX};

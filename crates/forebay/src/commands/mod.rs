@@ -51,6 +51,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Debug(arguments) => job::debug::run(arguments),
         Command::KeepLogs(_) => crate::kept_logs::carry_out().map(|()| ExitCode::SUCCESS),
         Command::Refresh(arguments) => job::refresh::run(arguments),
+        Command::Warmup(arguments) => job::warmup::run(arguments),
         Command::Stage(arguments) => stage::run(arguments),
         Command::Drain(arguments) => burst::drain::run(arguments),
         Command::Landed(arguments) => burst::landed::run(arguments),

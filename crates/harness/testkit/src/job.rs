@@ -135,7 +135,7 @@ impl Job {
     /// The daemon of node `rank` now, as its keeper has written it down; `None` while there is none.
     #[must_use]
     pub fn daemon(&self, rank: usize) -> Option<u32> {
-        let path = self.sandbox.runtime().join("forebay").join(&self.sandbox.name).join(format!("node-{rank}.json"));
+        let path = self.directory().join(format!("node-{rank}.json"));
         let record: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let pid = u32::try_from(record["daemon"]["pid"].as_u64()?).ok()?;
         is_alive(pid).then_some(pid)
@@ -164,6 +164,12 @@ impl Job {
     pub fn kill_keeper(&self, rank: usize) {
         kill(self.keepers[rank]);
         wait_until("a killed keeper ends", GONE, || !is_alive(self.keepers[rank]));
+    }
+
+    /// The job's directory.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.sandbox.runtime().join("forebay").join(&self.sandbox.name)
     }
 
     /// Where node `rank` shows the file at the absolute path `source`.

@@ -96,6 +96,31 @@ pub fn ask_over(stream: &UnixStream, socket: &Path, question: &Value, timeout: D
     answer(exchange(stream, question, timeout), socket, timeout)
 }
 
+/// Sends `question` to the daemon behind `socket`, and hands over each line of its answer, until `take` says that this was the last one. Whoever
+/// ends meanwhile ends what was asked for.
+///
+/// # Errors
+/// Those of `ask_once`, `silence_max` for each line, and what `take` fails with.
+pub fn follow(
+    socket: &Path,
+    question: &Value,
+    silence_max: Duration,
+    mut take: impl FnMut(&Value) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let mut stream = connected(socket)?;
+    stream.set_write_timeout(Some(silence_max))?;
+    stream.set_read_timeout(Some(silence_max))?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
+    let mut reader = BufReader::new(&stream).take(ANSWER_BYTES_MAX);
+    loop {
+        let mut line = Vec::new();
+        let read = reader.read_until(b'\n', &mut line).map_err(silent).map(|_| line);
+        if take(&answer(read, socket, silence_max)?)? {
+            return Ok(());
+        }
+    }
+}
+
 /// Whether the other side has ended before it has taken or answered the request.
 fn has_ended(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)

@@ -97,7 +97,7 @@ fn each_request_of_the_corpus_is_what_its_name_says() {
             found += 1;
         }
     }
-    assert_eq!(found, 17, "one of each");
+    assert_eq!(found, 19, "one of each");
 }
 
 fn parcel_comes_back(bytes: &[u8]) -> bool {

@@ -21,3 +21,4 @@ pub mod up_direct;
 mod up_report;
 pub mod up_stopped;
 mod users;
+pub mod warmup;

@@ -1,0 +1,222 @@
+//! One warm-up: files are found, brought, and counted, a bounded number at a time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_types::{Extent, NodeRank, ViewPath};
+use forebay_wire::JobMessage;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use super::found::{Found, Walk};
+use super::spread::{Share, shares, spread};
+use crate::read::ReadParts;
+use crate::shared::gather::ask;
+use crate::shared::node::Node;
+
+/// Shares that are brought at once: several for each of a few homes.
+const AT_ONCE: usize = 32;
+
+/// Bytes that every node reads at once, of one file.
+const READ_AT_ONCE_BYTES: u64 = 256 << 20;
+
+/// How long a node may take for them: at 1 MB/s.
+const READ_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Files that are named of those that could not be brought; the others are counted.
+const NAMED_MAX: usize = 1_000;
+
+/// Where data are brought to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Each chunk to its home.
+    Spread,
+    /// All to the kernel of each node.
+    Each,
+}
+
+/// How far it is.
+#[derive(Clone, Default, Serialize)]
+pub struct Progress {
+    /// Of all files that were found.
+    bytes: u64,
+    files: u64,
+    /// Whether those are all.
+    is_counted: bool,
+    bytes_done: u64,
+    files_done: u64,
+    bytes_per_s: f64,
+    /// Once all files were found.
+    time_left_ms: Option<u64>,
+    failed_count: u64,
+    failed: Vec<Failed>,
+    done: bool,
+}
+
+/// A file that could not be brought.
+#[derive(Clone, Serialize)]
+struct Failed {
+    path: String,
+    why: String,
+}
+
+/// What is to be told of it, from any thread.
+pub struct Told {
+    begun: Instant,
+    progress: Mutex<Progress>,
+}
+
+impl Told {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { begun: Instant::now(), progress: Mutex::default() })
+    }
+
+    /// How far it is now.
+    pub fn now(&self) -> Progress {
+        let mut progress = self.lock().clone();
+        let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);
+        progress.bytes_per_s = progress.bytes_done as f64 / seconds;
+        let left = progress.bytes.saturating_sub(progress.bytes_done) as f64 * 1e3 / progress.bytes_per_s;
+        progress.time_left_ms = (progress.is_counted && left.is_finite()).then_some(left as u64);
+        progress
+    }
+
+    fn failed(&self, file: &ViewPath, why: String) {
+        let mut progress = self.lock();
+        progress.failed_count += 1;
+        if progress.failed.len() < NAMED_MAX {
+            let path = format!("/{}", String::from_utf8_lossy(file.as_bytes()));
+            progress.failed.push(Failed { path, why });
+        }
+    }
+
+    /// A panic ends the process, so a poisoned lock is never seen.
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins a warm-up; it goes on as long as the future is polled.
+pub fn run(
+    node: &Arc<Node>,
+    read: &Arc<ReadParts>,
+    paths: Vec<ViewPath>,
+    mode: Mode,
+) -> (Arc<Told>, impl Future<Output = ()> + Send + use<>) {
+    let told = Told::new();
+    let (count, bring) = (count(read, &told, paths.clone()), bring(node, read, &told, paths, mode));
+    let told_at_end = Arc::clone(&told);
+    (told, async move {
+        tokio::join!(count, bring);
+        told_at_end.lock().done = true;
+    })
+}
+
+/// Counts files, so that the time left is known.
+fn count(read: &Arc<ReadParts>, told: &Arc<Told>, paths: Vec<ViewPath>) -> impl Future<Output = ()> + Send + use<> {
+    let (mut walk, told) = (Walk::new(read, paths), Arc::clone(told));
+    async move {
+        while let Some(found) = walk.next().await {
+            if let Ok(found) = found {
+                let mut progress = told.lock();
+                progress.files += 1;
+                progress.bytes += found.generation.size_bytes;
+            }
+        }
+        told.lock().is_counted = true;
+    }
+}
+
+fn bring(
+    node: &Arc<Node>,
+    read: &Arc<ReadParts>,
+    told: &Arc<Told>,
+    paths: Vec<ViewPath>,
+    mode: Mode,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (node, read, told) = (Arc::clone(node), Arc::clone(read), Arc::clone(told));
+    async move {
+        let mut walk = Walk::new(&read, paths);
+        let mut under_way = JoinSet::new();
+        while let Some(found) = walk.next().await {
+            match (found, mode) {
+                (Err((path, errno)), _) => told.failed(&path, errno.to_string()),
+                (Ok(found), Mode::Spread) => {
+                    let file = Arc::new(File::of(&found, &told));
+                    for share in shares(&found) {
+                        while under_way.len() >= AT_ONCE {
+                            drop(under_way.join_next().await);
+                        }
+                        under_way.spawn(bring_share(Arc::clone(&node), Arc::clone(&read), share, Arc::clone(&file)));
+                    }
+                }
+                (Ok(found), Mode::Each) => {
+                    let file = File::of(&found, &told);
+                    let size_bytes = found.generation.size_bytes;
+                    for offset_bytes in (0..size_bytes).step_by(READ_AT_ONCE_BYTES as usize) {
+                        let len_bytes = READ_AT_ONCE_BYTES.min(size_bytes - offset_bytes);
+                        read_everywhere(&node, &read, &file, Extent { offset_bytes, len_bytes }).await;
+                    }
+                }
+            }
+        }
+        while under_way.join_next().await.is_some() {}
+    }
+}
+
+/// A file that is being brought: done with its last part.
+struct File {
+    found: Found,
+    told: Arc<Told>,
+    why: Mutex<Option<String>>,
+}
+
+impl File {
+    fn of(found: &Found, told: &Arc<Told>) -> Self {
+        Self { found: found.clone(), told: Arc::clone(told), why: Mutex::default() }
+    }
+
+    fn done(&self, bytes: u64, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => self.told.lock().bytes_done += bytes,
+            Err(why) => {
+                self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+            }
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        match self.why.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(why) => self.told.failed(&self.found.file, why),
+            None => self.told.lock().files_done += 1,
+        }
+    }
+}
+
+async fn bring_share(node: Arc<Node>, read: Arc<ReadParts>, share: Share, file: Arc<File>) {
+    let outcome = spread(&node, &read, &share).await;
+    file.done(share.bytes(), outcome);
+}
+
+/// Has every node's kernel read a part of a file, all at the same time: each chunk comes from the backing file system once.
+async fn read_everywhere(node: &Arc<Node>, read: &Arc<ReadParts>, file: &File, extent: Extent) {
+    let mut under_way = JoinSet::new();
+    for rank in (0..node.options.nodes.len() as u32).map(NodeRank) {
+        let (node, read, path) = (Arc::clone(node), Arc::clone(read), file.found.file.clone());
+        under_way.spawn(async move {
+            let outcome = if rank == node.rank() {
+                read.reader.read(&node, path, extent).await.map_err(|errno| errno.to_string())
+            } else {
+                ask::<()>(&node, rank, JobMessage::ReadFile { file: path, extent }, READ_DEADLINE).await.map(drop)
+            };
+            outcome.map_err(|why| format!("node {rank}: {why}"))
+        });
+    }
+    let mut outcome = Ok(());
+    while let Some(joined) = under_way.join_next().await {
+        outcome = outcome.and(joined.unwrap_or_else(|_| Err("the daemon ends".to_owned())));
+    }
+    file.done(extent.len_bytes, outcome);
+}

@@ -1,0 +1,149 @@
+//! `warmup PATH...`: brings data to the nodes before programs ask for them.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use forebay_keeper::own_paths;
+use forebay_launch::JobDirectory;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::cli::WarmupArguments;
+use crate::commands::paths::{is_shown, looking_at, resolved, views, within_view};
+use crate::exit::DONE_IN_PART;
+use crate::health::amounts::{part, rate, size, span};
+use crate::jobs;
+use crate::machine;
+use crate::output::{say, tell};
+use crate::progress::ProgressLine;
+use crate::settings::UsageError;
+
+/// How long the daemon may say nothing: it tells how far it is twice a second.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Files that are named of those that could not be brought; `--json` names more.
+const NAMED_MAX: usize = 10;
+
+/// How far the daemon is.
+#[derive(Deserialize)]
+struct Progress {
+    bytes: u64,
+    files: u64,
+    bytes_done: u64,
+    files_done: u64,
+    bytes_per_s: f64,
+    time_left_ms: Option<u64>,
+    failed_count: u64,
+    failed: Vec<Failed>,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    path: String,
+    why: String,
+}
+
+/// Warms up, shows how far it is, and says what could not be brought. Ends with the daemon's last line, or with this process: data that were
+/// brought until then stay.
+pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
+    let effective = arguments.of_job.effective()?;
+    let directory = jobs::find(&effective)?;
+    let paths = paths(&arguments.paths, &directory)?;
+    let ranks = directory.socket_ranks();
+    let Some(rank) = ranks.first() else {
+        bail!("no daemon of the job {} runs on this host; warm up on one of its nodes", directory.job());
+    };
+    let socket = directory.socket(*rank);
+    let question = json!({"command": "warmup", "paths": paths, "each": arguments.each});
+    let mut shown = ProgressLine::begin();
+    let mut last = None;
+    forebay_control::follow(&socket, &question, SILENCE_MAX, |line| {
+        if arguments.json {
+            say!("{line}");
+        }
+        let progress = Progress::deserialize(line).context("the daemon gave an invalid answer to a warm-up")?;
+        shown.show(|| so_far(&progress));
+        let is_done = progress.done;
+        last = Some(progress);
+        Ok(is_done)
+    })?;
+    drop(shown);
+    let Some(done) = last.filter(|progress| progress.done) else {
+        bail!("the daemon behind {} ended before all was brought; run this again, which goes on", socket.display());
+    };
+    if !arguments.json {
+        say!("{}", said(&done, arguments.each));
+    }
+    for Failed { path, why } in done.failed.iter().take(NAMED_MAX) {
+        tell!("forebay: {path}: not brought: {why}");
+    }
+    if done.failed_count > NAMED_MAX as u64 {
+        tell!("forebay: and {} more, which --json names", done.failed_count - NAMED_MAX as u64);
+    }
+    Ok(match (done.failed_count, done.files_done) {
+        (0, _) => ExitCode::SUCCESS,
+        (_, 0) => ExitCode::FAILURE,
+        _ => ExitCode::from(DONE_IN_PART),
+    })
+}
+
+/// The paths on the backing file system; links that are given are followed.
+fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
+    let views = views(directory);
+    let exports =
+        own_paths::find_node(directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
+    let mut paths = Vec::new();
+    for path in given {
+        let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
+        let _looking = looking_at(&absolute);
+        let (_, meant) = within_view(&absolute, &views);
+        let meant = resolved(&meant);
+        let shown = path.display();
+        if !exports.is_empty() && !is_shown(&exports, Path::new(&meant)) {
+            bail!(
+                "{shown} is outside the job's exports, so no node reads it through the job; forebay status shows them"
+            );
+        }
+        let Some(meant) = meant.to_str() else {
+            let message = "only paths that are valid UTF-8 can be named; name the directory that it is in";
+            return Err(UsageError(format!("{shown}: {message}")).into());
+        };
+        paths.push(meant.to_owned());
+    }
+    Ok(paths)
+}
+
+fn so_far(progress: &Progress) -> String {
+    let Progress { bytes, bytes_done, bytes_per_s, time_left_ms, files_done, .. } = progress;
+    let left = time_left_ms.map(|ms| format!(", {} left", span(Duration::from_millis(ms)))).unwrap_or_default();
+    format!("{}, {files_done} files, {}{left}", part(*bytes_done, *bytes), rate(*bytes_per_s as u64))
+}
+
+fn said(done: &Progress, each: bool) -> String {
+    let place = if each { "every node" } else { "their homes" };
+    let Progress { files, files_done, bytes_done, bytes_per_s, .. } = done;
+    let of = if files_done == files { String::new() } else { format!(" of {files}") };
+    format!("{files_done}{of} files, {} at {place}, {}", size(*bytes_done), rate(*bytes_per_s as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress() -> Progress {
+        let json = json!({"bytes": 4 << 20, "files": 3, "is_counted": true, "bytes_done": 1 << 20, "files_done": 1,
+            "bytes_per_s": 2e6, "time_left_ms": 1500, "failed_count": 0, "failed": [], "done": false});
+        Progress::deserialize(json).unwrap()
+    }
+
+    #[test]
+    fn says_how_far_it_is_and_what_was_done() {
+        assert_eq!(so_far(&progress()), "1.0 of 4.0 MiB, 1 files, 2.00 MB/s, 2 s left");
+        assert_eq!(said(&progress(), true), "1 of 3 files, 1.0 MiB at every node, 2.00 MB/s");
+        let all = Progress { files_done: 3, ..progress() };
+        assert_eq!(said(&all, false), "3 files, 1.0 MiB at their homes, 2.00 MB/s");
+    }
+}
