@@ -17,6 +17,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import signal
 import sys
 
 from bulk import backing_reads, dlio, epochs, first_epoch, weights
@@ -40,7 +41,7 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     for part in [epochs, first_epoch, weights, dlio]:
         part.options(parser)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     unknown = [part for part in given.parts if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]}; parts are {', '.join(PARTS)}")
@@ -49,6 +50,8 @@ def main():
     given.memory = pathlib.Path(f"/dev/shm/forebay-bulk-{given.pid}.files")
     given.directory.mkdir(parents=True, mode=0o700)
     given.memory.mkdir(mode=0o700)
+    # What runs is ended, and what was made is removed, then too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     bars = Bars()
     try:
         for part in given.parts or PARTS:

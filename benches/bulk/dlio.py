@@ -40,7 +40,7 @@ RESNET50 = {
 
 
 def options(parser):
-    parser.add_argument("--dlio-python", help="the interpreter of a virtual environment with DLIO (bulk/dlio-setup.sh)")
+    parser.add_argument("--dlio-python", type=os.path.abspath, help="the interpreter of a virtual environment with DLIO (bulk/dlio-setup.sh)")
     parser.add_argument("--unet3d-compute-s", type=float, default=0.12, help="computing time of a batch of 7")
     parser.add_argument("--resnet50-compute-s", type=float, default=0.05, help="computing time of a batch of 40")
     parser.add_argument("--dlio-pairs", type=int, default=3)

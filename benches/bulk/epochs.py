@@ -23,12 +23,16 @@ NOTICED_WITHIN_S = 120
 
 
 def options(parser):
-    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 16], help="of epochs; killed and second take the first")
+    parser.add_argument("--nodes", type=numbers, default=[4, 16], help="of epochs, with commas; killed and second take the first")
     parser.add_argument("--budget-mib", type=int, default=96)
     parser.add_argument("--file-mib", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--cache-mib", type=int, help="of a node's disk, for chunks (--cache-store); none by default")
     parser.add_argument("--roots", type=int, help="nodes that read the backing file system, else what `up` chooses")
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
 
 
 class Set:
