@@ -15,7 +15,7 @@ sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
 sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-command build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs package test-packages test-python uninstall
+.PHONY: help build build-command build-sql build-test-sql dist test test-sql demo bench-read bench-bulk bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid check-pages soak fuzz lint install clean test-write test-kernels test-xfstests check-seeded-bugs package test-packages test-python uninstall
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -88,6 +88,12 @@ bench-read: ## the read path's figures, to target/bench/ (needs root and an hour
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh
+
+bench-bulk: ## reads of model weights and training data, in target/bench/ (BULK: parts and options of benches/bulk.py; needs root, 12 GiB of memory and an hour)
+	@echo 'Packages: installs python3, python3-venv, python3-torch, fuse3, strace, gcc, openmpi-bin, libopenmpi-dev, glusterfs-server,'
+	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does; and dlio-benchmark with TensorFlow by'
+	@echo 'pip into target/bench/dlio.'
+	@benches/bench-bulk.sh $(BULK)
 
 bench-aggregate: ## aggregation's figures, to target/bench/ (needs root for one of them, and a quarter of an hour)
 	@echo 'Packages: installs gcc, openmpi-bin, libopenmpi-dev, glusterfs-server, glusterfs-client and iproute2 by apt-get where'
