@@ -302,7 +302,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     /// The source of an attempt names another node, or, having been named itself, has nothing of what is asked for. A node that cannot be
     /// followed makes the request insist on an answer of the next source, so it comes to an end. Nodes are asked along no order
-    /// here: that leads to no circle, because a node that was named answers from what it has or is getting, and asks nobody.
+    /// here. That leads to no circle: a node is named when it is being sent what is asked for, and if that gets lost it insists.
     pub fn referred(&mut self, now: Time, attempt: AttemptId, to: Option<NodeRank>) {
         let Some(attempt) = self.end_attempt(attempt) else { return };
         self.heard(now, attempt.source);
@@ -322,6 +322,15 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             }
             None => self.route(now, attempt.request),
         }
+    }
+
+    /// A node that asks for the same insists: this one insists, too, or each might wait for the other.
+    pub fn insist(&mut self, now: Time, id: RequestId) {
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.insists = true;
+        }
+        self.cancel_attempts(id, |attempt| attempt.referral == Referral::Followed && !attempt.is_filling);
+        self.route(now, id);
     }
 
     /// Takes an attempt out of everything.

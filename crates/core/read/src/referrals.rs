@@ -1,8 +1,11 @@
 //! Referrals: where many nodes want one chunk at once, a node sends it to a few of them, and names these to the others.
 //!
 //! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A node that was
-//! named names others in its turn. It answers from a body that it has or is getting, and asks nobody: each body is fed by one that
-//! was there before it, so bodies wait for each other in no circle, whoever names whom.
+//! named names others in its turn.
+//!
+//! A node is named only when the chunk is on its way to it, so who is referred to it waits for no more than that. If it gets lost on the
+//! way, the node insists on an answer of its home, which then names nobody, and makes any node that it asks insist, too. So nodes
+//! wait for each other in no circle, whoever names whom.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -61,8 +61,16 @@ impl<B: Clone> ReadPath<B> {
         match self.kept_for_peer(&key) {
             Some(PeerAnswer::Body(body)) => self.send_chunk(&key, asker, body),
             Some(answer) => self.tell_peer(ticket, answer),
-            None if asker.referral == Referral::Followed => self.tell_peer(ticket, PeerAnswer::Referred(None)),
-            None => _ = self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(asker))),
+            // A node was named because it is being sent the chunk: others wait with it until that begins to arrive.
+            None if asker.referral == Referral::Followed && self.dispatch.find(&key).is_none() => {
+                self.tell_peer(ticket, PeerAnswer::Referred(None));
+            }
+            None => {
+                if let (Referral::Refused, Some(request)) = (asker.referral, self.dispatch.find(&key)) {
+                    self.dispatch.insist(now, request);
+                }
+                self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(asker)));
+            }
         }
         Some(key)
     }

@@ -204,13 +204,15 @@ impl Network {
         }
     }
 
-    fn send(&mut self, ms: u64, node: usize, ticket: PeerTicket, answer: PeerAnswer<usize>) {
+    /// The head of a body waits for those before it on the link.
+    fn send(&mut self, mut ms: u64, node: usize, ticket: PeerTicket, answer: PeerAnswer<usize>) {
         let (attempt, to) = (ticket.0 / 100, (ticket.0 % 100 - 1) as usize);
         let answer = match answer {
             PeerAnswer::Body(body) => {
                 self.sent[node] += 1;
                 // The link sends one body after the other, and none is whole before the one that it is made of.
                 let ends = (self.free_ms[node].max(ms) + BODY_MS).max(self.bodies[body].ends_ms) + MESSAGE_MS;
+                ms = ms.max(self.free_ms[node]);
                 self.free_ms[node] = ends - MESSAGE_MS;
                 self.bodies.push(Body { ends_ms: ends, from: Some((node, body)) });
                 Answer::Body(self.bodies.len() - 1)
