@@ -8,7 +8,7 @@ import sys
 
 from . import bars as say
 from .bed import Bed
-from .files import MIB, make_samples, permutation
+from .files import MIB, make_samples, need_room, permutation
 from .job import Job
 from .programs import reader, start_at_once
 
@@ -26,6 +26,7 @@ def options(parser):
 def run(given, bars):
     count = given.first_mib // given.file_mib
     say.title(f"first-epoch: {count} files of {given.file_mib} MiB, {NODES} nodes of {WORKERS} threads, link of {LINK_MBIT} Mbit/s, 2 ms a request at the server")
+    need_room(given.memory, count * given.file_mib * MIB)
     source = given.directory / "set"
     names = make_samples(source, count, given.file_mib * MIB)
     order = permutation(names, 0)

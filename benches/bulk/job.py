@@ -24,7 +24,8 @@ class Job:
         self.program = str(program)
         self.view_root = pathlib.Path(directory) / "view"
         self.named = words("--job", f"{name}-{os.getpid()}", "--directory", pathlib.Path(directory) / "jobs")
-        self.environment = {**os.environ, **(environment or {})}
+        # `down` keeps logs below the state's directory.
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(pathlib.Path(directory) / "state"), **(environment or {})}
 
     def call(self, *parts, statuses=(0,)):
         done = subprocess.run([self.program, *words(*parts)], capture_output=True, text=True, env=self.environment)

@@ -12,7 +12,7 @@ import sys
 
 from . import bars as say
 from .bed import Bed
-from .files import MIB, make_weights, whole_bytes
+from .files import MIB, make_weights, need_room, whole_bytes
 from .job import Job
 from .programs import reader, start_at_once
 
@@ -40,6 +40,8 @@ def run(given, bars):
         f"weights: {given.weights_mib} MiB in {FILES} files to {nodes} nodes by mmap; link of the server {given.server_mbit} Mbit/s, "
         f"of a node {given.node_mbit}; 2 ms a metadata request and a read at the server"
     )
+    # The server's files, and a copy of one of them later.
+    need_room(given.memory, whole + whole // FILES)
     source = given.directory / "weights"
     names = make_weights(source, FILES, whole // FILES)
     with Bed(nodes, f"{given.server_mbit}mbit", f"{given.node_mbit}mbit") as bed:
