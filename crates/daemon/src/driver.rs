@@ -125,7 +125,7 @@ impl Driver {
             self.node.spawn(read().run_timers()),
             self.node.spawn(read().watch_interrupts()),
             self.node.spawn(read().look_after_memory()),
-            self.node.spawn(read().bring_announced()),
+            self.node.spawn(Arc::clone(&self.read.warm).bring_announced()),
             self.read.prefill.start(),
         ]
     }

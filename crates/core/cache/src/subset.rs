@@ -1,4 +1,4 @@
-//! What a home keeps of a data set: a part of it that stays, however large the set is.
+//! The part of a data set that a home keeps: it stays, however large the set is.
 //!
 //! Epochs of training read each chunk once, in another order every time. By how recently it was used, nothing of a set a little larger than
 //! the room is there when it is wanted again. So a chunk is taken in while there is room, and then only in place of one that is not used any

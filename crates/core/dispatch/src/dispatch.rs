@@ -203,7 +203,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.leave_limited(id);
     }
 
-    fn cancel_attempts(&mut self, id: RequestId, which: impl Fn(&Attempt) -> bool) {
+    pub(crate) fn cancel_attempts(&mut self, id: RequestId, which: impl Fn(&Attempt) -> bool) {
         let attempts = self.table.get(id).map(|entry| entry.attempts.clone()).unwrap_or_default();
         for attempt in attempts {
             if self.attempts.get(&attempt).is_some_and(&which) {
@@ -279,7 +279,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.start_attempt_by(now, id, source, if may_be { Referral::Open } else { Referral::Refused });
     }
 
-    fn start_attempt_by(&mut self, now: Time, id: RequestId, source: Source, referral: Referral) {
+    pub(crate) fn start_attempt_by(&mut self, now: Time, id: RequestId, source: Source, referral: Referral) {
         self.leave_limited(id);
         let Some(entry) = self.table.get_mut(id) else { return };
         let attempt = AttemptId(self.next_attempt);
@@ -300,41 +300,8 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.events.push_back(Event::Ask { attempt, source, message, priority, referral, epoch, deadline });
     }
 
-    /// The source of an attempt names another node, or, having been named itself, has nothing of what is asked for. A node that cannot be
-    /// followed makes the request insist on an answer of the next source, so it comes to an end. Nodes are asked along no order
-    /// here. That leads to no circle: a node is named when it is being sent what is asked for, and if that gets lost it insists.
-    pub fn referred(&mut self, now: Time, attempt: AttemptId, to: Option<NodeRank>) {
-        let Some(attempt) = self.end_attempt(attempt) else { return };
-        self.heard(now, attempt.source);
-        let Some(entry) = self.table.get_mut(attempt.request) else { return };
-        entry.referrals += 1;
-        let may_follow = attempt.referral != Referral::Refused && entry.referrals <= limits::REFERRALS_MAX;
-        let is_open = |peer: &NodeRank| !self.detector.is_suspect(*peer) && !entry.tried.contains(peer);
-        let to = to.filter(is_open).filter(|_| may_follow);
-        entry.insists |= to.is_none();
-        if !entry.attempts.is_empty() {
-            return;
-        }
-        match to {
-            Some(peer) => {
-                self.counters.referred += 1;
-                self.start_attempt_by(now, attempt.request, Source::Peer(peer), Referral::Followed);
-            }
-            None => self.route(now, attempt.request),
-        }
-    }
-
-    /// A node that asks for the same insists: this one insists, too, or each might wait for the other.
-    pub fn insist(&mut self, now: Time, id: RequestId) {
-        if let Some(entry) = self.table.get_mut(id) {
-            entry.insists = true;
-        }
-        self.cancel_attempts(id, |attempt| attempt.referral == Referral::Followed && !attempt.is_filling);
-        self.route(now, id);
-    }
-
     /// Takes an attempt out of everything.
-    fn end_attempt(&mut self, id: AttemptId) -> Option<Attempt> {
+    pub(crate) fn end_attempt(&mut self, id: AttemptId) -> Option<Attempt> {
         let attempt = self.attempts.remove(&id)?;
         if let Source::Peer(peer) = attempt.source {
             self.detector.on_attempt_ended(peer);
@@ -346,7 +313,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     }
 
     /// An attempt has brought a message: its node is there.
-    fn heard(&mut self, now: Time, source: Source) {
+    pub(crate) fn heard(&mut self, now: Time, source: Source) {
         if let Source::Peer(peer) = source {
             self.detector.on_heard(peer, now);
         }
@@ -517,22 +484,6 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
                 self.ask_longer(now, id);
             }
             None => self.fail(id, why),
-        }
-    }
-
-    /// Asks all that might be asked instead whether they are there: when the network is cut, many are lost at once, and to
-    /// find that out one after the other would take too long.
-    pub(crate) fn probe_orders(&mut self, now: Time, is_away: impl Fn(NodeRank) -> bool) {
-        let is_known = |peer: &NodeRank| self.detector.is_known_alive(*peer, now) || self.detector.is_suspect(*peer);
-        let orders = self.routing.orders().filter(|order| order.clone().any(&is_away));
-        let others: BTreeSet<NodeRank> = orders.flatten().filter(|peer| !is_known(peer)).collect();
-        others.into_iter().for_each(|peer| self.ping(now, peer));
-    }
-
-    pub(crate) fn ping(&mut self, now: Time, peer: NodeRank) {
-        if self.detector.begin_ping(peer) {
-            let deadline = now.after(limits::PING_DEADLINE);
-            self.events.push_back(Event::Ping { peer, epoch: self.epoch, deadline });
         }
     }
 }

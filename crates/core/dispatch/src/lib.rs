@@ -44,6 +44,7 @@ mod failure_detector;
 mod ids;
 mod passed_over;
 mod queries;
+mod referrals;
 mod routing;
 mod table;
 mod timers;

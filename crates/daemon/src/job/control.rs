@@ -22,7 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::requests::Job;
 use crate::query::collected;
-use crate::read::warm;
+use crate::read::warm::Mode;
 use crate::shared::node::Node;
 
 /// Longest command line, bytes: the paths of some files, most of them shorter than they may be.
@@ -256,8 +256,8 @@ async fn warm_up(
         Err(message) => return tell(write, Err(message)).await,
     };
     let _hold = job.read.prefill.hold_recording();
-    let mode = if each { warm::Mode::Each } else { warm::Mode::Spread };
-    let (told, warm_up) = warm::run(&job.node, &job.read, paths, mode);
+    let mode = if each { Mode::Each } else { Mode::Spread };
+    let (told, warm_up) = job.read.warm.begin(paths, mode);
     let mut nothing = [0];
     let mut warm_up = std::pin::pin!(warm_up);
     let mut ticks = tokio::time::interval(WARM_UP_TOLD_EVERY);
@@ -324,7 +324,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Staging | Command::Warmup { .. } | Command::QueryStream(_) | Command::QueryJoin(_) => Ok(Value::Null),
         Command::Announce { paths } => {
             let files = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<Vec<_>, _>>()?;
-            Ok(json!({"taken": job.read.announced.take(files)}))
+            Ok(json!({"taken": job.read.warm.announce(files)}))
         }
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {

@@ -104,7 +104,7 @@ impl HeldFile {
         let (parts, file, generation) = (Arc::clone(read), self.file.clone(), self.generation);
         read.spawn(async move {
             // The reader may have given up.
-            drop(sender.send(parts.own_chunk(ReadMessage::Chunk { file, generation, index }).await));
+            drop(sender.send(parts.own.chunk(ReadMessage::Chunk { file, generation, index }).await));
         });
         loop {
             match answered.recv_timeout(LOOK_EVERY) {

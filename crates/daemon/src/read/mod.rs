@@ -21,6 +21,7 @@ mod ioctl;
 mod kernel;
 mod kernel_entry;
 mod ledger;
+mod own;
 mod parts;
 mod peers;
 mod prefill;

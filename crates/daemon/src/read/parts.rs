@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_body::Body;
 use forebay_fuse::{Handler, Session};
-use forebay_read::PeerAnswer;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank};
-use forebay_wire::{EntryRecord, JobMessage, Listing, Outcome, ReadMessage, Request};
+use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};
 
 use super::arrivals::Arrivals;
 use super::backing::Backing;
@@ -22,13 +20,13 @@ use super::frequent::Amounts;
 use super::ioctl::Ioctls;
 use super::kernel::{Kernel, KernelHandler};
 use super::ledger::Ledger;
+use super::own::Own;
 use super::peers::Peers;
 use super::prefill::Prefill;
 use super::pressure::Pressure;
 use super::refresh::Refresh;
 use super::view::View;
-use super::warm::{self, Announced, Reader};
-use crate::shared::gather::answer_all;
+use super::warm::Warm;
 use crate::shared::node::Node;
 
 /// How often the memory is looked after when nothing arrives.
@@ -45,10 +43,10 @@ pub struct ReadParts {
     peers: Arc<Peers>,
     kernel: Arc<Kernel>,
     pressure: Arc<Pressure>,
-    /// By which the kernel reads files for a warm-up.
-    pub reader: Arc<Reader>,
-    /// What programs here say that they read next.
-    pub announced: Arc<Announced>,
+    /// This node's own questions.
+    pub own: Arc<Own>,
+    /// Data that are brought before programs ask for them.
+    pub warm: Arc<Warm>,
     _effects: Arc<Effects>,
 }
 
@@ -83,7 +81,8 @@ impl ReadParts {
         });
         let refresh = Refresh::new(node, &core, &backing, &view);
         let node = Arc::clone(node);
-        let (reader, announced) = (Arc::default(), Arc::default());
+        let own = Own::new(&core, &peers);
+        let warm = Warm::new(&node, &own);
         Ok(Arc::new(Self {
             node,
             core,
@@ -94,8 +93,8 @@ impl ReadParts {
             peers,
             kernel,
             pressure,
-            reader,
-            announced,
+            own,
+            warm,
             _effects: effects,
         }))
     }
@@ -136,61 +135,13 @@ impl ReadParts {
         self.peers.take(from, request, remaining, reply);
     }
 
-    /// The answer that programs here would get; only chunks have bodies. `EIO` when the daemon ends.
-    pub async fn own_chunk(&self, message: ReadMessage) -> Result<Arc<Body>, Errno> {
-        match self.peers.ask_own(message).await {
-            Some(PeerAnswer::Body(body)) => body.whole_bytes().await.map(|()| body),
-            Some(PeerAnswer::Failed(errno)) => Err(errno),
-            _ => Err(Errno::EIO),
-        }
-    }
-
-    /// The listing of a directory that programs here would get.
-    ///
-    /// # Errors
-    /// As programs are told; `EIO` when the daemon ends.
-    pub async fn own_listing(&self, message: ReadMessage) -> Result<Listing, Errno> {
-        match self.peers.ask_own(message).await {
-            Some(PeerAnswer::Listing(listing)) => Ok(listing),
-            Some(PeerAnswer::Failed(errno)) => Err(errno),
-            _ => Err(Errno::EIO),
-        }
-    }
-
-    /// The record of a name that programs here would get; `None` where there is none.
-    ///
-    /// # Errors
-    /// See `own_listing`.
-    pub async fn own_record(&self, message: ReadMessage) -> Result<Option<EntryRecord>, Errno> {
-        match self.peers.ask_own(message).await {
-            Some(PeerAnswer::Entries(records)) => Ok(records.first().cloned().flatten()),
-            Some(PeerAnswer::Failed(errno)) => Err(errno),
-            _ => Err(Errno::EIO),
-        }
-    }
-
-    /// Keeps chunks of a file for other nodes, or has the kernel read some of it, for a warm-up of the job.
-    async fn warm(self: Arc<Self>, message: JobMessage, reply: Replier) {
-        let outcome = match message {
-            JobMessage::Keep { file, generation, first, count } => {
-                warm::keep(&self, &file, &generation, first, u64::from(count)).await
-            }
-            JobMessage::ReadFile { file, extent } => self.reader.read(&self.node, file, extent).await,
-            _ => Err(Errno::EINVAL),
-        };
-        match outcome {
-            Ok(()) => answer_all(reply, &[(); 0]),
-            Err(errno) => reply.answer(Outcome::Failed(errno), None),
-        }
-    }
-
     /// Starts a task of this node.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.node.spawn(task));
     }
 
     /// Takes a request of another node about the job whose answer the read path has.
-    pub fn take_job(self: &Arc<Self>, epoch: Epoch, message: JobMessage, remaining: Duration, reply: Replier) {
+    pub fn take_job(&self, epoch: Epoch, message: JobMessage, remaining: Duration, reply: Replier) {
         match message {
             JobMessage::Ping => {
                 let epoch = self.core.decide(|core, now| core.handle_epoch(now, epoch));
@@ -203,7 +154,7 @@ impl ReadParts {
                 self.node.spawn(Arc::clone(&self.refresh).answer_lead(paths, reply));
             }
             message @ (JobMessage::Keep { .. } | JobMessage::ReadFile { .. }) => {
-                self.node.spawn(Arc::clone(self).warm(message, reply));
+                self.node.spawn(Arc::clone(&self.warm).answer(message, reply));
             }
             JobMessage::Recording => drop(self.node.spawn(Arc::clone(&self.prefill).tell(remaining, reply))),
             _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
@@ -229,11 +180,6 @@ impl ReadParts {
     /// Ends the requests of programs that are killed, for as long as the daemon runs.
     pub async fn watch_interrupts(self: Arc<Self>) {
         self.kernel.watch_interrupts().await;
-    }
-
-    /// Brings what programs say that they read next, for as long as the daemon runs.
-    pub async fn bring_announced(self: Arc<Self>) {
-        self.announced.bring(&self.node, &self).await;
     }
 
     /// Looks after the memory, for as long as the daemon runs.

@@ -96,8 +96,8 @@ pub fn ask_over(stream: &UnixStream, socket: &Path, question: &Value, timeout: D
     answer(exchange(stream, question, timeout), socket, timeout)
 }
 
-/// Sends `question` to the daemon behind `socket`, and hands over each line of its answer, until `take` says that this was the last one. Whoever
-/// ends meanwhile ends what was asked for.
+/// Sends `question` to the daemon behind `socket`, and hands over each line of its answer, until `take` says that this was the last one. The end
+/// of this process ends what was asked for.
 ///
 /// # Errors
 /// Those of `ask_once`, `silence_max` for each line, and what `take` fails with.

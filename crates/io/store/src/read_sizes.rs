@@ -9,7 +9,7 @@ use forebay_types::{CHUNK_BYTES, ChunkIndex, PIECE_BYTES};
 
 use crate::limits::{READ_BYTES_MAX, READ_BYTES_MIN};
 
-/// What a site has said of them.
+/// The size that a site gives, if it gives one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadSizes {
     given: Option<u64>,

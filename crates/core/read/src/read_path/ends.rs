@@ -2,12 +2,12 @@
 
 use forebay_cache::Key;
 use forebay_dispatch::{RequestId, Waiting};
-use forebay_types::Errno;
+use forebay_types::{Errno, Referral};
 
 use super::state::ReadPath;
 use crate::chunk::Chunk;
 use crate::effect::{KernelAnswer, PeerAnswer, PeerTicket};
-use crate::waiter::{Reader, Waiter};
+use crate::waiter::{Asker, Reader, Waiter};
 
 impl<B: Clone> ReadPath<B> {
     /// A request has ended, and the body that answers it too.
@@ -47,6 +47,19 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
             }
         }
+    }
+
+    /// Sends a chunk to a node, or names one of those that it is being sent to.
+    pub(super) fn send_chunk(&mut self, key: &Key, asker: Asker, body: B) {
+        let referred = match asker.referral {
+            Referral::Refused => None,
+            Referral::Open | Referral::Followed => {
+                let detector = self.dispatch.detector();
+                self.referrals.refer(self.now, key, asker.rank, |peer| !detector.is_suspect(peer))
+            }
+        };
+        let answer = referred.map_or(PeerAnswer::Body(body), |to| PeerAnswer::Referred(Some(to)));
+        self.tell_peer(asker.ticket, answer);
     }
 
     /// A file of a peer's bundle is here, or will not come.

@@ -75,19 +75,6 @@ impl<B: Clone> ReadPath<B> {
         Some(key)
     }
 
-    /// Sends a chunk to a node, or names one of those that it is being sent to.
-    pub(super) fn send_chunk(&mut self, key: &Key, asker: Asker, body: B) {
-        let referred = match asker.referral {
-            Referral::Refused => None,
-            Referral::Open | Referral::Followed => {
-                let detector = self.dispatch.detector();
-                self.referrals.refer(self.now, key, asker.rank, |peer| !detector.is_suspect(peer))
-            }
-        };
-        let answer = referred.map_or(PeerAnswer::Body(body), |to| PeerAnswer::Referred(Some(to)));
-        self.tell_peer(asker.ticket, answer);
-    }
-
     /// The peer does not want its answer any more.
     pub fn handle_peer_cancel(&mut self, ticket: PeerTicket) {
         self.withdraw(Reader::Peer(ticket));

@@ -15,7 +15,7 @@ use crate::node::options;
 
 const CHUNK: u64 = 1 << 20;
 
-/// What a body takes on a link, and a message, milliseconds.
+/// The time of a body on a link, and of a message, milliseconds.
 const BODY_MS: u64 = 10;
 const MESSAGE_MS: u64 = 1;
 
@@ -38,7 +38,7 @@ enum Input {
 /// A body on its way to one node.
 struct Body {
     ends_ms: u64,
-    /// Who sends it, and from which body of its own; none where it comes from the backing file system.
+    /// The sender, and from which body of its own; none where it comes from the backing file system.
     from: Option<(usize, usize)>,
 }
 
@@ -268,7 +268,7 @@ fn a_chunk_that_one_node_wants_takes_one_hop() {
 }
 
 proptest! {
-    /// Whoever dies when, and whenever each node asks: all that live get the chunk, within a time that no circle of waits ends in.
+    /// Nodes die at any time and ask at any time. All that live get the chunk, within a time that no circle of waits ends in.
     #[test]
     fn who_lives_gets_it_whoever_dies(
         count in 4u32..=16,

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::found::Walk;
 use super::spread::{shares, spread};
-use crate::read::ReadParts;
+use crate::read::own::Own;
 use crate::shared::node::Node;
 
 /// Files that wait, at most; who announces more is told how many were taken.
@@ -40,22 +40,22 @@ impl Announced {
     }
 
     /// Brings them, for as long as the daemon runs.
-    pub async fn bring(&self, node: &Arc<Node>, read: &Arc<ReadParts>) {
+    pub async fn bring(&self, node: &Arc<Node>, own: &Arc<Own>) {
         let mut under_way = JoinSet::new();
         loop {
             let Some(path) = self.next() else {
                 self.came.notified().await;
                 continue;
             };
-            let mut walk = Walk::new(read, vec![path]);
-            // What cannot be brought, programs are told of when they read it.
+            let mut walk = Walk::new(own, vec![path]);
+            // Programs are told of an error when they read the file.
             while let Some(found) = walk.next().await {
                 for share in found.iter().flat_map(shares) {
                     while under_way.len() >= AT_ONCE {
                         drop(under_way.join_next().await);
                     }
-                    let (node, read) = (Arc::clone(node), Arc::clone(read));
-                    under_way.spawn(async move { drop(spread(&node, &read, &share).await) });
+                    let (node, own) = (Arc::clone(node), Arc::clone(own));
+                    under_way.spawn(async move { drop(spread(&node, &own, &share).await) });
                 }
             }
             while under_way.try_join_next().is_some() {}

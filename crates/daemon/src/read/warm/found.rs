@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_types::{Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ReadMessage};
 
-use crate::read::ReadParts;
+use crate::read::own::Own;
 
 /// Links on the way to one file, at most.
 const LINKS_MAX: usize = 8;
@@ -20,7 +20,7 @@ pub struct Found {
 
 /// A walk over files.
 pub struct Walk {
-    read: Arc<ReadParts>,
+    own: Arc<Own>,
     paths: VecDeque<ViewPath>,
     levels: Vec<Level>,
 }
@@ -32,7 +32,7 @@ struct Level {
     next: usize,
 }
 
-/// What stands at a path.
+/// The kind of thing at a path.
 enum At {
     File(Generation),
     Directory,
@@ -42,8 +42,8 @@ enum At {
 }
 
 impl Walk {
-    pub fn new(read: &Arc<ReadParts>, paths: Vec<ViewPath>) -> Self {
-        Self { read: Arc::clone(read), paths: paths.into(), levels: Vec::new() }
+    pub fn new(own: &Arc<Own>, paths: Vec<ViewPath>) -> Self {
+        Self { own: Arc::clone(own), paths: paths.into(), levels: Vec::new() }
     }
 
     /// The next file, or what cannot be looked at.
@@ -51,12 +51,12 @@ impl Walk {
         loop {
             let (path, at, is_given) = match self.step()? {
                 Step::Given(path) => {
-                    let at = look(&self.read, &path).await;
+                    let at = look(&self.own, &path).await;
                     (path, at, true)
                 }
                 Step::Entry(path, Some(at)) => (path, Ok(at), false),
                 Step::Entry(path, None) => {
-                    let at = look(&self.read, &path).await;
+                    let at = look(&self.own, &path).await;
                     (path, at, false)
                 }
                 Step::Up => continue,
@@ -76,13 +76,13 @@ impl Walk {
             match at {
                 At::File(generation) => return Ok(Some(Found { file, generation })),
                 At::Directory if is_given || self.levels.last().is_some_and(|level| file.is_within(&level.dir)) => {
-                    let listing = listing(&self.read, file.clone()).await?;
+                    let listing = listing(&self.own, file.clone()).await?;
                     self.levels.push(Level { dir: file, listing, next: 0 });
                     return Ok(None);
                 }
                 At::Directory | At::Other => return Ok(None),
                 At::Link(target) => {
-                    at = look(&self.read, &target).await?;
+                    at = look(&self.own, &target).await?;
                     file = target;
                 }
             }
@@ -121,10 +121,10 @@ enum Step {
     Up,
 }
 
-async fn look(read: &ReadParts, path: &ViewPath) -> Result<At, Errno> {
+async fn look(own: &Own, path: &ViewPath) -> Result<At, Errno> {
     let Some((dir, name)) = path.split() else { return Ok(At::Directory) };
     let name = Name::new(name).map_err(|_| Errno::EINVAL)?;
-    let record = read.own_record(ReadMessage::Lookup { dir: dir.clone(), name }).await?.ok_or(Errno::ENOENT)?;
+    let record = own.record(ReadMessage::Lookup { dir: dir.clone(), name }).await?.ok_or(Errno::ENOENT)?;
     let EntryRecord { attributes, target } = record;
     Ok(match attributes.kind() {
         Kind::File => At::File(attributes.generation()),
@@ -134,8 +134,8 @@ async fn look(read: &ReadParts, path: &ViewPath) -> Result<At, Errno> {
     })
 }
 
-async fn listing(read: &ReadParts, dir: ViewPath) -> Result<Listing, Errno> {
-    read.own_listing(ReadMessage::Listing { dir }).await
+async fn listing(own: &Own, dir: ViewPath) -> Result<Listing, Errno> {
+    own.listing(ReadMessage::Listing { dir }).await
 }
 
 /// Where a link in `dir` leads, by its text alone; `None` where it leaves the view.

@@ -9,8 +9,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::found::{Found, Walk};
+use super::reader::Reader;
 use super::spread::{Share, shares, spread};
-use crate::read::ReadParts;
+use crate::read::own::Own;
 use crate::shared::gather::ask;
 use crate::shared::node::Node;
 
@@ -60,7 +61,7 @@ struct Failed {
     why: String,
 }
 
-/// What is to be told of it, from any thread.
+/// The progress that is told of, from any thread.
 pub struct Told {
     begun: Instant,
     progress: Mutex<Progress>,
@@ -97,14 +98,15 @@ impl Told {
 }
 
 /// Begins a warm-up; it goes on as long as the future is polled.
-pub fn run(
+pub fn begin(
     node: &Arc<Node>,
-    read: &Arc<ReadParts>,
+    own: &Arc<Own>,
+    reader: &Arc<Reader>,
     paths: Vec<ViewPath>,
     mode: Mode,
 ) -> (Arc<Told>, impl Future<Output = ()> + Send + use<>) {
     let told = Told::new();
-    let (count, bring) = (count(read, &told, paths.clone()), bring(node, read, &told, paths, mode));
+    let (count, bring) = (count(own, &told, paths.clone()), bring((node, own, reader), &told, paths, mode));
     let told_at_end = Arc::clone(&told);
     (told, async move {
         tokio::join!(count, bring);
@@ -113,8 +115,8 @@ pub fn run(
 }
 
 /// Counts files, so that the time left is known.
-fn count(read: &Arc<ReadParts>, told: &Arc<Told>, paths: Vec<ViewPath>) -> impl Future<Output = ()> + Send + use<> {
-    let (mut walk, told) = (Walk::new(read, paths), Arc::clone(told));
+fn count(own: &Arc<Own>, told: &Arc<Told>, paths: Vec<ViewPath>) -> impl Future<Output = ()> + Send + use<> {
+    let (mut walk, told) = (Walk::new(own, paths), Arc::clone(told));
     async move {
         while let Some(found) = walk.next().await {
             if let Ok(found) = found {
@@ -128,15 +130,14 @@ fn count(read: &Arc<ReadParts>, told: &Arc<Told>, paths: Vec<ViewPath>) -> impl 
 }
 
 fn bring(
-    node: &Arc<Node>,
-    read: &Arc<ReadParts>,
+    (node, own, reader): (&Arc<Node>, &Arc<Own>, &Arc<Reader>),
     told: &Arc<Told>,
     paths: Vec<ViewPath>,
     mode: Mode,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let (node, read, told) = (Arc::clone(node), Arc::clone(read), Arc::clone(told));
+    let (node, own, reader, told) = (Arc::clone(node), Arc::clone(own), Arc::clone(reader), Arc::clone(told));
     async move {
-        let mut walk = Walk::new(&read, paths);
+        let mut walk = Walk::new(&own, paths);
         let mut under_way = JoinSet::new();
         while let Some(found) = walk.next().await {
             match (found, mode) {
@@ -147,7 +148,7 @@ fn bring(
                         while under_way.len() >= AT_ONCE {
                             drop(under_way.join_next().await);
                         }
-                        under_way.spawn(bring_share(Arc::clone(&node), Arc::clone(&read), share, Arc::clone(&file)));
+                        under_way.spawn(bring_share(Arc::clone(&node), Arc::clone(&own), share, Arc::clone(&file)));
                     }
                 }
                 (Ok(found), Mode::Each) => {
@@ -155,7 +156,7 @@ fn bring(
                     let size_bytes = found.generation.size_bytes;
                     for offset_bytes in (0..size_bytes).step_by(READ_AT_ONCE_BYTES as usize) {
                         let len_bytes = READ_AT_ONCE_BYTES.min(size_bytes - offset_bytes);
-                        read_everywhere(&node, &read, &file, Extent { offset_bytes, len_bytes }).await;
+                        read_everywhere(&node, &reader, &file, Extent { offset_bytes, len_bytes }).await;
                     }
                 }
             }
@@ -195,19 +196,19 @@ impl Drop for File {
     }
 }
 
-async fn bring_share(node: Arc<Node>, read: Arc<ReadParts>, share: Share, file: Arc<File>) {
-    let outcome = spread(&node, &read, &share).await;
+async fn bring_share(node: Arc<Node>, own: Arc<Own>, share: Share, file: Arc<File>) {
+    let outcome = spread(&node, &own, &share).await;
     file.done(share.bytes(), outcome);
 }
 
 /// Has every node's kernel read a part of a file, all at the same time: each chunk comes from the backing file system once.
-async fn read_everywhere(node: &Arc<Node>, read: &Arc<ReadParts>, file: &File, extent: Extent) {
+async fn read_everywhere(node: &Arc<Node>, reader: &Arc<Reader>, file: &File, extent: Extent) {
     let mut under_way = JoinSet::new();
     for rank in (0..node.options.nodes.len() as u32).map(NodeRank) {
-        let (node, read, path) = (Arc::clone(node), Arc::clone(read), file.found.file.clone());
+        let (node, reader, path) = (Arc::clone(node), Arc::clone(reader), file.found.file.clone());
         under_way.spawn(async move {
             let outcome = if rank == node.rank() {
-                read.reader.read(&node, path, extent).await.map_err(|errno| errno.to_string())
+                reader.read(&node, path, extent).await.map_err(|errno| errno.to_string())
             } else {
                 ask::<()>(&node, rank, JobMessage::ReadFile { file: path, extent }, READ_DEADLINE).await.map(drop)
             };

@@ -9,7 +9,7 @@ use forebay_wire::JobMessage;
 use forebay_wire::ReadMessage;
 
 use super::found::Found;
-use crate::read::ReadParts;
+use crate::read::own::Own;
 use crate::shared::gather::ask;
 use crate::shared::node::Node;
 
@@ -46,18 +46,18 @@ pub fn shares(found: &Found) -> impl Iterator<Item = Share> + use<> {
 }
 
 /// Has the homes of a share read and keep it.
-pub async fn spread(node: &Node, read: &Arc<ReadParts>, share: &Share) -> Result<(), String> {
+pub async fn spread(node: &Node, own: &Arc<Own>, share: &Share) -> Result<(), String> {
     let mut first = share.first;
     let end = share.first + share.count;
     while first < end {
-        let home = home(node, read, share, first);
+        let home = home(node, own, share, first);
         let mut count = 1;
-        while first + count < end && self::home(node, read, share, first + count) == home {
+        while first + count < end && self::home(node, own, share, first + count) == home {
             count += 1;
         }
         let Found { file, generation } = &share.found;
         if home == node.rank() {
-            keep(read, file, generation, ChunkIndex(first), count).await.map_err(|errno| errno.to_string())?;
+            keep(own, file, generation, ChunkIndex(first), count).await.map_err(|errno| errno.to_string())?;
         } else {
             let message = JobMessage::Keep {
                 file: file.clone(),
@@ -74,24 +74,24 @@ pub async fn spread(node: &Node, read: &Arc<ReadParts>, share: &Share) -> Result
 
 /// Reads chunks here, which keeps those that this node is home of, or stands in for.
 pub async fn keep(
-    read: &ReadParts,
+    own: &Own,
     file: &ViewPath,
     generation: &Generation,
     first: ChunkIndex,
     count: u64,
 ) -> Result<(), Errno> {
     for index in (first.0..first.0.saturating_add(count)).map(ChunkIndex) {
-        read.own_chunk(ReadMessage::Chunk { file: file.clone(), generation: *generation, index }).await?;
+        own.chunk(ReadMessage::Chunk { file: file.clone(), generation: *generation, index }).await?;
     }
     Ok(())
 }
 
 /// The node that others ask for a chunk: its home, or the first of those that stand in that is not believed lost.
-fn home(node: &Node, read: &ReadParts, share: &Share, index: u64) -> NodeRank {
+fn home(node: &Node, own: &Own, share: &Share, index: u64) -> NodeRank {
     let Found { file, generation } = share.found.clone();
     let key = Key::Chunk { file, generation, index: ChunkIndex(index) };
     let tree = forebay_read::tree_of(&node.forest, &key);
-    let suspects = read.core.lock().suspects();
+    let suspects = own.suspects();
     let there = tree.root_candidates().find(|rank| !suspects.contains(rank));
     there.unwrap_or(tree.root())
 }

@@ -110,7 +110,7 @@ fn any_bytes_of_one_version_are_read_and_no_others() {
     assert_eq!(read(&right, 0, 1), Err(Errno::ESTALE));
 }
 
-/// What reading chunk `index` fails with, and the bytes that have left.
+/// The error of reading chunk `index`, and the bytes that have left.
 fn refused(store: &Store, file: &Path, generation: &Generation, index: u64) -> (Errno, usize) {
     let begun = Mutex::new(None);
     let started = |body| *begun.lock().unwrap() = Some(body);
