@@ -75,6 +75,7 @@ const PLACES: [Place; 37] = [
             "fuse",
             "transport",
             "store",
+            "chunk_store",
             "profile",
             "keeper",
             "launch",
@@ -237,7 +238,10 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
     };
     let why_not = |name: &str| match name.strip_prefix("forebay-").or((name == BINARY).then_some(BINARY)) {
         Some(FEATURES) => None,
-        Some(ours) if !place.knows.contains(&ours) => Some(format!("`{krate}` may not know `{ours}`")),
+        // Packages have hyphens where folders have underscores.
+        Some(ours) if !place.knows.iter().any(|known| known.replace('_', "-") == ours) => {
+            Some(format!("`{krate}` may not know `{ours}`"))
+        }
         None if place.is_core() && EFFECTFUL_CRATES.contains(&name) => {
             Some(format!("`{krate}` decides and does no I/O: `{name}` is for shells"))
         }

@@ -314,6 +314,7 @@ impl Node {
                 switches: vec![],
             }),
             data: None,
+            cache_store: None,
             kept,
         }
     }

@@ -169,6 +169,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         report: None,
         burst: None,
         data: None,
+        cache_store: None,
         kept: Kept { restarts: lives, job_is_up: true, ..Kept::default() },
     }
 }
