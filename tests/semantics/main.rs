@@ -7,6 +7,7 @@
 
 mod asking;
 mod big;
+mod cache_store;
 mod changes;
 mod deep;
 mod directories;

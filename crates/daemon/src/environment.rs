@@ -10,13 +10,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_body::Body;
+use forebay_body::{Body, Pool};
+use forebay_chunk_store::{ChunkKey, Counters as CacheStoreCounters};
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
+
+use crate::options::DaemonOptions;
 
 pub use forebay_read::AttemptId;
 pub use forebay_schedule::Class;
@@ -57,6 +60,18 @@ pub trait Environment: Send + Sync {
     /// # Errors
     /// Which of them cannot be opened, and why.
     fn open_exports(&self, options: StoreOptions) -> anyhow::Result<Arc<dyn Exports>>;
+
+    /// Opens the cache store that the options name. Buffers come from `pool`. May block.
+    ///
+    /// # Errors
+    /// When there can be none.
+    fn open_cache_store(
+        &self,
+        _options: &DaemonOptions,
+        _pool: &Pool,
+    ) -> anyhow::Result<Option<Arc<dyn CachedChunks>>> {
+        Ok(None)
+    }
 
     /// Starts what makes the kernel look at the view.
     ///
@@ -179,6 +194,21 @@ pub trait Exports: Send + Sync {
     fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
         vec![]
     }
+}
+
+/// Chunks of large files on the node's own disk, from this job and those before it.
+pub trait CachedChunks: Send + Sync {
+    /// The key of a chunk; `None` of one whose version cannot be told from another for certain.
+    fn key(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<ChunkKey>;
+
+    /// A chunk of so many bytes, whole. May block.
+    fn get(&self, key: &ChunkKey, len_bytes: usize) -> Option<Arc<Body>>;
+
+    /// Keeps a whole chunk, later, if there is room. Does not block.
+    fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>);
+
+    /// The figures so far. Does not block.
+    fn counters(&self) -> CacheStoreCounters;
 }
 
 /// Threads that carry operations out, as an I/O scheduler lets them begin (`forebay_schedule`).

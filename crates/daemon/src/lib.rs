@@ -27,8 +27,8 @@ pub use job::last_status::{LastEnd, LastStatus, LastStore};
 pub use job::open_metrics::{Format as MetricsFormat, encode as encode_metrics};
 pub use machine::{Threads as BackingPool, memory_bytes};
 pub use options::{
-    BurstOptions, Copied, DaemonOptions, DrainPolicy, JobLabels, Plan, ProfileOptions, ProfilePlace, ReportOptions,
-    ShownLinks,
+    BurstOptions, CacheStoreOptions, Copied, DaemonOptions, DrainPolicy, JobLabels, Plan, ProfileOptions, ProfilePlace,
+    ReportOptions, ShownLinks,
 };
 pub use panics::end_the_process;
 pub use read::{ReadCore, Refreshed};

@@ -107,6 +107,9 @@ pub struct DaemonOptions {
     /// Its part of the burst tier, if the job has one.
     #[serde(default)]
     pub burst: Option<BurstOptions>,
+    /// Where chunks of large files stay for the next job, if anywhere.
+    #[serde(default)]
+    pub cache_store: Option<CacheStoreOptions>,
     /// The directory of its own that it answers queries over, if it is a device.
     #[serde(default)]
     pub data: Option<PathBuf>,
@@ -156,6 +159,15 @@ pub struct BurstOptions {
     /// The switches that the job's nodes are on, by numbers; empty where that is not known.
     #[serde(default)]
     pub switches: Vec<u32>,
+}
+
+/// The cache store of one node.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct CacheStoreOptions {
+    /// Its directory, on the node's own disk.
+    pub directory: PathBuf,
+    /// The room that it may take, bytes.
+    pub capacity_bytes: u64,
 }
 
 /// The part of a node's writes that its partner copies.

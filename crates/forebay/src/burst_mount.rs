@@ -18,7 +18,7 @@ use forebay_types::{NodeRank, ViewPath};
 use crate::jobs::variable;
 use crate::node_local::{self, Named};
 use crate::settings::Settings;
-use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
+use crate::settings::values::{BurstPair, Partnering, StorePlace, TimeLimit};
 use crate::view_directory;
 
 /// The part of the free room that a store takes where no capacity is given.
@@ -66,10 +66,11 @@ pub fn prepare(
 ) -> anyhow::Result<Option<BurstMount>> {
     let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(None) };
     let wanted = wanted_store(settings)?;
-    let is_named = matches!(wanted, BurstStore::At(_));
+    let is_named = matches!(wanted, StorePlace::At(_));
     let store = &match wanted {
-        BurstStore::At(path) => path.clone(),
-        BurstStore::Auto => node_local::find(&directory.job(), told_to_up)?.told(rank),
+        StorePlace::At(path) => path.clone(),
+        StorePlace::Auto => node_local::find("--burst-store", &format!("forebay-{}", directory.job()), told_to_up)?
+            .told("burst store", rank),
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
     check_backing(&backing)?;
@@ -158,7 +159,7 @@ pub fn check(settings: &Settings, nodes: usize) -> anyhow::Result<()> {
     check_drain(settings)
 }
 
-fn wanted_store(settings: &Settings) -> anyhow::Result<&BurstStore> {
+fn wanted_store(settings: &Settings) -> anyhow::Result<&StorePlace> {
     settings
         .burst_store
         .as_ref()

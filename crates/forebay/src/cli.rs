@@ -1,6 +1,7 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
 mod burst;
+mod cache;
 mod config_file;
 mod end;
 mod image;
@@ -23,6 +24,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
+pub use cache::{CacheArguments, CacheCommand, CachePlaces};
 pub use config_file::ConfigFile;
 pub use end::{DownArguments, ReportArguments};
 pub use image::{ImageArguments, SetEnv};
@@ -145,6 +147,8 @@ pub enum Command {
     Salvage(SalvageArguments),
     /// Show, record and remove profiles of the start-ups of commands
     Profile(ProfileArguments),
+    /// Show and remove your cache stores on this host
+    Cache(CacheArguments),
     /// Print the path of the MPI-IO library, or what it did with a file
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use forebay_launch::NodeAddress;
 
 use crate::burst_mount;
+use crate::cache_store;
 use crate::network;
 use crate::settings::values::Role;
 use crate::settings::{Settings, UsageError};
@@ -16,6 +17,7 @@ use crate::settings::{Settings, UsageError};
 /// The first that was found.
 pub fn check(settings: &Settings, nodes: &[NodeAddress]) -> Result<(), UsageError> {
     burst_mount::check(settings, nodes.len()).map_err(|error| UsageError(format!("{error:#}")))?;
+    cache_store::check(settings).map_err(|error| UsageError(format!("{error:#}")))?;
     if let Some(wanted) = &settings.interface {
         network::check(wanted).map_err(|error| UsageError(format!("{error:#}")))?;
     }

@@ -6,6 +6,7 @@
 //! usage, 3 done in part; that of `run` is its command's, or one of `env(1)`.
 
 mod burst_mount;
+mod cache_store;
 mod carried_key;
 mod cli;
 mod columns;

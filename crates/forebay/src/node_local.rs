@@ -1,4 +1,4 @@
-//! `--burst-store auto`: the directory that a site keeps for a user on the node's own disk.
+//! `--burst-store auto`, `--cache-store auto`: the directory that a site keeps for a user on the node's own disk.
 //!
 //! Sites have it at different places and say so in the environment. The node looks itself, in its own environment:
 //! another host may have another disk. A directory on a network, in memory, or that cannot take a store is passed over.
@@ -78,25 +78,37 @@ fn memory_file_system(path: &Path) -> rustix::io::Result<Option<&'static str>> {
 }
 
 impl Found {
-    /// The store; the job's first node says which it is.
-    pub fn told(self, rank: NodeRank) -> PathBuf {
+    /// The store, which is called `name`; the job's first node says which it is.
+    pub fn told(self, name: &str, rank: NodeRank) -> PathBuf {
         if rank == NodeRank(0) {
-            let message = format!("the burst store is {} (auto: {})", self.store.display(), self.by);
+            let message = format!("the {name} is {} (auto: {})", self.store.display(), self.by);
             tell(&json!({"note": {"rank": rank, "message": message}}));
         }
         self.store
     }
 }
 
-/// The first directory that can take the store of `job`. Those that `up` was told of count where this environment names none: a login has no
+/// The first directory that can take a store, and `name` in it, for an option's `auto`. Those that `up` was told of count where this environment names none: a login has no
 /// variables of the job.
 ///
 /// # Errors
 /// When there is none: what was looked at, and what is wrong with each.
-pub fn find(job: &str, told_to_up: &Named) -> anyhow::Result<Found> {
+pub fn find(option: &str, name: &str, told_to_up: &Named) -> anyhow::Result<Found> {
     let named = told_to_up.clone().into_iter().chain(named_here()).collect();
-    let user = ["USER", "LOGNAME"].into_iter().find_map(std::env::var_os).filter(|user| !user.is_empty());
-    find_of(places(&named, user.as_deref()), job, &check)
+    find_of(option, places(&named, user().as_deref()), name, &check)
+}
+
+/// All directories of this name that are there, wherever `find` may have put them.
+pub fn existing(name: &str) -> Vec<PathBuf> {
+    let places = places(&named_here(), user().as_deref()).into_iter().filter_map(|(_, place)| place);
+    let mut found: Vec<PathBuf> = places.map(|place| place.join(name)).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn user() -> Option<OsString> {
+    ["USER", "LOGNAME"].into_iter().find_map(std::env::var_os).filter(|user| !user.is_empty())
 }
 
 /// A place to look at, with what names it; `None` where nothing does.
@@ -119,20 +131,25 @@ fn places(named: &Named, user: Option<&OsStr>) -> Vec<NamedPlace> {
     rabbit.chain(others).collect()
 }
 
-fn find_of(places: Vec<NamedPlace>, job: &str, check: &dyn Fn(&Path) -> anyhow::Result<()>) -> anyhow::Result<Found> {
+fn find_of(
+    option: &str,
+    places: Vec<NamedPlace>,
+    name: &str,
+    check: &dyn Fn(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<Found> {
     let mut seen = vec![];
     for (by, path) in places {
         let problem = match &path {
             None => "not set".to_owned(),
             Some(path) => match check(path) {
-                Ok(()) => return Ok(Found { store: path.join(format!("forebay-{job}")), by }),
+                Ok(()) => return Ok(Found { store: path.join(name), by }),
                 Err(problem) => format!("{} {problem:#}", path.display()),
             },
         };
         seen.push(format!("{by}: {problem}"));
     }
     bail!(
-        "--burst-store auto finds no directory on this node's own disk; name one with --burst-store DIR\n    {}",
+        "{option} auto finds no directory on this node's own disk; name one with {option} DIR\n    {}",
         seen.join("\n    ")
     )
 }
@@ -173,7 +190,7 @@ mod tests {
         let found = |full: &[&str]| {
             let is_full =
                 |path: &Path| if full.iter().any(|full| path == Path::new(full)) { bail!("is full") } else { Ok(()) };
-            find_of(places(&named, Some("me".as_ref())), "7", &is_full).unwrap()
+            find_of("--x", places(&named, Some("me".as_ref())), "forebay-7", &is_full).unwrap()
         };
         let at = |store: &str, by: &str| Found { store: store.into(), by: by.into() };
         assert_eq!(found(&[]), at("/mnt/nnf/x/forebay-7", "$DW_JOB_x"));
@@ -202,7 +219,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let gone = directory.path().join("gone");
         let places = vec![("$UNSET".to_owned(), None), named(&gone), named(Path::new("/dev/shm"))];
-        let said = find_of(places, "j", &check).unwrap_err().to_string();
+        let said = find_of("--x", places, "j", &check).unwrap_err().to_string();
         assert!(said.contains("$UNSET: not set"), "{said}");
         assert!(said.contains(&format!("$X: {} is not a directory", gone.display())), "{said}");
         assert!(said.contains("$X: /dev/shm lies in memory (tmpfs)"), "{said}");

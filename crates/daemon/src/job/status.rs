@@ -96,6 +96,9 @@ pub struct ReadyNode {
     /// Its part of the burst tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<BurstStatus>,
+    /// Its cache store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_store: Option<CacheStoreStatus>,
     /// Of this node and those below it, on its way up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summed: Option<Summed>,
@@ -193,6 +196,36 @@ summed! {
     /// Prefilled contents.
     PrefillStatus { parcels: u64, failed: u64, chunks: u64, recorded: u64, ahead_bytes: u64 }
     other { state: Option<String>, path: Option<String> }
+}
+
+/// The cache store on the node's own disk. Capacity, room and chunks are those of all jobs that use it.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
+struct CacheStoreStatus {
+    capacity_bytes: u64,
+    used_bytes: u64,
+    chunks: u64,
+    hits: u64,
+    misses: u64,
+    damaged: u64,
+    refused: u64,
+    hit_bytes: u64,
+}
+
+impl From<forebay_chunk_store::Counters> for CacheStoreStatus {
+    fn from(counters: forebay_chunk_store::Counters) -> Self {
+        let forebay_chunk_store::Counters {
+            capacity_bytes,
+            used_bytes,
+            chunks,
+            hits,
+            misses,
+            damaged,
+            refused,
+            hit_bytes,
+        } = counters;
+        Self { capacity_bytes, used_bytes, chunks, hits, misses, damaged, refused, hit_bytes }
+    }
 }
 
 impl AddAssign<&Self> for KernelStatus {
@@ -317,6 +350,7 @@ impl ReadyNode {
             requests: RequestStatus::of(node, read, write),
             metrics: node.metrics_places.get().cloned(),
             burst: write.map(WriteParts::status),
+            cache_store: read.cache.counters().map(CacheStoreStatus::from),
             summed: None,
         }
     }

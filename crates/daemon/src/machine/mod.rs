@@ -2,6 +2,7 @@
 
 mod backing_threads;
 mod blocking_threads;
+mod cache_store;
 mod memory;
 mod signals;
 mod walker;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_body::Body;
+use forebay_body::{Body, Pool};
 use forebay_store::{Counters, Store, StoreOptions};
 use forebay_types::threads::BLOCKING_THREADS;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
@@ -20,10 +21,12 @@ use tokio::runtime::Handle;
 
 pub use self::backing_threads::Threads;
 use self::blocking_threads::BlockingThreads;
+use self::cache_store::CacheStore;
 use self::memory::Limits;
 pub use self::memory::memory_bytes;
 use self::walker::WalkerProcess;
-use crate::environment::{BackingThreads, Environment, Exports, NamesToSettle, Operation, Room, Walker};
+use crate::environment::{BackingThreads, CachedChunks, Environment, Exports, NamesToSettle, Operation, Room, Walker};
+use crate::options::DaemonOptions;
 
 /// This machine.
 pub struct Machine {
@@ -62,6 +65,10 @@ impl Environment for Machine {
 
     fn open_exports(&self, options: StoreOptions) -> anyhow::Result<Arc<dyn Exports>> {
         Ok(Arc::new(Store::open(options)?))
+    }
+
+    fn open_cache_store(&self, options: &DaemonOptions, pool: &Pool) -> anyhow::Result<Option<Arc<dyn CachedChunks>>> {
+        Ok(CacheStore::open(options, pool)?.map(|store| store as _))
     }
 
     fn start_walker(&self, view: &Path) -> std::io::Result<Arc<dyn Walker>> {

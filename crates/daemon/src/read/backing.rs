@@ -110,5 +110,6 @@ fn hidden(options: &DaemonOptions) -> Vec<std::path::PathBuf> {
         let backing = burst.backing.canonicalize().unwrap_or_else(|_| burst.backing.clone());
         [backing, burst.store.clone()]
     });
-    [options.view.clone(), options.job_directory.clone()].into_iter().chain(burst).collect()
+    let cache = options.cache_store.iter().map(|cache| cache.directory.clone());
+    [options.view.clone(), options.job_directory.clone()].into_iter().chain(burst).chain(cache).collect()
 }

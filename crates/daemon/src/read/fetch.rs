@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;
 use super::backing::Backing;
+use super::cached_chunks::{CacheTier, Cacheable};
 use super::core::Core;
 use super::fetches::Fetches;
 use super::prefill::{PackedChunk, Prefill};
@@ -28,6 +29,7 @@ pub struct Fetcher {
     backing: Arc<Backing>,
     arrivals: Arc<Arrivals>,
     prefill: Arc<Prefill>,
+    cache: Arc<CacheTier>,
     fetches: Arc<Fetches>,
 }
 
@@ -38,6 +40,7 @@ impl Fetcher {
         backing: &Arc<Backing>,
         arrivals: &Arc<Arrivals>,
         prefill: &Arc<Prefill>,
+        cache: &Arc<CacheTier>,
     ) -> Arc<Self> {
         Arc::new(Self {
             node: Arc::clone(node),
@@ -45,6 +48,7 @@ impl Fetcher {
             backing: Arc::clone(backing),
             arrivals: Arc::clone(arrivals),
             prefill: Arc::clone(prefill),
+            cache: Arc::clone(cache),
             fetches: Arc::default(),
         })
     }
@@ -199,12 +203,19 @@ impl Fetcher {
     }
 
     fn ask_backing(&self, call: AttemptId, message: ReadMessage) {
+        let mut cacheable = None;
+        if let ReadMessage::Chunk { file, generation, index } = &message {
+            cacheable = self.cache.chunk(file, generation, *index);
+            if let Some(body) = cacheable.as_ref().and_then(Cacheable::get) {
+                return self.arrivals.answer_whole(call, body);
+            }
+        }
         let Some(store) = self.backing.store() else {
             return self.arrivals.fail(call, Errno::EIO);
         };
         let answered = match message {
             ReadMessage::Chunk { file, generation, index } => {
-                return self.read_chunk(store, call, &file, &generation, index);
+                return self.read_chunk(store, call, (&file, &generation, index), cacheable);
             }
             ReadMessage::Listing { dir } => store.listing(&dir).map(Answered::Listing),
             ReadMessage::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
@@ -223,9 +234,8 @@ impl Fetcher {
         &self,
         store: &dyn Exports,
         call: AttemptId,
-        file: &ViewPath,
-        generation: &Generation,
-        index: ChunkIndex,
+        (file, generation, index): (&ViewPath, &Generation, ChunkIndex),
+        mut cacheable: Option<Cacheable>,
     ) {
         let mut wanted = false;
         let outcome = store.read_chunk(file, generation, index, &mut |body| {
@@ -233,8 +243,14 @@ impl Fetcher {
             wanted = self.arrivals.begin(call, Arc::clone(&body));
             if wanted {
                 // With the last byte, and not when the file is closed: that is one more request to the backing file system.
-                let arrivals = Arc::clone(&self.arrivals);
-                body.when_filled(bytes, move |outcome| arrivals.end(call, outcome, bytes));
+                let (arrivals, filled) = (Arc::clone(&self.arrivals), Arc::downgrade(&body));
+                let cacheable = cacheable.take();
+                body.when_filled(bytes, move |outcome| {
+                    arrivals.end(call, outcome, bytes);
+                    if let (Ok(()), Some(cacheable), Some(body)) = (outcome, cacheable, filled.upgrade()) {
+                        cacheable.put(body);
+                    }
+                });
             }
         });
         if let (Err(errno), false) = (outcome, wanted) {

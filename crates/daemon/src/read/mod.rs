@@ -9,6 +9,7 @@
 
 mod arrivals;
 mod backing;
+mod cached_chunks;
 mod core;
 mod directory;
 mod effects;

@@ -12,6 +12,7 @@ use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};
 
 use super::arrivals::Arrivals;
 use super::backing::Backing;
+use super::cached_chunks::CacheTier;
 use super::core::Core;
 use super::effects::Effects;
 use super::entry_ttl::node_entry_ttl;
@@ -37,6 +38,7 @@ pub struct ReadParts {
     node: Arc<Node>,
     pub core: Arc<Core>,
     pub backing: Arc<Backing>,
+    pub cache: Arc<CacheTier>,
     pub view: Arc<View>,
     pub prefill: Arc<Prefill>,
     pub refresh: Arc<Refresh>,
@@ -54,10 +56,11 @@ impl ReadParts {
     /// The parts of a node, ready for the view's session.
     ///
     /// # Errors
-    /// When this node is a root and its exports cannot be opened.
+    /// When this node is a root and its exports cannot be opened, or when there can be no cache store.
     pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
         let core = Core::new(node);
         let (backing, view) = (Backing::new(node)?, Arc::<View>::default());
+        let cache = Arc::new(CacheTier::open(node)?);
         let pressure = Pressure::new(node, &core);
         let arrivals = Arrivals::new(&core, &pressure);
         let peers = Peers::new(&core);
@@ -66,7 +69,7 @@ impl ReadParts {
         let kernel = Kernel::new(node, &core, &prefill, ioctls);
         let effects = Arc::new(Effects {
             node: Arc::clone(node),
-            fetcher: Fetcher::new(node, &core, &backing, &arrivals, &prefill),
+            fetcher: Fetcher::new(node, &core, &backing, &arrivals, &prefill, &cache),
             kernel: Arc::clone(&kernel),
             peers: Arc::clone(&peers),
             prefill: Arc::clone(&prefill),
@@ -87,6 +90,7 @@ impl ReadParts {
             node,
             core,
             backing,
+            cache,
             view,
             prefill,
             refresh,

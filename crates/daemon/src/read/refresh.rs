@@ -313,6 +313,7 @@ mod tests {
             report: None,
             burst: None,
             data: None,
+            cache_store: None,
             kept: Default::default(),
         };
         ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here().unwrap())).unwrap()

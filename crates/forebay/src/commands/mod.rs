@@ -2,6 +2,7 @@
 
 mod ask;
 mod burst;
+mod cache;
 mod config;
 mod doctor;
 mod init;
@@ -57,6 +58,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Landed(arguments) => burst::landed::run(arguments),
         Command::Salvage(arguments) => burst::salvage::run(&arguments),
         Command::Profile(arguments) => profile::run(arguments),
+        Command::Cache(arguments) => cache::run(arguments),
         Command::Mpiio(arguments) => mpi::mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

@@ -62,6 +62,11 @@ pub struct Reads {
     /// Bytes in the caches, and bytes that they may have.
     pub cache_bytes: u64,
     pub budget_bytes: u64,
+    /// The cache stores: bytes in them, bytes that they may have, 0 without; chunks that they had, and those that they did not.
+    pub store_bytes: u64,
+    pub store_capacity_bytes: u64,
+    pub store_hits: u64,
+    pub store_misses: u64,
     /// Bytes sent between nodes.
     pub overlay_bytes: u64,
     /// Connections of strangers, and pieces with a wrong checksum.
@@ -142,6 +147,10 @@ impl Reads {
             misses: in_caches("misses"),
             cache_bytes: total("/cache/bytes"),
             budget_bytes: total("/budget_bytes"),
+            store_bytes: total("/cache_store/used_bytes"),
+            store_capacity_bytes: total("/cache_store/capacity_bytes"),
+            store_hits: total("/cache_store/hits"),
+            store_misses: total("/cache_store/misses"),
             overlay_bytes: total("/overlay/bytes_sent"),
             refused: total("/overlay/refused"),
             spoiled: total("/overlay/checksum_failures"),

@@ -123,6 +123,7 @@ fn reads(reads: &Reads) -> Vec<String> {
         ),
         row("", "cache", &format!("{} {}{hits}", bar(filled, BAR), part(reads.cache_bytes, reads.budget_bytes))),
     ];
+    lines.extend(cache_store(reads));
     if reads.refused > 0 {
         lines.push(row("", "refused", &format!("{} connections; the logs show from where", count(reads.refused))));
     }
@@ -131,6 +132,18 @@ fn reads(reads: &Reads) -> Vec<String> {
         lines.push(row("", "checksums", &text));
     }
     lines
+}
+
+/// The nodes' cache stores, if they have any.
+fn cache_store(reads: &Reads) -> Option<String> {
+    let Reads { store_bytes, store_capacity_bytes, store_hits, store_misses, .. } = *reads;
+    let hits = match store_hits + store_misses {
+        0 => String::new(),
+        asked => format!("   {:.0} % hits", 100.0 * share(store_hits, asked)),
+    };
+    let filled = bar(share(store_bytes, store_capacity_bytes), BAR);
+    let text = format!("{filled} {}{hits}", part(store_bytes, store_capacity_bytes));
+    (store_capacity_bytes > 0).then(|| row("", "cache store", &text))
 }
 
 /// The write path.

@@ -16,7 +16,7 @@ enum Form {
 const PLAIN: Form = Form::Path(&[]);
 
 /// Settings with paths.
-const WITH_PATHS: [(&str, Form); 18] = [
+const WITH_PATHS: [(&str, Form); 19] = [
     ("directory", PLAIN),
     ("hostfile", Form::Path(&["-"])),
     ("munge", Form::Path(&["auto", "off"])),
@@ -25,6 +25,7 @@ const WITH_PATHS: [(&str, Form); 18] = [
     ("burst", Form::PairOrOne),
     ("burst-store", Form::Path(&["auto"])),
     ("burst-mount", PLAIN),
+    ("cache-store", Form::Path(&["auto"])),
     ("partner", Form::Path(&["none", "all"])),
     ("stage-in", Form::Pair),
     ("stage-out", Form::Pair),

@@ -14,8 +14,8 @@ use forebay_launch::{KeySealing, LauncherName};
 use forebay_wire::Level;
 
 use super::values::{
-    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, OnFailure, Partnering, ProfileChoice, ReportChoice, Role,
-    StagePair, TimeLimit, Topology, WhenMissing,
+    self, BurstPair, DirectivesFrom, LinksShown, OnFailure, Partnering, ProfileChoice, ReportChoice, Role, StagePair,
+    StorePlace, TimeLimit, Topology, WhenMissing,
 };
 
 /// How long a request may take, whatever dies (option `--deadline`).
@@ -204,7 +204,7 @@ settings! {
         Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR[=BACKING]";
         /// Keep files that have not landed in DIR; with --local, and where nodes share a host, those of node I in DIR/I. auto: the
         /// site's directory on the node's own disk (/mnt/bb/$USER, $SLURM_TMPDIR, $TMPDIR)
-        Node Optional(burst_store) burst_store: Option<BurstStore> = "burst-store" "DIR|auto";
+        Node Optional(store_place) burst_store: Option<StorePlace> = "burst-store" "DIR|auto";
         /// Size limit of the burst store [default: 90 % of the free space]
         Node Optional(size) burst_capacity: Option<u64> = "burst-capacity" "SIZE";
         /// When files land: auto when they are closed, and parts of open files earlier if a store fills; close when they are
@@ -254,6 +254,11 @@ settings! {
         Node Optional(fan_out) stripe_fan_out: Option<u32> = "stripe-fanout" "K";
         /// Memory for a node's caches [default: a tenth of the machine's, at most 4GiB, divided among the nodes on it]
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
+        /// Keep chunks of large files in DIR, on the node's own disk, also for later jobs; with --local, and where nodes share a host,
+        /// those of node I in DIR/I. auto: as --burst-store auto [default: none, memory alone]
+        Node Optional(store_place) cache_store: Option<StorePlace> = "cache-store" "DIR|auto";
+        /// Size limit of the cache store [default: half of the free space, divided among the nodes on the machine, at most 256GiB]
+        Node Optional(size) cache_capacity: Option<u64> = "cache-capacity" "SIZE";
         /// Each node reads files above this size from the backing file system itself [default: none]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
         /// Disable prefetching, and the bundling of small files into one message

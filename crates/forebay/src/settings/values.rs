@@ -44,9 +44,9 @@ pub fn burst(text: &str) -> Result<BurstPair, String> {
     Ok(pair)
 }
 
-/// Where what has not landed is kept.
+/// Where a store on the node's own disk lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BurstStore {
+pub enum StorePlace {
     /// Wherever the site keeps a directory for the user on the node's own disk.
     Auto,
     /// In this directory.
@@ -54,10 +54,10 @@ pub enum BurstStore {
 }
 
 /// `auto`, or a directory.
-pub fn burst_store(text: &str) -> Result<BurstStore, String> {
+pub fn store_place(text: &str) -> Result<StorePlace, String> {
     match text {
-        "auto" => Ok(BurstStore::Auto),
-        _ => absolute_path(text).map(BurstStore::At),
+        "auto" => Ok(StorePlace::Auto),
+        _ => absolute_path(text).map(StorePlace::At),
     }
 }
 

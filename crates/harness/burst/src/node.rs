@@ -315,6 +315,7 @@ impl Node {
                 switches: vec![],
             }),
             data: None,
+            cache_store: None,
             kept,
         }
     }

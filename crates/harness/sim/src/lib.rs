@@ -14,6 +14,7 @@
 // The harness trusts its own tables; what it finds wrong with the cores goes into the report.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)]
 
+mod cache_store;
 mod check;
 mod contents;
 mod exports;

@@ -4,11 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_daemon::environment::{BackingThreads, Environment, Exports, Operation, Room, Walker};
+use forebay_body::Pool;
+use forebay_chunk_store::MemoryDisk;
+use forebay_daemon::DaemonOptions;
+use forebay_daemon::environment::{BackingThreads, CachedChunks, Environment, Exports, Operation, Room, Walker};
 use forebay_store::StoreOptions;
 use forebay_transport::life::Life;
 
 use crate::NodeIndex;
+use crate::cache_store::VirtualStore;
 use crate::exports::NodeExports;
 use crate::kernel::Kernel;
 use crate::threads::{Begins, VirtualThreads};
@@ -25,6 +29,8 @@ pub(crate) struct VirtualMachine {
     pub life: Life,
     pub kernel: Arc<Kernel>,
     pub direct_above_bytes: Option<u64>,
+    /// The disk of its cache store, if it has one.
+    pub disk: Option<MemoryDisk>,
     /// Makes what is told of every operation at the backing file system.
     pub begins: Box<dyn Fn() -> Begins + Send + Sync>,
 }
@@ -44,6 +50,11 @@ impl Environment for VirtualMachine {
 
     fn open_exports(&self, _: StoreOptions) -> anyhow::Result<Arc<dyn Exports>> {
         Ok(Arc::new(NodeExports::new(&self.world, self.place, &self.life, self.direct_above_bytes)))
+    }
+
+    fn open_cache_store(&self, _: &DaemonOptions, pool: &Pool) -> anyhow::Result<Option<Arc<dyn CachedChunks>>> {
+        let Some(disk) = &self.disk else { return Ok(None) };
+        Ok(Some(Arc::new(VirtualStore::open(&self.world, &self.life, disk, pool)?)))
     }
 
     /// There are no other processes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_chunk_store::MemoryDisk;
 use forebay_daemon::{DaemonOptions, Driver, ProfileOptions};
 use forebay_keeper::Kept;
 use forebay_transport::life::Life;
@@ -28,6 +29,8 @@ pub(crate) struct Node {
     pub running: Option<Running>,
     /// How many daemons it has had before.
     pub lives: u32,
+    /// The disk of its cache store while there is no host.
+    pub disk: Option<MemoryDisk>,
     /// Since when nothing is answered there: it is stopped, or has no daemon.
     pub paused_since: Option<Time>,
     /// How long that was so in all.
@@ -41,6 +44,8 @@ pub(crate) struct Host {
     pub life: Life,
     pub kernel: Arc<Kernel>,
     pub inodes: KeptInodes,
+    /// The disk of its cache store, if it has one.
+    pub disk: Option<MemoryDisk>,
 }
 
 /// A daemon.
@@ -65,8 +70,8 @@ pub(crate) struct Start<'a> {
 
 impl Host {
     /// A host where nothing runs yet.
-    pub fn new(world: &Arc<World>) -> Self {
-        Self { life: Life::new(), kernel: Kernel::new(world), inodes: KeptInodes::default() }
+    pub fn new(world: &Arc<World>, disk: Option<MemoryDisk>) -> Self {
+        Self { life: Life::new(), kernel: Kernel::new(world), inodes: KeptInodes::default(), disk }
     }
 }
 
@@ -83,6 +88,7 @@ impl Running {
             life: life.clone(),
             kernel: Arc::clone(&kernel),
             direct_above_bytes: setup.direct_above_bytes,
+            disk: host.disk.clone(),
             begins,
         };
         let driver = Driver::new(options, Arc::new(machine)).unwrap();
@@ -170,6 +176,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         report: None,
         burst: None,
         data: None,
+        cache_store: None,
         kept: Kept { restarts: lives, job_is_up: true, ..Kept::default() },
     }
 }

@@ -33,10 +33,11 @@ pub enum Reach {
     Hedged,
     Stopped,
     Parcel,
+    CachedChunk,
 }
 
 /// All of them.
-pub const REACHES: [Reach; 23] = [
+pub const REACHES: [Reach; 24] = [
     Reach::Evicted,
     Reach::Interrupted,
     Reach::DaemonDied,
@@ -60,6 +61,7 @@ pub const REACHES: [Reach; 23] = [
     Reach::Hedged,
     Reach::Stopped,
     Reach::Parcel,
+    Reach::CachedChunk,
 ];
 
 impl fmt::Display for Reach {
@@ -88,6 +90,7 @@ impl fmt::Display for Reach {
             Self::Hedged => "second requests",
             Self::Stopped => "requests at a node that stops",
             Self::Parcel => "parcels",
+            Self::CachedChunk => "chunks read from a cache store",
         })
     }
 }

@@ -21,6 +21,8 @@ pub struct Setup {
     pub stripe_fan_out: u32,
     /// Whether every node is home of a share of the large files.
     pub has_homes: bool,
+    /// Whether every node has a cache store.
+    pub has_cache_stores: bool,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
     /// Operations at the backing file system at a time, by each node.
@@ -44,6 +46,7 @@ impl Default for Setup {
             fan_out: 1,
             stripe_fan_out: 1,
             has_homes: false,
+            has_cache_stores: false,
             budget_bytes: 512 << 20,
             turns: usize::MAX,
             prefill: false,

@@ -11,6 +11,7 @@ use forebay_transport::memory::Network;
 use forebay_types::{Kind, NodeRank, Priority, Time, ViewPath};
 
 use crate::NodeIndex;
+use crate::cache_store::empty_disk;
 use crate::check::Check;
 use crate::faults::{Alteration, Fault};
 use crate::history::{History, Versions};
@@ -78,7 +79,8 @@ impl Shared {
             killed_after_ms: AtomicU64::new(0),
         });
         for node in 0..nodes {
-            let host = Host::new(&shared.world);
+            let disk = setup.has_cache_stores.then(empty_disk);
+            let host = Host::new(&shared.world, disk);
             let running = Some(shared.start_node(node, 0, &host));
             shared.nodes().push(Node { host: Some(host), running, ..Node::default() });
         }
@@ -160,7 +162,10 @@ impl Shared {
         self.nodes()[node].lives += u32::from(dead.is_some());
         host.iter().for_each(|host| host.life.kill());
         drop(dead);
-        drop(host);
+        if let Some(disk) = host.and_then(|host| host.disk) {
+            disk.lose_power(&mut || self.world.state().random.below(2) == 0);
+            self.nodes()[node].disk = Some(disk);
+        }
     }
 
     /// It may have been stopped when it was dead already; the new daemon runs.
@@ -169,7 +174,11 @@ impl Shared {
             return;
         }
         self.resume(node);
-        let (host, lives) = (Host::new(&self.world), self.nodes()[node].lives);
+        let (disk, lives) = {
+            let place = &mut self.nodes()[node];
+            (place.disk.take(), place.lives)
+        };
+        let host = Host::new(&self.world, disk);
         let running = self.start_node(node, lives, &host);
         let place = &mut self.nodes()[node];
         (place.host, place.running) = (Some(host), Some(running));

@@ -40,7 +40,7 @@ pub fn installation() -> Option<Check> {
 /// The directory that `--burst-store auto` finds.
 pub fn store() -> Check {
     const NAME: &str = "store";
-    match node_local::find(DEFAULT_JOB, &node_local::Named::new()) {
+    match node_local::find("--burst-store", &format!("forebay-{DEFAULT_JOB}"), &node_local::Named::new()) {
         Ok(found) => {
             let path = found.store;
             let place = path.ancestors().find(|path| path.exists()).unwrap_or(&path);

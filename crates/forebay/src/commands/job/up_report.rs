@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::output::{quoted_path, say, shown_path, tell};
 use crate::profiles;
 use crate::settings::Settings;
-use crate::settings::values::{BurstStore, show_duration};
+use crate::settings::values::{StorePlace, show_duration};
 
 /// Hosts that a message names of nodes that have one reason.
 const HOSTS_NAMED_MAX: usize = 8;
@@ -71,7 +71,7 @@ impl Report<'_> {
             let own = if is_hidden { "; files of other users and groups cannot be changed in it" } else { "" };
             say!("burst:   {mount} (forebay run shows it at {shown}{own})");
         }
-        if let (Some(BurstStore::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
+        if let (Some(StorePlace::At(store)), false) = (&settings.burst_store, settings.burst.is_empty()) {
             say!("store:   {}", shown_path(store));
         }
         say!("logs:    {}", shown_path(&directory.logs()));

@@ -27,6 +27,7 @@ use serde_json::json;
 
 use self::plan::{Plan, plan};
 use crate::burst_mount;
+use crate::cache_store;
 use crate::cli::NodeArguments;
 use crate::contradictions;
 use crate::leftovers;
@@ -151,6 +152,7 @@ impl Plan {
             }
             burst.options.switches = std::mem::take(&mut self.switches);
         }
+        let cache = cache_store::prepare(&self.settings, self.view_layout, &self.nodes, self.rank, &self.node_local)?;
         let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
         let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
         let has_burst = burst.is_some();
@@ -171,7 +173,7 @@ impl Plan {
                 burst.map_or((None, None), |burst| (Some(burst.paths(self.nodes.len())), Some(burst.options)));
             let keeper =
                 KeeperOptions { burst: mount, ..self.keeper_options(directory, handed.listener.is_some(), view.path)? };
-            let options = DaemonOptions { burst, ..self.daemon_options(&keeper)? };
+            let options = DaemonOptions { burst, cache_store: cache, ..self.daemon_options(&keeper)? };
             let plan = forebay_daemon::Plan { options, log_file, log_filter };
             forebay_keeper::keep(&keeper, &plan, handed, directory, record.clone())
         });
@@ -286,6 +288,7 @@ impl Plan {
             report: self.waited_for.with_all.then_some(report),
             links,
             burst: None,
+            cache_store: None,
             data,
             kept: Kept::default(),
             profile,
