@@ -204,7 +204,7 @@ pub trait CachedChunks: Send + Sync {
     /// A chunk of so many bytes, whole. May block.
     fn get(&self, key: &ChunkKey, len_bytes: usize) -> Option<Arc<Body>>;
 
-    /// Keeps a whole chunk, later, if there is room. Does not block.
+    /// Keeps a whole chunk from now on, if there is room. May block.
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>);
 
     /// The figures so far. Does not block.

@@ -1,8 +1,9 @@
-//! The cache store of this machine: one thread writes to it and looks after it, and no request waits for that thread.
+//! The cache store of this machine: one thread writes to it and looks after it, and no request waits for that thread. Where it is behind, the
+//! threads that read the backing file system write, too: a set that fits the store is in it after one epoch.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use forebay_types::{ChunkIndex, Generation, ViewPath};
 use crate::environment::CachedChunks;
 use crate::options::{BurstOptions, CacheStoreOptions, DaemonOptions};
 
-/// Chunks that wait to be written: 32 MiB, which a disk takes in some tens of milliseconds. More are dropped, as they can be read again.
+/// Chunks that wait to be written: 32 MiB, which a disk takes in some tens of milliseconds.
 const WAITING_MAX: usize = 32;
 
 /// How often the store is looked after.
@@ -35,7 +36,7 @@ const IMAGES: [&str; 7] = ["cramfs", "erofs", "iso9660", "romfs", "squashfs", "f
 pub struct CacheStore {
     store: Arc<ChunkStore>,
     waiting: SyncSender<(ChunkKey, Arc<Body>)>,
-    /// Chunks that were not put, because the disk was behind or their files not settled.
+    /// Chunks that were not put, because their files were not settled.
     dropped: AtomicU64,
     mounts: Mutex<(Option<Instant>, Arc<[MountedAt]>)>,
 }
@@ -118,8 +119,13 @@ impl CachedChunks for CacheStore {
     }
 
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>) {
-        let is_taken = is_settled(generation, SystemTime::now()) && self.waiting.try_send((key, body)).is_ok();
-        self.dropped.fetch_add(u64::from(!is_taken), Ordering::Relaxed);
+        if !is_settled(generation, SystemTime::now()) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if let Err(TrySendError::Full((key, body)) | TrySendError::Disconnected((key, body))) =
+            self.waiting.try_send((key, body))
+        {
+            self.store.put(&key, &body);
+        }
     }
 
     fn counters(&self) -> Counters {

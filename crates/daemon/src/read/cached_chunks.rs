@@ -59,7 +59,7 @@ impl Cacheable {
         self.store.get(&self.key, self.len_bytes)
     }
 
-    /// Keeps it from now on, if there is room. Does not block.
+    /// Keeps it from now on, if there is room. May block.
     pub fn put(self, body: Arc<Body>) {
         self.store.put(self.key, &self.generation, body);
     }
