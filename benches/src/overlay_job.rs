@@ -273,9 +273,11 @@ impl Service for Serving {
             peers.replies.insert(ticket, call.reply);
             ticket
         };
-        let (now, Request { epoch, priority, message }) = (node.now(), call.request);
+        let (now, from, Request { epoch, priority, referral, message }) = (node.now(), call.from, call.request);
         if let Message::Read(message) = message {
-            node.with_core(|core| core.handle_peer(now, ticket, Request { epoch, priority, message }, call.remaining));
+            node.with_core(|core| {
+                core.handle_peer(now, from, ticket, Request { epoch, priority, referral, message }, call.remaining)
+            });
         }
     }
 }

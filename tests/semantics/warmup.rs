@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_tests::{Site, require, tree, wait_until};
+use forebay_tests::program::wait_until;
+use forebay_tests::{Site, require, tree};
 use serde_json::{Value, json};
 
 const NODES: usize = 4;
