@@ -416,28 +416,6 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         true
     }
 
-    /// The source refuses an attempt, because it has come to `epoch` and this node has not. The caller makes up for it
-    /// (`set_epoch`), then lets the request go on. `None` if the attempt had come as far: then the refusal makes no sense.
-    pub fn fenced(&mut self, now: Time, id: AttemptId, epoch: Epoch) -> Option<RequestId> {
-        if self.attempts.get(&id)?.epoch >= epoch {
-            self.spoilt(now, id);
-            return None;
-        }
-        let attempt = self.end_attempt(id)?;
-        self.heard(now, attempt.source);
-        Some(attempt.request)
-    }
-
-    /// Requests carry this epoch from now on.
-    pub fn set_epoch(&mut self, epoch: Epoch) {
-        self.epoch = epoch;
-    }
-
-    /// Asks a request that nobody is being asked for.
-    pub fn go_on(&mut self, now: Time, id: RequestId) {
-        self.route(now, id);
-    }
-
     /// An attempt brought no answer: the request goes to the next source, unless another attempt is under way.
     fn fail_over(&mut self, now: Time, attempt: Attempt) {
         let Some(entry) = self.table.get_mut(attempt.request) else { return };
@@ -484,6 +462,22 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
                 self.ask_longer(now, id);
             }
             None => self.fail(id, why),
+        }
+    }
+
+    /// Asks all that might be asked instead whether they are there: when the network is cut, many are lost at once, and to
+    /// find that out one after the other would take too long.
+    pub(crate) fn probe_orders(&mut self, now: Time, is_away: impl Fn(NodeRank) -> bool) {
+        let is_known = |peer: &NodeRank| self.detector.is_known_alive(*peer, now) || self.detector.is_suspect(*peer);
+        let orders = self.routing.orders().filter(|order| order.clone().any(&is_away));
+        let others: BTreeSet<NodeRank> = orders.flatten().filter(|peer| !is_known(peer)).collect();
+        others.into_iter().for_each(|peer| self.ping(now, peer));
+    }
+
+    pub(crate) fn ping(&mut self, now: Time, peer: NodeRank) {
+        if self.detector.begin_ping(peer) {
+            let deadline = now.after(limits::PING_DEADLINE);
+            self.events.push_back(Event::Ping { peer, epoch: self.epoch, deadline });
         }
     }
 }

@@ -39,6 +39,7 @@
 //! with one owner, no fallback and no hedge, and a message that carries its operation id.
 
 mod dispatch;
+mod epochs;
 mod event;
 mod failure_detector;
 mod ids;

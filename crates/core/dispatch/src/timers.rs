@@ -1,12 +1,11 @@
 //! Timers: deadlines, silent nodes, hedges, reads as the last resort.
 
-use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use forebay_types::{NodeRank, Time};
 
 use crate::dispatch::{Attempt, Dispatch};
-use crate::event::{Event, Failure};
+use crate::event::Failure;
 use crate::ids::{RequestId, Waiter};
 use crate::limits;
 use crate::routing::{Fallback, Routing, Source};
@@ -94,22 +93,6 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
         let due = self.detector.due(now);
         silent.into_iter().chain(due).for_each(|peer| self.ping(now, peer));
-    }
-
-    /// Asks all that might be asked instead whether they are there: when the network is cut, many are lost at once, and to
-    /// find that out one after the other would take too long.
-    pub(crate) fn probe_orders(&mut self, now: Time, is_away: impl Fn(NodeRank) -> bool) {
-        let is_known = |peer: &NodeRank| self.detector.is_known_alive(*peer, now) || self.detector.is_suspect(*peer);
-        let orders = self.routing.orders().filter(|order| order.clone().any(&is_away));
-        let others: BTreeSet<NodeRank> = orders.flatten().filter(|peer| !is_known(peer)).collect();
-        others.into_iter().for_each(|peer| self.ping(now, peer));
-    }
-
-    pub(crate) fn ping(&mut self, now: Time, peer: NodeRank) {
-        if self.detector.begin_ping(peer) {
-            let deadline = now.after(limits::PING_DEADLINE);
-            self.events.push_back(Event::Ping { peer, epoch: self.epoch, deadline });
-        }
     }
 
     /// Asks slow requests of the next source too.

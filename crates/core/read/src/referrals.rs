@@ -3,9 +3,10 @@
 //! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A node that was
 //! named names others in its turn.
 //!
-//! A node is named only when the chunk is on its way to it, so who is referred to it waits for no more than that. If it gets lost on the
-//! way, the node insists on an answer of its home, which then names nobody, and makes any node that it asks insist, too. So nodes
-//! wait for each other in no circle, whoever names whom.
+//! A node is named only when the chunk is on its way to it, so who is referred to it waits for no more than that. A node to which it has
+//! come already, and that has it no more, says that it has nothing. If a chunk gets lost on the way, the node insists on an answer of its
+//! home, which then names nobody, and makes any node that it asks insist, too. So nodes wait for each other in no circle, whoever
+//! names whom.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,12 +24,17 @@ const BELIEVED_FOR: Duration = Duration::from_secs(1);
 /// Chunks that are remembered: more are not sent in that time.
 const CHUNKS_MAX: usize = 4096;
 
+/// Chunks that came, as many as are remembered: a list that is walked.
+const CAME_MAX: usize = 512;
+
 /// The nodes to which chunks were sent a moment ago.
 #[derive(Debug, Default)]
 pub(crate) struct Referrals {
     sent: Map<Key, Sent>,
     /// The keys by the time of their first sending.
     order: VecDeque<(Time, Key)>,
+    /// Chunks that began to arrive here a moment ago.
+    came: VecDeque<(Time, Key)>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +66,26 @@ impl Referrals {
         }
         sent.next = (sent.next + 1) % sent.to.len();
         Some(sent.to[sent.next])
+    }
+
+    /// A chunk begins to arrive here.
+    pub fn note_came(&mut self, now: Time, key: &Key) {
+        self.forget_came(now);
+        self.came.push_back((now, key.clone()));
+    }
+
+    /// Whether a chunk that this node is still to get may be what it was named for: it has not come since then.
+    pub fn may_be_on_its_way(&mut self, now: Time, key: &Key) -> bool {
+        self.forget_came(now);
+        !self.came.iter().any(|(_, came)| came == key)
+    }
+
+    /// Longer than a node is named.
+    fn forget_came(&mut self, now: Time) {
+        let is_old = |(since, _): &(Time, Key)| now.since(*since) >= 2 * BELIEVED_FOR;
+        while self.came.front().is_some_and(is_old) || self.came.len() > CAME_MAX {
+            self.came.pop_front();
+        }
     }
 
     fn forget_old(&mut self, now: Time) {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use forebay_cache::{Key, Object};
-use forebay_dispatch::{AttemptId, RequestId, Source, Waiting};
+use forebay_dispatch::{AttemptId, RequestId, Routing, Source, Waiting};
 use forebay_types::{Errno, FileSystem, Time};
 
 use super::state::ReadPath;
@@ -137,6 +137,9 @@ impl<B: Clone> ReadPath<B> {
             return false;
         };
         let chunk = Chunk::new(body, bytes, is_for_others);
+        if self.dispatch.routing().may_be_referred(&key) {
+            self.referrals.note_came(now, &key);
+        }
         self.hand_out(&key, started.waiters, &chunk);
         self.kept.begin_filling(started.request, key, chunk);
         true

@@ -62,7 +62,7 @@ impl<B: Clone> ReadPath<B> {
             Some(PeerAnswer::Body(body)) => self.send_chunk(&key, asker, body),
             Some(answer) => self.tell_peer(ticket, answer),
             // A node was named because it is being sent the chunk: others wait with it until that begins to arrive.
-            None if asker.referral == Referral::Followed && self.dispatch.find(&key).is_none() => {
+            None if asker.referral == Referral::Followed && !self.is_being_sent(&key) => {
                 self.tell_peer(ticket, PeerAnswer::Referred(None));
             }
             None => {
@@ -73,6 +73,11 @@ impl<B: Clone> ReadPath<B> {
             }
         }
         Some(key)
+    }
+
+    /// Whether a chunk that is asked for here may be on its way.
+    fn is_being_sent(&mut self, key: &Key) -> bool {
+        self.dispatch.find(key).is_some() && self.referrals.may_be_on_its_way(self.now, key)
     }
 
     /// The peer does not want its answer any more.

@@ -268,6 +268,8 @@ fn a_chunk_that_one_node_wants_takes_one_hop() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
     /// Nodes die at any time and ask at any time. All that live get the chunk, within a time that no circle of waits ends in.
     #[test]
     fn who_lives_gets_it_whoever_dies(
