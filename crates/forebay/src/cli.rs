@@ -135,7 +135,7 @@ pub enum Command {
     Debug(DebugArguments),
     /// Drop everything that the job has cached of paths that have changed
     Refresh(RefreshArguments),
-    /// Bring data to the nodes before programs read them: weights to every node, data sets to their homes
+    /// Bring data to the nodes before programs read them
     Warmup(WarmupArguments),
     /// Copy inputs to the nodes' own disks, or files of the burst tier to other places
     Stage(StageArguments),

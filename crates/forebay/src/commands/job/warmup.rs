@@ -8,9 +8,10 @@ use anyhow::{Context, bail};
 use forebay_keeper::own_paths;
 use forebay_launch::JobDirectory;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::WarmupArguments;
+use crate::commands::ask::ask_any;
 use crate::commands::paths::{is_shown, looking_at, resolved, views, within_view};
 use crate::exit::DONE_IN_PART;
 use crate::health::amounts::{part, rate, size, span};
@@ -22,6 +23,9 @@ use crate::settings::UsageError;
 
 /// How long the daemon may say nothing: it tells how far it is twice a second.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How long the job may take for its status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Files that are named of those that could not be brought; `--json` names more.
 const NAMED_MAX: usize = 10;
@@ -77,6 +81,11 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     if !arguments.json {
         say!("{}", said(&done, arguments.each));
     }
+    let status = json!({"command": "status"});
+    // Without it, all else is told.
+    if let (false, Ok(status)) = (arguments.each, ask_any(&directory, Some(*rank), &status, STATUS_TIMEOUT)) {
+        lack_of_room(done.bytes, &status).into_iter().for_each(|note| tell!("forebay: note: {note}"));
+    }
     for Failed { path, why } in done.failed.iter().take(NAMED_MAX) {
         tell!("forebay: {path}: not brought: {why}");
     }
@@ -87,6 +96,20 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
         (0, _) => ExitCode::SUCCESS,
         (_, 0) => ExitCode::FAILURE,
         _ => ExitCode::from(DONE_IN_PART),
+    })
+}
+
+/// A note where more was brought than the nodes keep.
+fn lack_of_room(bytes: u64, status: &Value) -> Option<String> {
+    let room = |node: &Value| {
+        let [memory, disk] =
+            ["/budget_bytes", "/cache_store/capacity_bytes"].map(|place| node.pointer(place)?.as_u64());
+        memory.max(disk).unwrap_or(0)
+    };
+    let room: u64 = status["nodes"].as_array()?.iter().map(room).sum();
+    (room > 0 && bytes > room).then(|| {
+        let [bytes, room] = [bytes, room].map(size);
+        format!("{bytes} were brought and the nodes keep {room} at most, so the rest is read again; up --cache-store DIR or a larger --budget keeps more")
     })
 }
 
@@ -140,10 +163,20 @@ mod tests {
     }
 
     #[test]
+    fn more_than_the_nodes_keep_is_said() {
+        let node = |budget: u64, store: u64| json!({"budget_bytes": budget << 20, "cache_store": {"capacity_bytes": store << 20}});
+        let status =
+            json!({"nodes": [node(64, 1024), {"budget_bytes": 64 << 20}, {"rank": 2, "state": "unreachable"}]});
+        assert_eq!(lack_of_room(1088 << 20, &status), None);
+        let note = lack_of_room(2 << 30, &status).unwrap();
+        assert!(note.starts_with("2.0 GiB were brought and the nodes keep 1.1 GiB at most"), "{note}");
+    }
+
+    #[test]
     fn says_how_far_it_is_and_what_was_done() {
-        assert_eq!(so_far(&progress()), "1.0 of 4.0 MiB, 1 files, 2.00 MB/s, 2 s left");
-        assert_eq!(said(&progress(), true), "1 of 3 files, 1.0 MiB at every node, 2.00 MB/s");
+        assert_eq!(so_far(&progress()), "1.0 of 4.0 MiB, 1 files, 2.0 MB/s, 1 s left");
+        assert_eq!(said(&progress(), true), "1 of 3 files, 1.0 MiB at every node, 2.0 MB/s");
         let all = Progress { files_done: 3, ..progress() };
-        assert_eq!(said(&all, false), "3 files, 1.0 MiB at their homes, 2.00 MB/s");
+        assert_eq!(said(&all, false), "3 files, 1.0 MiB at their homes, 2.0 MB/s");
     }
 }
