@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_body::Body;
 use forebay_read::PeerAnswer;
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{Epoch, Errno, NodeRank};
 use forebay_wire::{EntryRecord, Listing, ReadMessage};
 
 use super::core::Core;
@@ -46,6 +46,11 @@ impl Own {
             Some(PeerAnswer::Failed(errno)) => Err(errno),
             _ => Err(Errno::EIO),
         }
+    }
+
+    /// Up to which refresh this node has forgotten.
+    pub fn epoch(&self) -> Epoch {
+        self.core.lock().epoch()
     }
 
     /// Nodes that are believed lost.

@@ -71,11 +71,11 @@ impl Walk {
 
     /// A file is found, a directory is walked next. Links below a directory are followed to files only, so the walk ends.
     async fn take(&mut self, path: ViewPath, at: Result<At, Errno>, is_given: bool) -> Result<Option<Found>, Errno> {
-        let (mut file, mut at) = (path, at?);
+        let (mut file, mut at, mut is_linked) = (path, at?, false);
         for _ in 0..LINKS_MAX {
             match at {
                 At::File(generation) => return Ok(Some(Found { file, generation })),
-                At::Directory if is_given || self.levels.last().is_some_and(|level| file.is_within(&level.dir)) => {
+                At::Directory if is_given || !is_linked => {
                     let listing = listing(&self.own, file.clone()).await?;
                     self.levels.push(Level { dir: file, listing, next: 0 });
                     return Ok(None);
@@ -83,7 +83,7 @@ impl Walk {
                 At::Directory | At::Other => return Ok(None),
                 At::Link(target) => {
                     at = look(&self.own, &target).await?;
-                    file = target;
+                    (file, is_linked) = (target, true);
                 }
             }
         }

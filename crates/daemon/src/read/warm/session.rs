@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Extent, NodeRank, ViewPath};
+use forebay_types::{Epoch, Extent, NodeRank, ViewPath};
 use forebay_wire::JobMessage;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -12,7 +12,7 @@ use super::found::{Found, Walk};
 use super::reader::Reader;
 use super::spread::{Share, shares, spread};
 use crate::read::own::Own;
-use crate::shared::gather::ask;
+use crate::shared::gather::ask_if_there;
 use crate::shared::node::Node;
 
 /// Shares that are brought at once: several for each of a few homes.
@@ -156,7 +156,7 @@ fn bring(
                     let size_bytes = found.generation.size_bytes;
                     for offset_bytes in (0..size_bytes).step_by(READ_AT_ONCE_BYTES as usize) {
                         let len_bytes = READ_AT_ONCE_BYTES.min(size_bytes - offset_bytes);
-                        read_everywhere(&node, &reader, &file, Extent { offset_bytes, len_bytes }).await;
+                        read_everywhere(&node, (&reader, own.epoch()), &file, Extent { offset_bytes, len_bytes }).await;
                     }
                 }
             }
@@ -202,7 +202,8 @@ async fn bring_share(node: Arc<Node>, own: Arc<Own>, share: Share, file: Arc<Fil
 }
 
 /// Has every node's kernel read a part of a file, all at the same time: each chunk comes from the backing file system once.
-async fn read_everywhere(node: &Arc<Node>, reader: &Arc<Reader>, file: &File, extent: Extent) {
+/// A node that does not say that it is there costs a second.
+async fn read_everywhere(node: &Arc<Node>, (reader, epoch): (&Arc<Reader>, Epoch), file: &File, extent: Extent) {
     let mut under_way = JoinSet::new();
     for rank in (0..node.options.nodes.len() as u32).map(NodeRank) {
         let (node, reader, path) = (Arc::clone(node), Arc::clone(reader), file.found.file.clone());
@@ -210,7 +211,8 @@ async fn read_everywhere(node: &Arc<Node>, reader: &Arc<Reader>, file: &File, ex
             let outcome = if rank == node.rank() {
                 reader.read(&node, path, extent).await.map_err(|errno| errno.to_string())
             } else {
-                ask::<()>(&node, rank, JobMessage::ReadFile { file: path, extent }, READ_DEADLINE).await.map(drop)
+                let message = JobMessage::ReadFile { file: path, extent };
+                ask_if_there::<()>(&node, epoch, rank, message, READ_DEADLINE).await.map(drop)
             };
             outcome.map_err(|why| format!("node {rank}: {why}"))
         });
