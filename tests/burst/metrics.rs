@@ -207,7 +207,12 @@ fn names_in(text: &str) -> Vec<String> {
 #[test]
 fn the_dashboard_and_promtool_find_the_metrics_sound() {
     require!(Fuse, Root, Command("promtool"), Command("curl"));
-    let bed = Bed::of(2);
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let mut words = bed::arguments(&sandbox, 2);
+    let store = sandbox.base().join("cache-store").display().to_string();
+    words.extend(["--cache-store".to_owned(), store, "--cache-capacity".to_owned(), "64MiB".to_owned()]);
+    let bed = Bed::up_with(sandbox, &words);
     (0..2).for_each(|node| write(&bed, node));
     let _ = fs::read_dir(bed.job.view(1)).unwrap().count();
     wait_until("programs' requests are exported", PATIENCE, || {

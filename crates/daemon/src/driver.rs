@@ -44,6 +44,7 @@ impl Driver {
             fan_out: options.fan_out,
             stripe_fan_out: options.stripe_fan_out,
             has_homes: options.has_homes,
+            row_chunks: options.row_chunks(),
         })?;
         let node = Node::new(options, forest, environment);
         let read = ReadParts::new(&node)?;

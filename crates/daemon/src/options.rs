@@ -13,7 +13,7 @@ use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_read::Links;
 use forebay_secret::JobKey;
 use forebay_transport::{Security, Subnet};
-use forebay_types::{NodeRank, ViewPath};
+use forebay_types::{CHUNK_BYTES, NodeRank, ViewPath};
 use forebay_wire::Level;
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +213,17 @@ impl DaemonOptions {
     /// When the level takes a key and there is none.
     pub fn security(&self) -> anyhow::Result<Security> {
         Security::new(self.level, self.key.clone()).context("the keeper passed no key")
+    }
+
+    /// Chunks of a large file in a row that one node reads: as many as a site has it read at once.
+    pub fn row_chunks(&self) -> u64 {
+        self.backing_read_bytes.map_or(1, |bytes| (bytes / CHUNK_BYTES).max(1))
+    }
+
+    /// Bytes that a read of the backing file system asks for; `None` as that tells, where no other node reads the chunks that follow.
+    pub fn store_read_bytes(&self) -> Option<u64> {
+        let is_alone = self.nodes.len() == 1 || self.roots == 1 && !self.has_homes;
+        self.backing_read_bytes.or((!is_alone).then_some(CHUNK_BYTES))
     }
 }
 

@@ -29,8 +29,8 @@ pub const FALLBACK_READS_PER_SECOND: u32 = 20;
 /// Fallback reads that may be saved up: the files of a small program.
 pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
 
-/// How often a request follows a referral: each node on the way sends to others already, so a job of 100,000 nodes takes 16.
-pub const REFERRALS_MAX: u32 = 20;
+/// How often a request follows a referral: nodes that have a chunk in turn form chains of up to 16, and some may be lost on the way.
+pub const REFERRALS_MAX: u32 = 40;
 
 /// How much earlier than a deadline a peer may give up that was told it in whole milliseconds, with a moment on the way.
 pub const DEADLINE_ROUNDING: Duration = Duration::from_millis(2);

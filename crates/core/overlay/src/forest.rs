@@ -44,6 +44,8 @@ pub struct Shape {
     pub stripe_fan_out: u32,
     /// Whether every node is home of a share of the large files.
     pub has_homes: bool,
+    /// Chunks of a large file in a row that one tree serves: what the backing file system reads at once, or 1.
+    pub row_chunks: u64,
 }
 
 /// The trees of a job. Copies share them.
@@ -51,11 +53,11 @@ pub struct Shape {
 pub struct Forest {
     directories: Arc<[Tree]>,
     stripes: Arc<[Tree]>,
-    bulk: Arc<[Tree]>,
+    has_homes: bool,
+    row_chunks: u64,
 }
 
 /// Whether every node is home of a share of the large files, in a job that does not say how many nodes read the backing file system.
-/// Where many nodes want one chunk at once, a home sends it to each of them, and a tree does not.
 #[must_use]
 pub fn default_homes(node_count: u32) -> bool {
     node_count <= limits::HOMES_MAX
@@ -89,7 +91,7 @@ impl Forest {
     /// # Errors
     /// `OverlayError` for a count or fan-out outside its range.
     pub fn new(shape: Shape) -> Result<Self, OverlayError> {
-        let Shape { node_count, roots, fan_out, stripe_fan_out, has_homes } = shape;
+        let Shape { node_count, roots, fan_out, stripe_fan_out, has_homes, row_chunks } = shape;
         if roots == 0 || roots > limits::ROOTS_MAX {
             return Err(OverlayError::Roots(roots));
         }
@@ -100,9 +102,11 @@ impl Forest {
         let trees = |fan_out| -> Result<Arc<[Tree]>, OverlayError> {
             roots.iter().map(|root| Tree::new(node_count, fan_out, *root)).collect()
         };
-        let (directories, stripes) = (trees(fan_out)?, trees(stripe_fan_out)?);
-        let bulk = if has_homes { homes(node_count)? } else { Arc::clone(&stripes) };
-        Ok(Self { directories, stripes, bulk })
+        if has_homes && node_count > limits::HOMES_MAX {
+            return Err(OverlayError::Homes(node_count));
+        }
+        let row_chunks = row_chunks.max(1);
+        Ok(Self { directories: trees(fan_out)?, stripes: trees(stripe_fan_out)?, has_homes, row_chunks })
     }
 
     /// A forest of one root, the first node of the list, with the same tree for everything.
@@ -110,35 +114,57 @@ impl Forest {
     /// # Errors
     /// `OverlayError` for a count or fan-out outside its range.
     pub fn single(node_count: u32, fan_out: u32) -> Result<Self, OverlayError> {
-        Self::new(Shape { node_count, roots: 1, fan_out, stripe_fan_out: fan_out, has_homes: false })
+        Self::new(Shape { node_count, roots: 1, fan_out, stripe_fan_out: fan_out, has_homes: false, row_chunks: 1 })
     }
 
     /// Which tree of a class serves what has this number: a hash, or one of a row, which is spread over all trees.
     #[must_use]
     pub fn index_of(&self, class: Class, number: u64) -> TreeIndex {
-        TreeIndex((number % self.trees_of(class).len() as u64) as u32)
+        let count = if self.is_of_homes(class) { self.homes() * self.turns() } else { self.directories.len() as u64 };
+        TreeIndex((number % count) as u32)
     }
 
     /// The tree of that class that serves what has this number.
     #[must_use]
-    pub fn tree_of(&self, class: Class, number: u64) -> &Tree {
-        &self.trees_of(class)[self.index_of(class, number).0 as usize]
+    pub fn tree_of(&self, class: Class, number: u64) -> Tree {
+        let index = self.index_of(class, number).0;
+        match class {
+            _ if self.is_of_homes(class) => self.star(u64::from(index)),
+            Class::Directories => self.directories[index as usize],
+            Class::Stripes | Class::Bulk => self.stripes[index as usize],
+        }
     }
 
-    /// The trees of a class.
-    #[must_use]
-    pub fn trees_of(&self, class: Class) -> &[Tree] {
-        match class {
-            Class::Directories => &self.directories,
-            Class::Stripes => &self.stripes,
-            Class::Bulk => &self.bulk,
-        }
+    /// For each node there are trees of one level in which it is the root, its home. In each of them another node is the first to stand in for it,
+    /// so that the share of a lost home is spread over all others.
+    fn star(&self, index: u64) -> Tree {
+        let (home, turn) = (index % self.homes(), index / self.homes());
+        Tree::star(self.first().node_count(), NodeRank(home as u32), turn as u32)
+    }
+
+    fn homes(&self) -> u64 {
+        u64::from(self.first().node_count())
+    }
+
+    /// How many trees each home has.
+    fn turns(&self) -> u64 {
+        self.homes().saturating_sub(1).max(1)
+    }
+
+    fn is_of_homes(&self, class: Class) -> bool {
+        self.has_homes && class == Class::Bulk
     }
 
     /// Whether every node is home of a share of the large files.
     #[must_use]
     pub fn has_homes(&self) -> bool {
-        !Arc::ptr_eq(&self.bulk, &self.stripes)
+        self.has_homes
+    }
+
+    /// Chunks of a large file in a row that one tree serves.
+    #[must_use]
+    pub fn row_chunks(&self) -> u64 {
+        self.row_chunks
     }
 
     /// The tree on which the job itself is asked (status, refresh, shutdown).
@@ -147,12 +173,15 @@ impl Forest {
         &self.directories[0]
     }
 
-    /// All trees, those of directories first.
-    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
-        // The first of each home has the nodes of all of its.
-        let count = self.bulk.first().filter(|_| self.has_homes()).map_or(0, Tree::node_count);
-        let homes = self.bulk.iter().take(count as usize);
-        self.directories.iter().chain(self.stripes.iter()).chain(homes)
+    /// The trees of the roots, those of directories first.
+    pub fn trees_of_roots(&self) -> impl Iterator<Item = &Tree> {
+        self.directories.iter().chain(self.stripes.iter())
+    }
+
+    /// All trees, those of directories first; of each home's trees the first, which has the nodes of all of them.
+    pub fn trees(&self) -> impl Iterator<Item = Tree> {
+        let homes = if self.has_homes { self.homes() } else { 0 };
+        self.trees_of_roots().copied().chain((0..homes).map(|home| self.star(home)))
     }
 
     /// The nodes that read names and small files from the backing file system while nobody is lost, in the order of their trees.
@@ -165,17 +194,6 @@ impl Forest {
     pub fn is_root(&self, rank: NodeRank) -> bool {
         self.roots().any(|root| root == rank)
     }
-}
-
-/// For each node the trees of one level in which it is the root: in each of them another node is the first to stand in for it, so that
-/// the share of a lost home is spread over all others.
-fn homes(node_count: u32) -> Result<Arc<[Tree]>, OverlayError> {
-    if node_count > limits::HOMES_MAX {
-        return Err(OverlayError::Homes(node_count));
-    }
-    let turns = node_count.saturating_sub(1).max(1);
-    let each = (0..turns).flat_map(|turn| (0..node_count).map(move |home| (home, turn)));
-    each.map(|(home, turn)| Tree::star(node_count, NodeRank(home), turn)).collect()
 }
 
 /// Where the roots are: the first node, and then as evenly over the order as it goes while no place in the blocks has more
@@ -207,11 +225,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn forest(node_count: u32, roots: u32, fan_out: u32, stripe_fan_out: u32) -> Forest {
-        Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out, has_homes: false }).unwrap()
+        Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out, has_homes: false, row_chunks: 1 }).unwrap()
     }
 
     fn trees(forest: &Forest, class: Class) -> Vec<Tree> {
-        (0..forest.roots().count() as u64).map(|number| *forest.tree_of(class, number)).collect()
+        (0..forest.roots().count() as u64).map(|number| forest.tree_of(class, number)).collect()
     }
 
     /// How many nodes each node hands the whole of something striped over all trees on to, in trees' worth.
@@ -254,7 +272,7 @@ mod tests {
         fn a_number_is_served_by_one_tree(nodes in 1u32..2000, roots in 1u32..17, number: u64) {
             let forest = forest(nodes, roots, 8, 4);
             let trees = trees(&forest, Class::Stripes);
-            prop_assert_eq!(forest.tree_of(Class::Stripes, number), &trees[forest.index_of(Class::Stripes, number).0 as usize]);
+            prop_assert_eq!(forest.tree_of(Class::Stripes, number), trees[forest.index_of(Class::Stripes, number).0 as usize]);
             let row: BTreeSet<u32> = (0..trees.len() as u64).map(|step| forest.index_of(Class::Stripes, (number >> 8) + step).0).collect();
             prop_assert_eq!(row.len(), trees.len(), "neighbours go to different trees");
         }
@@ -262,10 +280,11 @@ mod tests {
 
     #[test]
     fn each_node_is_home_of_a_share_which_others_ask_directly() {
-        for nodes in 1..=limits::HOMES_MAX {
-            let shape = Shape { node_count: nodes, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true };
+        for nodes in (1..=16).chain([63, limits::HOMES_MAX]) {
+            let shape =
+                Shape { node_count: nodes, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true, row_chunks: 1 };
             let forest = Forest::new(shape).unwrap();
-            assert!(forest.has_homes() && forest.trees_of(Class::Bulk).len() as u32 == nodes * (nodes - 1).max(1));
+            assert!(forest.has_homes());
             for number in 0..u64::from(2 * nodes) {
                 let tree = forest.tree_of(Class::Bulk, number);
                 let home = NodeRank((number % u64::from(nodes)) as u32);
@@ -276,13 +295,19 @@ mod tests {
                 }
             }
             // Where a home is lost, each other node stands in for as much of its share.
-            let of_first = forest.trees_of(Class::Bulk).iter().filter(|tree| tree.root() == NodeRank(0));
+            let of_first = (0..u64::from(nodes - 1)).map(|turn| forest.tree_of(Class::Bulk, turn * u64::from(nodes)));
             let stand_ins: BTreeSet<NodeRank> = of_first.filter_map(|tree| tree.root_candidates().nth(1)).collect();
             assert_eq!(stand_ins.len() as u32, nodes - 1);
             assert!(forest.tree_of(Class::Stripes, 1).root() == NodeRank(0), "parcels have the roots of names");
         }
-        let large =
-            Shape { node_count: limits::HOMES_MAX + 1, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true };
+        let large = Shape {
+            node_count: limits::HOMES_MAX + 1,
+            roots: 1,
+            fan_out: 4,
+            stripe_fan_out: 4,
+            has_homes: true,
+            row_chunks: 1,
+        };
         assert_eq!(Forest::new(large), Err(OverlayError::Homes(limits::HOMES_MAX + 1)));
         assert!(!forest(20, 2, 4, 4).has_homes());
     }
@@ -340,7 +365,8 @@ mod tests {
         assert_eq!([1, 3, 5, 8, 64].map(default_fan_out), [4, 4, 5, 8, 8]);
         assert_eq!([1, 4, 8].map(default_stripe_fan_out), [1, 4, 4]);
         assert_eq!(forest(3, 8, 8, 4).roots().count(), 3);
-        let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4, has_homes: false };
+        let no_roots =
+            Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4, has_homes: false, row_chunks: 1 };
         assert_eq!(Forest::new(no_roots), Err(OverlayError::Roots(0)));
         let no_stripes = Shape { roots: 1, stripe_fan_out: 0, ..no_roots };
         assert_eq!(Forest::new(no_stripes), Err(OverlayError::FanOut(0)));

@@ -7,6 +7,6 @@ pub const FAN_OUT_MAX: u32 = 1024;
 /// spread nothing further.
 pub const ROOTS_MAX: u32 = 64;
 
-/// Nodes of a job in which each is home of a share of the large files: a home sends a chunk that all want to each of them, 15 times
-/// here.
-pub const HOMES_MAX: u32 = 16;
+/// Nodes of a job in which each is home of a share of the large files: each has connections to all others, and where all want one chunk, all ask its
+/// home.
+pub const HOMES_MAX: u32 = 64;

@@ -62,18 +62,16 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A tree of one level, whose nodes stand in for the root in turn from the one after `turn` others on.
-    ///
-    /// # Errors
-    /// As `new`.
-    pub(crate) fn star(node_count: u32, root: NodeRank, turn: u32) -> Result<Self, OverlayError> {
-        let mut tree = Self::new(node_count, node_count, root)?;
+    /// A tree of one level, whose nodes stand in for the root in turn from the one after `turn` others on. The root is one of the nodes.
+    pub(crate) fn star(node_count: u32, root: NodeRank, turn: u32) -> Self {
+        let blocks = Blocks::new(node_count, node_count, root.0);
+        let mut tree = Self { node_count, root, blocks, first: [root; ROOT_CANDIDATES] };
         let others = node_count.saturating_sub(1);
         let stand_ins = (0..others).map(|step| NodeRank((root.0 + 1 + (turn + step) % others) % node_count));
         for (place, stand_in) in tree.first[1..].iter_mut().zip(stand_ins) {
             *place = stand_in;
         }
-        Ok(tree)
+        tree
     }
 
     /// Follows the levels until enough are found.

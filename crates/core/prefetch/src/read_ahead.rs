@@ -78,9 +78,9 @@ mod tests {
             state.on_read(end * CHUNK_BYTES, u64::MAX / 2);
             state.asked - end
         };
-        let windows: Vec<u64> = (1..41).map(|end| ahead(&mut state, end)).collect();
+        let windows: Vec<u64> = (1..81).map(|end| ahead(&mut state, end)).collect();
         assert_eq!(windows[..10], [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]);
-        assert_eq!(windows[38..], [8, 8]);
+        assert_eq!(windows[78..], [16, 16]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Where an answer would come from, told without asking anybody.
 
 use forebay_cache::Key;
-use forebay_overlay::Class;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
 use crate::kept::Kept;
@@ -132,7 +131,7 @@ impl<B: Clone> Explaining<'_, B> {
         }
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
         match self.routing.is_bulk(&key) {
-            true if self.routing.has_home(&key) && self.routing.forest.trees_of(Class::Bulk).len() > 1 => {
+            true if self.routing.has_home(&key) && self.routing.forest.first().node_count() > 1 => {
                 text.push_str(" (each node is home of a share of its chunks)");
             }
             true if self.routing.forest.roots().nth(1).is_some() => {

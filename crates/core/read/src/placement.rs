@@ -11,14 +11,14 @@ use std::hash::BuildHasher;
 
 use forebay_cache::Key;
 use forebay_overlay::{Class, Forest, Tree};
-use forebay_types::{Hasher, ViewPath, limits};
+use forebay_types::{CHUNK_BYTES, Hasher, ViewPath, limits};
 
-/// Chunks of a file in a row that have one home: most files of a program's start are looked up and opened by one node then.
-const CHUNKS_OF_HOME: u64 = 4;
+/// Chunks of a file that has one home, at most: most samples and files of a program's start are looked up and opened by one node then.
+const CHUNKS_OF_SAMPLE: u64 = 4;
 
 /// The tree that serves `key`: the same at every node.
 #[must_use]
-pub fn tree_of<'a>(forest: &'a Forest, key: &Key) -> &'a Tree {
+pub fn tree_of(forest: &Forest, key: &Key) -> Tree {
     let (class, number) = placement(forest, key);
     forest.tree_of(class, number)
 }
@@ -27,10 +27,11 @@ pub fn tree_of<'a>(forest: &'a Forest, key: &Key) -> &'a Tree {
 pub(crate) fn placement(forest: &Forest, key: &Key) -> (Class, u64) {
     match key {
         Key::Chunk { file, generation, index } if generation.size_bytes > limits::SMALL_FILE_BYTES_MAX => {
-            let number = hash(file.as_bytes());
+            let row = hash(file.as_bytes()).wrapping_add(index.0 / forest.row_chunks());
             match forest.has_homes() && !is_library(file) {
-                true => (Class::Bulk, number.wrapping_add(index.0 / CHUNKS_OF_HOME)),
-                false => (Class::Stripes, number.wrapping_add(index.0)),
+                true if homes_of(forest, generation.size_bytes) == 1 => (Class::Bulk, hash(file.as_bytes())),
+                true => (Class::Bulk, row),
+                false => (Class::Stripes, row),
             }
         }
         Key::Chunk { file, .. } | Key::Recheck { file, .. } => (Class::Directories, hash(file.directory_bytes())),
@@ -40,6 +41,12 @@ pub(crate) fn placement(forest: &Forest, key: &Key) -> (Class, u64) {
         Key::Parcel { index } => (Class::Stripes, u64::from(*index)),
         Key::FileSystem { path } => (Class::Directories, hash(path.as_bytes())),
     }
+}
+
+/// Homes that the chunks of a large file have, at most.
+pub(crate) fn homes_of(forest: &Forest, size_bytes: u64) -> u64 {
+    let chunks = size_bytes.div_ceil(CHUNK_BYTES);
+    if chunks <= CHUNKS_OF_SAMPLE { 1 } else { chunks.div_ceil(forest.row_chunks()) }
 }
 
 /// Whether a file's name is a library's: `libc.so.6`, `_path.cpython-311-x86_64-linux-gnu.so`.
@@ -64,7 +71,8 @@ mod tests {
 
     /// A forest with 8 roots, or homes.
     fn forest(has_homes: bool) -> Forest {
-        Forest::new(Shape { node_count: 16, roots: 8, fan_out: 8, stripe_fan_out: 4, has_homes }).unwrap()
+        Forest::new(Shape { node_count: 16, roots: 8, fan_out: 8, stripe_fan_out: 4, has_homes, row_chunks: 1 })
+            .unwrap()
     }
 
     fn chunk(path: &str, size_bytes: u64, index: u64) -> Key {
@@ -101,7 +109,8 @@ mod tests {
         assert_eq!(distinct(&roots(false, 100 << 20, 8)), 8, "each of eight chunks in another tree");
         let homes = roots(true, 100 << 20, 64);
         assert_eq!(distinct(&homes), 16);
-        assert!(homes.chunks(4).all(|row| distinct(row) == 1), "{homes:?}");
+        assert!(homes.chunks(16).all(|row| distinct(row) == 16), "{homes:?}");
+        assert_eq!(distinct(&roots(true, 4 << 20, 4)), 1, "a sample has one home");
         let small = placement(&forest(true), &chunk("a/small", limits::SMALL_FILE_BYTES_MAX, 0));
         assert_eq!(small.0, Class::Directories);
     }

@@ -1,7 +1,8 @@
 //! Referrals: where many nodes want one chunk at once, a node sends it to a few of them, and names these to the others.
 //!
-//! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A node that was
-//! named names others in its turn.
+//! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A home begins
+//! a few chains; a node that was named sends the chunk to one other, and names that in its turn. So every link carries a chunk once in and
+//! once out, and none has to wait for one that sends several at once.
 //!
 //! A node is named only when the chunk is on its way to it, so who is referred to it waits for no more than that. A node to which it has
 //! come already, and that has it no more, says that it has nothing. If a chunk gets lost on the way, the node insists on an answer of its
@@ -14,9 +15,22 @@ use std::time::Duration;
 use forebay_cache::Key;
 use forebay_types::{Map, NodeRank, Time};
 
-/// Nodes to which a chunk is sent before others are referred to them: two give each link the work of one copy, as all have to send
-/// as much as they get.
-pub(crate) const SENT_TO_MAX: usize = 2;
+/// Nodes of a job in which a home sends a chunk of a large file to all others itself: where all read that in order, as much is under way from
+/// every home, and all links are busy.
+const SENT_BY_HOME_MAX: u64 = 16;
+
+/// Chains that a home begins where there are more nodes, and of a file that has fewer homes than there are nodes.
+const CHAINS: usize = 8;
+const CHAINS_OF_FEW: usize = 2;
+
+/// Nodes that a home sends a chunk to, in a job of so many, of a file of so many homes at most.
+pub(crate) fn chains(node_count: u64, homes: u64) -> usize {
+    match node_count {
+        0..=SENT_BY_HOME_MAX if homes >= node_count => node_count as usize,
+        _ if homes >= node_count.min(SENT_BY_HOME_MAX) => CHAINS,
+        _ => CHAINS_OF_FEW,
+    }
+}
 
 /// How long a node that was sent a chunk is believed to have it: its kernel takes it, and then it is dropped.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
@@ -45,12 +59,13 @@ struct Sent {
 }
 
 impl Referrals {
-    /// The node to which `asker` is referred for `key`; `None` if it is sent the chunk itself, which is noted.
+    /// The node to which `asker` is referred for `key`; `None` if it is sent the chunk itself, as `sent_to_max` nodes are, which is noted.
     pub fn refer(
         &mut self,
         now: Time,
         key: &Key,
         asker: NodeRank,
+        sent_to_max: usize,
         is_there: impl Fn(NodeRank) -> bool,
     ) -> Option<NodeRank> {
         self.forget_old(now);
@@ -60,7 +75,7 @@ impl Referrals {
         let sent = self.sent.entry(key.clone()).or_default();
         // One that asks again did not get it.
         sent.to.retain(|peer| *peer != asker && is_there(*peer));
-        if sent.to.len() < SENT_TO_MAX {
+        if sent.to.len() < sent_to_max {
             sent.to.push(asker);
             return None;
         }
@@ -112,7 +127,7 @@ mod tests {
     }
 
     fn refer(referrals: &mut Referrals, ms: u64, asker: u32) -> Option<u32> {
-        referrals.refer(at(ms), &chunk(0), NodeRank(asker), |_| true).map(|rank| rank.0)
+        referrals.refer(at(ms), &chunk(0), NodeRank(asker), 2, |_| true).map(|rank| rank.0)
     }
 
     #[test]
@@ -120,7 +135,7 @@ mod tests {
         let mut referrals = Referrals::default();
         let told: Vec<Option<u32>> = (1..=6).map(|asker| refer(&mut referrals, 0, asker)).collect();
         assert_eq!(told, [None, None, Some(2), Some(1), Some(2), Some(1)]);
-        assert_eq!(referrals.refer(at(0), &chunk(1), NodeRank(1), |_| true), None, "of another chunk");
+        assert_eq!(referrals.refer(at(0), &chunk(1), NodeRank(1), 2, |_| true), None, "of another chunk");
     }
 
     #[test]
@@ -128,7 +143,7 @@ mod tests {
         let mut referrals = Referrals::default();
         assert_eq!((refer(&mut referrals, 0, 1), refer(&mut referrals, 0, 2)), (None, None));
         assert_eq!(refer(&mut referrals, 0, 2), None, "it lacks it");
-        let told = referrals.refer(at(0), &chunk(0), NodeRank(3), |peer| peer != NodeRank(1));
+        let told = referrals.refer(at(0), &chunk(0), NodeRank(3), 2, |peer| peer != NodeRank(1));
         assert_eq!(told, None, "node 1 is lost");
         assert!([Some(2), Some(3)].contains(&refer(&mut referrals, 0, 4)));
     }
@@ -140,7 +155,7 @@ mod tests {
         assert!(refer(&mut referrals, 999, 3).is_some());
         assert_eq!(refer(&mut referrals, 1000, 3), None);
         for index in 0..2 * CHUNKS_MAX as u64 {
-            referrals.refer(at(1000), &chunk(index), NodeRank(1), |_| true);
+            referrals.refer(at(1000), &chunk(index), NodeRank(1), 2, |_| true);
         }
         assert!(referrals.sent.len() <= CHUNKS_MAX + 1 && referrals.order.len() == referrals.sent.len());
     }

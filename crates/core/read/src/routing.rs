@@ -10,8 +10,8 @@ use forebay_dispatch::{Fallback, Routing};
 use forebay_overlay::{Class, Forest, Tree};
 use forebay_types::{NodeRank, Priority};
 
-use crate::placement::{placement, tree_of};
-use crate::referrals::SENT_TO_MAX;
+use crate::placement::{homes_of, placement, tree_of};
+use crate::referrals::chains;
 
 /// A request that has waited so long at one node is asked of the next one too, if the budget allows.
 pub(crate) const HEDGE_AFTER: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ pub(crate) struct ReadRouting {
 
 impl ReadRouting {
     /// The tree that serves a key.
-    pub fn tree_of(&self, key: &Key) -> &Tree {
+    pub fn tree_of(&self, key: &Key) -> Tree {
         tree_of(&self.forest, key)
     }
 
@@ -50,6 +50,15 @@ impl ReadRouting {
     /// Whether `key` is a chunk that a node is home of.
     pub fn has_home(&self, key: &Key) -> bool {
         self.forest.has_homes() && placement(&self.forest, key).0 == Class::Bulk
+    }
+
+    /// Nodes that the home of a chunk sends it to; others it refers to these.
+    pub fn chains(&self, key: &Key) -> usize {
+        let homes = match key {
+            Key::Chunk { generation, .. } => homes_of(&self.forest, generation.size_bytes),
+            _ => 0,
+        };
+        chains(u64::from(self.forest.first().node_count()), homes)
     }
 
     /// Whether no other node asks this one for a key.
@@ -74,10 +83,9 @@ impl Routing<Key> for ReadRouting {
     }
 
     /// Where every node is a home, each is asked for its share by all others; elsewhere trees see to that nobody has many to send to.
-    /// With three nodes, a home has no more to send to than it would name.
     fn may_be_referred(&self, key: &Key) -> bool {
-        let has_many = self.forest.first().node_count() as usize > SENT_TO_MAX + 1;
-        has_many && !self.is_direct(key) && self.has_home(key)
+        let nodes = self.forest.first().node_count() as usize;
+        nodes > self.chains(key) + 1 && !self.is_direct(key) && self.has_home(key)
     }
 
     /// A prefetch may be slow because others have their turns before it; but nodes wait for parcels.

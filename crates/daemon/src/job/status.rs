@@ -6,7 +6,6 @@ use std::ops::AddAssign;
 
 use forebay_cache::{KindCounters, ObjectKind};
 use forebay_keeper::Death;
-use forebay_overlay::Class;
 use forebay_types::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +31,9 @@ pub struct JobStatus {
     fan_out: u32,
     stripe_fan_out: u32,
     roots: Vec<u32>,
+    /// How many nodes are home of a share of the large files; 0 where the roots read these, too.
+    #[serde(default)]
+    homes: usize,
     exports: Vec<String>,
     security: String,
 }
@@ -115,6 +117,9 @@ pub struct Totals {
     #[serde(flatten)]
     requests: RequestStatus,
     memory_bytes: u64,
+    /// Of the nodes that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_store: Option<CacheStoreStatus>,
     #[serde(flatten)]
     summed: Summed,
 }
@@ -193,23 +198,17 @@ impl AddAssign<&Self> for ByKind {
 }
 
 summed! {
+    /// The cache store on the node's own disk. Capacity, room and chunks are those of all jobs that use it.
+    CacheStoreStatus {
+        capacity_bytes: u64, used_bytes: u64, chunks: u64, hits: u64, misses: u64, damaged: u64, refused: u64,
+        hit_bytes: u64,
+    }
+}
+
+summed! {
     /// Prefilled contents.
     PrefillStatus { parcels: u64, failed: u64, chunks: u64, recorded: u64, ahead_bytes: u64 }
     other { state: Option<String>, path: Option<String> }
-}
-
-/// The cache store on the node's own disk. Capacity, room and chunks are those of all jobs that use it.
-#[derive(Serialize, Deserialize, Default)]
-#[serde(default)]
-struct CacheStoreStatus {
-    capacity_bytes: u64,
-    used_bytes: u64,
-    chunks: u64,
-    hits: u64,
-    misses: u64,
-    damaged: u64,
-    refused: u64,
-    hit_bytes: u64,
 }
 
 impl From<forebay_chunk_store::Counters> for CacheStoreStatus {
@@ -250,6 +249,7 @@ impl JobStatus {
             fan_out: options.fan_out,
             stripe_fan_out: options.stripe_fan_out,
             roots: node.forest.roots().map(|root| root.0).collect(),
+            homes: if node.forest.has_homes() { options.nodes.len() } else { 0 },
             exports: options.exports.iter().map(|export| export.to_string_lossy().into_owned()).collect(),
             security: options.level.word().to_owned(),
         }
@@ -312,6 +312,9 @@ impl Totals {
             totals.prefill += &node.prefill;
             totals.requests += &node.requests;
             totals.memory_bytes += node.memory_bytes;
+            if let Some(store) = &node.cache_store {
+                *totals.cache_store.get_or_insert_default() += store;
+            }
         }
         totals
     }
@@ -359,8 +362,7 @@ impl ReadyNode {
 fn parents(node: &Node) -> Vec<u32> {
     let mut parents = Vec::new();
     // Of large files each node is a home, which all others ask.
-    let trees = [Class::Directories, Class::Stripes].into_iter().flat_map(|class| node.forest.trees_of(class));
-    for parent in trees.filter_map(|tree| tree.parent(node.rank())) {
+    for parent in node.forest.trees_of_roots().filter_map(|tree| tree.parent(node.rank())) {
         if !parents.contains(&parent.0) {
             parents.push(parent.0);
         }

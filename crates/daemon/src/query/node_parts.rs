@@ -295,7 +295,7 @@ impl QueryParts {
             listing_entries_full: options.listing_entries_full,
             descriptors: self.threads * 2,
             operations_max: self.threads,
-            read_bytes: options.backing_read_bytes,
+            read_bytes: options.store_read_bytes(),
             pool: self.node.pool.clone(),
             hidden: vec![options.view.clone(), options.job_directory.clone()],
         })

@@ -50,7 +50,7 @@ impl Backing {
             listing_entries_full: options.listing_entries_full,
             descriptors: forebay_store::limits::BACKING_DESCRIPTORS,
             operations_max: options.backing_concurrency,
-            read_bytes: options.backing_read_bytes,
+            read_bytes: options.store_read_bytes(),
             pool: self.node.pool.clone(),
             hidden: hidden(options),
         };

@@ -62,6 +62,9 @@ pub struct Reads {
     /// Bytes in the caches, and bytes that they may have.
     pub cache_bytes: u64,
     pub budget_bytes: u64,
+    /// Nodes that are home of a share of the large files, and bytes of chunks in the least and the most filled of the caches.
+    pub homes: u64,
+    pub home_bytes: (u64, u64),
     /// The cache stores: bytes in them, bytes that they may have, 0 without; chunks that they had, and those that they did not.
     pub store_bytes: u64,
     pub store_capacity_bytes: u64,
@@ -97,7 +100,7 @@ impl Overview {
             node_count: status.pointer("/job/nodes").and_then(Value::as_u64).unwrap_or(all.len() as u64),
             up_for: Duration::from_millis(up_for_ms),
             verdict,
-            reads: Reads::of(all),
+            reads: Reads { homes: number(status, "/job/homes"), ..Reads::of(all) },
             writes,
             nodes,
         }
@@ -120,6 +123,10 @@ impl Reads {
         let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
         let in_caches = |what: &str| {
             ["attributes", "listings", "chunks"].iter().map(|cache| total(&format!("/cache/{cache}/{what}"))).sum()
+        };
+        let of_chunks = || {
+            let of = |node: &Value| node.pointer("/cache/chunks/bytes").and_then(Value::as_u64);
+            nodes.iter().filter_map(of)
         };
         let messages = |node: &Value| -> u64 {
             let counts = node.pointer("/kernel/messages").and_then(Value::as_object);
@@ -147,6 +154,8 @@ impl Reads {
             misses: in_caches("misses"),
             cache_bytes: total("/cache/bytes"),
             budget_bytes: total("/budget_bytes"),
+            homes: 0,
+            home_bytes: (of_chunks().min().unwrap_or(0), of_chunks().max().unwrap_or(0)),
             store_bytes: total("/cache_store/used_bytes"),
             store_capacity_bytes: total("/cache_store/capacity_bytes"),
             store_hits: total("/cache_store/hits"),

@@ -123,6 +123,7 @@ fn reads(reads: &Reads) -> Vec<String> {
         ),
         row("", "cache", &format!("{} {}{hits}", bar(filled, BAR), part(reads.cache_bytes, reads.budget_bytes))),
     ];
+    lines.extend(homes(reads));
     lines.extend(cache_store(reads));
     if reads.refused > 0 {
         lines.push(row("", "refused", &format!("{} connections; the logs show from where", count(reads.refused))));
@@ -132,6 +133,13 @@ fn reads(reads: &Reads) -> Vec<String> {
         lines.push(row("", "checksums", &text));
     }
     lines
+}
+
+/// How evenly the large files lie in the caches of their homes; a job of one node has no others.
+fn homes(reads: &Reads) -> Option<String> {
+    let (least, most) = reads.home_bytes;
+    let text = format!("{} nodes have {} to {} of large files each", reads.homes, size(least), size(most));
+    (reads.homes > 1 && most > 0).then(|| row("", "homes", &text))
 }
 
 /// The nodes' cache stores, if they have any.

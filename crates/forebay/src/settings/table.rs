@@ -241,8 +241,8 @@ settings! {
     }
     "Caches and trees" {
         /// Number of nodes that read the backing file system for the others, each a part of the directories and of every
-        /// large file [default: up to 16 nodes 1, and every node a share of the large files; then one per eight nodes, 8
-        /// at most]
+        /// large file [default: up to 16 nodes 1, then one per eight nodes, 8 at most; up to 64 nodes
+        /// without it, every node reads a share of the large files]
         Node Optional(roots) roots: Option<u32> = "roots" "R";
         /// Order of nodes, so that neighbours in the network get neighbouring ranks: FILE in the format of Slurm's
         /// topology.conf; auto from Slurm, else from host names such as x3000c0s1b0n0; off keeps the order of the list

@@ -20,7 +20,7 @@ pub fn default_forest(nodes: usize) -> Forest {
 pub(super) fn forest_of(nodes: usize, roots: u32) -> Forest {
     let fan_out = default_fan_out(roots);
     let stripe_fan_out = default_stripe_fan_out(fan_out);
-    let shape = Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out, has_homes: false };
+    let shape = Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out, has_homes: false, row_chunks: 1 };
     Forest::new(shape).expect("a model's job has nodes and roots")
 }
 

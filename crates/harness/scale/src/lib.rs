@@ -47,6 +47,7 @@ mod storm;
 mod synthetic;
 mod table;
 mod tickets;
+mod weights;
 
 pub use cpu::Cpu;
 pub use curves::default_forest;

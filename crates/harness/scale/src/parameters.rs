@@ -127,6 +127,22 @@ pub const TEST_BED: Machine = Machine {
     },
 };
 
+/// The machine of `benches/bulk.py weights`, on which each node has a processor of its own: slow links, and a slower file system than they are
+/// together.
+pub const WEIGHTS_BED: Machine = Machine {
+    network: NetworkParameters { node_link: TEST_BED.network.node_link.but(100e6, "chosen"), ..TEST_BED.network },
+    file_system: FileSystemParameters {
+        metadata_at_once: TEST_BED.file_system.metadata_at_once.but(16.0, "chosen"),
+        read_request: TEST_BED.file_system.read_request.but(2e-3, "chosen: a delay at the server"),
+        object_server: TEST_BED.file_system.object_server.but(125e6, "chosen: 1 Gbit/s"),
+        ..TEST_BED.file_system
+    },
+    daemon: DaemonParameters {
+        kernel_read: DAEMON.kernel_read.but(1_048_576.0, "mounted by root, which may raise it"),
+        ..DAEMON
+    },
+};
+
 /// `import torch` by 12 processes a node.
 pub const TORCH: Workload = Workload {
     small_files: stated("small files", 728.0, "", "the paper, section V: 690 byte code, 27 libraries, 11 sources"),

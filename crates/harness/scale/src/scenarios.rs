@@ -1,7 +1,7 @@
 //! The scenarios that `forebay simulate` knows: `reproductions` of published figures, and `predictions`.
 
 use super::table::Outcome;
-use super::{aggregation, checkpoint, predictions, reproductions};
+use super::{aggregation, checkpoint, predictions, reproductions, weights};
 
 /// A scenario.
 pub struct Scenario {
@@ -20,7 +20,7 @@ pub struct Scenario {
 const PUBLISHED: &[usize] = &[32, 64, 128, 256, 512, 1024, 2048, 8300];
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "import-direct",
         about: "Fig. 1 of the Copper paper: imports from Lustre, 1 to 512 nodes",
@@ -97,6 +97,13 @@ pub const SCENARIOS: [Scenario; 11] = [
         nodes: &[1, 2, 4, 64, 512, 4608],
         bars_at: &[4608],
         run: checkpoint::checkpoint,
+    },
+    Scenario {
+        name: "weights",
+        about: "4 GiB of weights that all nodes read at once, over homes and over roots",
+        nodes: &[4, 8, 16, 32, 64],
+        bars_at: &[8, 64],
+        run: weights::weights,
     },
 ];
 

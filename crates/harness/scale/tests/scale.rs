@@ -20,9 +20,15 @@ use forebay_types::{CHUNK_BYTES, Kind};
 const COARSE: Grain = Grain { small: 16, large: 32 };
 
 fn storm(nodes: usize, roots: u32) -> Storm<'static> {
-    let forest =
-        Forest::new(Shape { node_count: nodes as u32, roots, fan_out: 8, stripe_fan_out: 4, has_homes: false })
-            .unwrap();
+    let forest = Forest::new(Shape {
+        node_count: nodes as u32,
+        roots,
+        fan_out: 8,
+        stripe_fan_out: 4,
+        has_homes: false,
+        row_chunks: 1,
+    })
+    .unwrap();
     let (machine, workload, grain) = (&AURORA, &TORCH, COARSE);
     Storm { machine, workload, grain, forest, nodes, seed: 1, is_known: false, losses: &[] }
 }

@@ -41,7 +41,7 @@ impl NodeExports {
         if at >= until || state.random.below(100) >= percent {
             return Ok(());
         }
-        let tree = *tree_of(&self.world.forest, key);
+        let tree = tree_of(&self.world.forest, key);
         state.troubles.add_failure(Failure { at, reader: self.reader.0, about: key.path().clone(), tree });
         Err(Errno::EIO)
     }

@@ -9,7 +9,7 @@ use forebay_keeper::Kept;
 use forebay_transport::life::Life;
 use forebay_transport::memory::Network;
 use forebay_transport::{Endpoint, EndpointOptions, IncomingCall, Security, Service};
-use forebay_types::{NodeRank, Time};
+use forebay_types::{CHUNK_BYTES, NodeRank, Time};
 use forebay_wire::{Level, Message, ReadMessage};
 
 use crate::NodeIndex;
@@ -137,7 +137,8 @@ impl Service for Watched {
 }
 
 fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, lives: u32) -> DaemonOptions {
-    let Setup { nodes, roots, fan_out, stripe_fan_out, has_homes, budget_bytes, turns, revalidate, .. } = *setup;
+    let Setup { nodes, roots, fan_out, stripe_fan_out, has_homes, row_chunks, budget_bytes, turns, revalidate, .. } =
+        *setup;
     let direct_above_bytes = setup.direct_above_bytes;
     let address = |rank: usize| forebay_launch::NodeAddress { host: format!("node{rank}"), port: 1 };
     DaemonOptions {
@@ -157,7 +158,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         has_homes,
         budget_bytes,
         direct_above_bytes,
-        backing_read_bytes: None,
+        backing_read_bytes: Some(row_chunks * CHUNK_BYTES),
         prefetch: true,
         profile,
         listing_entries_full: 0,

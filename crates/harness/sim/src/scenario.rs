@@ -81,6 +81,7 @@ pub fn run(seed: u64, log: bool) -> Report {
         fan_out,
         stripe_fan_out,
         has_homes,
+        row_chunks: 1 + seed % 3,
         has_cache_stores: has_homes && seed.is_multiple_of(4),
         budget_bytes,
         turns,

@@ -21,6 +21,8 @@ pub struct Setup {
     pub stripe_fan_out: u32,
     /// Whether every node is home of a share of the large files.
     pub has_homes: bool,
+    /// Chunks of a large file in a row that one tree serves.
+    pub row_chunks: u64,
     /// Whether every node has a cache store.
     pub has_cache_stores: bool,
     /// Memory for caches at each node.
@@ -46,6 +48,7 @@ impl Default for Setup {
             fan_out: 1,
             stripe_fan_out: 1,
             has_homes: false,
+            row_chunks: 1,
             has_cache_stores: false,
             budget_bytes: 512 << 20,
             turns: usize::MAX,

@@ -59,9 +59,9 @@ pub(crate) struct Counts {
 impl Shared {
     /// The nodes of a job, which start now.
     pub fn start(model: &Model, setup: Setup, profile: Option<ProfileOptions>, seed: u64) -> Arc<Self> {
-        let Setup { nodes, roots, fan_out, stripe_fan_out, has_homes, log, .. } = setup;
+        let Setup { nodes, roots, fan_out, stripe_fan_out, has_homes, row_chunks, log, .. } = setup;
         let node_count = nodes as u32;
-        let forest = Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out, has_homes }).unwrap();
+        let forest = Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out, has_homes, row_chunks }).unwrap();
         let world = Arc::new(World::new(model, forest, seed, log));
         let latency = Arc::clone(&world);
         let network = Network::new(nodes as u32).with_latency(move |_, _| latency.latency());

@@ -137,7 +137,7 @@ impl World {
     /// The backing file system answers something that belongs to a tree.
     pub fn note_asked(&self, what: String, key: &Key, reader: (NodeIndex, u32)) {
         let size_bytes = if let Key::Chunk { generation, .. } = key { generation.size_bytes } else { 0 };
-        let new = || Asked { tree: *tree_of(&self.forest, key), size_bytes, readers: BTreeMap::new() };
+        let new = || Asked { tree: tree_of(&self.forest, key), size_bytes, readers: BTreeMap::new() };
         let mut state = self.state();
         let asked = state.asked.entry(what).or_insert_with(new);
         *asked.readers.entry(reader).or_default() += 1;

@@ -163,12 +163,12 @@ impl Calls {
         Ok(filled)
     }
 
-    /// Tells the kernel that these bytes are about to be read, so that it asks for them all at once. Piece by piece,
-    /// because it takes no more of one hint than its read-ahead window. Reads that are hinted so start no
-    /// read-ahead of its own, so no bytes beyond these are read.
+    /// Tells the kernel that these bytes are about to be read, so that it asks for them all at once. Again and again for what is left,
+    /// because it takes no more of one hint than the largest read of the file system, or its read-ahead window. Reads that are hinted so
+    /// start no read-ahead of its own, so no bytes beyond these are read.
     pub(crate) fn will_read(&self, file: BorrowedFd<'_>, offset_bytes: u64, len_bytes: usize) {
         for at in (0..len_bytes).step_by(PIECE_BYTES) {
-            let len = NonZeroU64::new((len_bytes - at).min(PIECE_BYTES) as u64);
+            let len = NonZeroU64::new((len_bytes - at) as u64);
             // A hint: a file system that cannot take it is read piece by piece.
             let _ = fs::fadvise(file, offset_bytes + at as u64, len, Advice::WillNeed);
         }

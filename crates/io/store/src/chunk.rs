@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
         let Backing { calls, pool, .. } = self.backing;
         let (len, mut at) = (body.expected_bytes(), 0);
         let read_bytes = self.backing.read_sizes.read_bytes();
-        if len > read_bytes {
+        if len > PIECE_BYTES {
             calls.will_read(open.descriptor.as_fd(), index.start_bytes(), len);
         }
         // A chunk of no bytes is checked, too.

@@ -51,13 +51,14 @@ impl<B: Clone> ReadPath<B> {
 
     /// Sends a chunk to a node, or names one of those that it is being sent to.
     pub(super) fn send_chunk(&mut self, key: &Key, asker: Asker, body: B) {
-        let referred = match asker.referral {
+        let sent_to_max = match asker.referral {
             Referral::Refused => None,
-            Referral::Open | Referral::Followed => {
-                let detector = self.dispatch.detector();
-                self.referrals.refer(self.now, key, asker.rank, |peer| !detector.is_suspect(peer))
-            }
+            Referral::Open => Some(self.routing().chains(key)),
+            Referral::Followed => Some(1),
         };
+        let detector = self.dispatch.detector();
+        let is_there = |peer| !detector.is_suspect(peer);
+        let referred = sent_to_max.and_then(|max| self.referrals.refer(self.now, key, asker.rank, max, is_there));
         let answer = referred.map_or(PeerAnswer::Body(body), |to| PeerAnswer::Referred(Some(to)));
         self.tell_peer(asker.ticket, answer);
     }

@@ -1,4 +1,4 @@
-//! A chunk that all nodes want at once travels over a tree that builds itself: the nodes' read paths over a small network, in virtual
+//! A chunk that all nodes want at once travels over chains that build themselves: the nodes' read paths over a small network, in virtual
 //! time, in which each node sends one body at a time.
 
 use std::cmp::Reverse;
@@ -14,6 +14,9 @@ use proptest::prelude::*;
 use crate::node::options;
 
 const CHUNK: u64 = 1 << 20;
+
+/// A file that has as many homes as a job has nodes.
+const LARGE: u64 = 64 * CHUNK;
 
 /// The time of a body on a link, and of a message, milliseconds.
 const BODY_MS: u64 = 10;
@@ -44,6 +47,7 @@ struct Body {
 
 struct Network {
     nodes: Vec<Node>,
+    file_bytes: u64,
     died_ms: Vec<Option<u64>>,
     /// When each node's link is free.
     free_ms: Vec<u64>,
@@ -69,19 +73,21 @@ fn at(ms: u64) -> Time {
     Time(0).after(Duration::from_millis(ms))
 }
 
-fn message() -> ReadMessage {
-    let generation = Generation { size_bytes: CHUNK, ..Generation::default() };
+fn message(size_bytes: u64) -> ReadMessage {
+    let generation = Generation { size_bytes, ..Generation::default() };
     ReadMessage::Chunk { file: ViewPath::new(b"weights").unwrap(), generation, index: ChunkIndex(0) }
 }
 
 impl Network {
-    fn new(count: u32) -> Self {
-        let shape = Shape { node_count: count, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true };
+    fn new(count: u32, file_bytes: u64) -> Self {
+        let shape =
+            Shape { node_count: count, roots: 1, fan_out: 4, stripe_fan_out: 4, has_homes: true, row_chunks: 1 };
         let forest = Forest::new(shape).unwrap();
         let node = |rank| Node::new(Options { forest: forest.clone(), ..options(rank, count) });
         let count_of = count as usize;
         Self {
             nodes: (0..count).map(node).collect(),
+            file_bytes,
             died_ms: vec![None; count_of],
             free_ms: vec![0; count_of],
             queue: BinaryHeap::new(),
@@ -118,7 +124,7 @@ impl Network {
     fn take(&mut self, ms: u64, node: usize, input: Input) {
         let core = &mut self.nodes[node];
         match input {
-            Input::Own => core.handle_own(at(ms), OWN, message()),
+            Input::Own => core.handle_own(at(ms), OWN, message(self.file_bytes)),
             Input::Timers => {
                 core.run_timers(at(ms));
                 if self.had_ms[node].is_none() {
@@ -231,8 +237,8 @@ impl Network {
 }
 
 /// All nodes want the chunk at once.
-fn broadcast(count: u32) -> Network {
-    let mut network = Network::new(count);
+fn broadcast(count: u32, file_bytes: u64) -> Network {
+    let mut network = Network::new(count, file_bytes);
     for node in 0..count as usize {
         network.push(0, node, Input::Own);
         network.push(50, node, Input::Timers);
@@ -242,22 +248,35 @@ fn broadcast(count: u32) -> Network {
 }
 
 #[test]
-fn a_broadcast_builds_a_tree_in_which_no_node_sends_to_more_than_two() {
-    for count in [4, 5, 8, 16] {
-        let network = broadcast(count);
+fn a_broadcast_builds_chains_over_which_each_node_sends_once() {
+    // Of a small file one node is home; of a large one all are, and in a small job each sends to all.
+    for (count, file_bytes, chains) in [
+        (4, CHUNK, 2),
+        (8, CHUNK, 2),
+        (16, CHUNK, 2),
+        (64, CHUNK, 2),
+        (4, LARGE, 3),
+        (16, LARGE, 15),
+        (17, LARGE, 8),
+        (64, LARGE, 8),
+    ] {
+        let network = broadcast(count, file_bytes);
         let last = network.had_ms.iter().map(|had| had.expect("each node has it")).max().unwrap();
         assert_eq!(network.backing_reads, 1);
-        assert!(network.sent.iter().all(|sent| *sent <= 2), "{count} nodes: {:?}", network.sent);
+        let mut sent = network.sent.clone();
+        sent.sort_unstable();
+        assert_eq!(sent.pop(), Some(chains), "by the home");
+        assert!(sent.iter().all(|sent| *sent <= 1), "{count} nodes: {:?}", network.sent);
         assert_eq!(network.sent.iter().sum::<usize>(), count as usize - 1);
-        // One after the other from the home, the last of 16 would have it after 170 ms.
-        let levels = u64::from(count.ilog2());
-        assert!(last <= 2 * BODY_MS + levels * (2 * BODY_MS + 4 * MESSAGE_MS), "{count} nodes: {last} ms");
+        // One after the other from the home, the last of 64 would have it after 650 ms.
+        let (home, chain) = (chains as u64 * BODY_MS, u64::from(count).div_ceil(chains as u64) * 6 * MESSAGE_MS);
+        assert!(last <= 2 * BODY_MS + home + chain, "{count} nodes: {last} ms");
     }
 }
 
 #[test]
 fn a_chunk_that_one_node_wants_takes_one_hop() {
-    let mut network = Network::new(16);
+    let mut network = Network::new(16, CHUNK);
     for node in 0..16 {
         // None within the time of another.
         network.push(node as u64 * 3_000, node, Input::Own);
@@ -273,11 +292,12 @@ proptest! {
     /// Nodes die at any time and ask at any time. All that live get the chunk, within a time that no circle of waits ends in.
     #[test]
     fn who_lives_gets_it_whoever_dies(
-        count in 4u32..=16,
-        asks in proptest::collection::vec(0u64..1_500, 16),
-        deaths in proptest::collection::vec((0usize..16, 0u64..200), 0..4),
+        count in 3u32..=40,
+        file_bytes in prop_oneof![Just(CHUNK), Just(LARGE)],
+        asks in proptest::collection::vec(0u64..1_500, 40),
+        deaths in proptest::collection::vec((0usize..40, 0u64..200), 0..4),
     ) {
-        let mut network = Network::new(count);
+        let mut network = Network::new(count, file_bytes);
         for node in 0..count as usize {
             network.push(asks[node] / if asks[0] % 2 == 0 { 50 } else { 1 }, node, Input::Own);
             network.push(50, node, Input::Timers);
