@@ -50,7 +50,7 @@ class Set:
         roots = ["--roots", self.given.roots] if self.given.roots else []
         if cache_mib:
             self.store.mkdir(exist_ok=True)
-            roots += ["--cache-store", self.store, "--cache-capacity", f"{cache_mib}MiB"]
+            roots += ["--cache-store", self.store, "--cache-capacity", f"{cache_mib}MiB", "--cache-after", "2s"]
         return self.job.up("--local", self.nodes, "--export", self.directory, "--budget", f"{self.given.budget_mib}MiB", *roots)
 
     def epoch(self, seed, ranks=None, progress=None):

@@ -1,8 +1,10 @@
 //! Chunks of large files on the nodes' own disks: the next job has them, and no bytes but right ones.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command as Program, Stdio};
 use std::time::{Duration, SystemTime};
 
 use forebay_tests::program::{run, wait_until};
@@ -59,8 +61,8 @@ impl Place {
         Self { job, store }
     }
 
-    fn options(store: &Path) -> [&str; 4] {
-        ["--cache-store", store.to_str().unwrap(), "--cache-capacity", "64MiB"]
+    fn options(store: &Path) -> [&str; 6] {
+        ["--cache-store", store.to_str().unwrap(), "--cache-capacity", "64MiB", "--cache-after", "2s"]
     }
 
     /// The next job.
@@ -160,6 +162,104 @@ fn a_store_is_listed_and_dropped_under_a_job_and_the_job_goes_on() {
     assert_eq!(std::fs::read_dir(place.store.join("0")).unwrap().count(), 1, "only what is no store's");
     wait_until("the daemons know", PATIENCE, || place.sum("/cache_store/chunks") == 0);
     place.read(None);
+    place.job.down();
+}
+
+/// A program that maps a file and changes it: its times stay as they are until the kernel writes its pages.
+const MAPPING: &str = "
+import mmap, sys
+with open(sys.argv[1], 'r+b') as file, mmap.mmap(file.fileno(), 0) as mapped:
+    for letter in b'ab':
+        mapped[4096:8192] = bytes([letter]) * 4096
+        print(flush=True)
+        sys.stdin.readline()
+";
+
+#[test]
+fn a_refresh_believes_no_store_where_a_file_has_changed_and_its_times_have_not() {
+    require!(Fuse, Root, Command("python3"));
+    let mut place = Place::new();
+    let file = place.job.sandbox.source().join(name(0));
+    let mut program = Program::new("python3");
+    program.args(["-c", MAPPING]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let (mut input, mut output) = (program.stdin.take().unwrap(), BufReader::new(program.stdout.take().unwrap()));
+    output.read_line(&mut String::new()).unwrap();
+    settle();
+    let read = |place: &Place| std::fs::read(place.job.path(0, &file)).unwrap()[4096];
+    assert_eq!(read(&place), b'a');
+    wait_until("it is in a store", PATIENCE, || place.sum("/cache_store/chunks") > 0);
+    writeln!(input).unwrap();
+    output.read_line(&mut String::new()).unwrap();
+    let _ = place.job.command("refresh", &[file.as_os_str()]).good();
+    assert_eq!(read(&place), b'b', "after a refresh");
+    wait_until("the stores have it", PATIENCE, || place.sum("/cache_store/chunks") > 0);
+    place.again();
+    assert_eq!(read(&place), b'b', "in the next job");
+    drop(input);
+    program.wait().unwrap();
+    place.job.down();
+}
+
+/// A disk of a test's own, in no sandbox: a job's mounts are looked for there.
+struct LoopDisk(tempfile::TempDir);
+
+impl LoopDisk {
+    fn new(bytes: u64) -> Self {
+        let place = tempfile::Builder::new().prefix("forebay-disk-").tempdir().unwrap();
+        let (image, disk) = (place.path().join("image"), Self(place));
+        File::create_new(&image).unwrap().set_len(bytes).unwrap();
+        std::fs::create_dir(disk.mount()).unwrap();
+        let _ = run(Program::new("mkfs.ext4").arg("-q").arg(&image)).good();
+        let _ = run(Program::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.mount())).good();
+        disk
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.0.path().join("disk")
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        // The loop device goes with the last user of the mount.
+        let _ = run(Program::new("umount").arg("--lazy").arg(self.mount()));
+    }
+}
+
+/// A disk stands still while this lives.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(mount: PathBuf) -> Self {
+        let _ = run(Program::new("fsfreeze").arg("--freeze").arg(&mount)).good();
+        Self(mount)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = run(Program::new("fsfreeze").arg("--unfreeze").arg(&self.0));
+    }
+}
+
+#[test]
+fn a_disk_that_stands_still_keeps_no_reader_waiting() {
+    require!(Fuse, Root, Command("fsfreeze"), Command("mkfs.ext4"));
+    let sandbox = Sandbox::new();
+    build(&sandbox.source());
+    let disk = LoopDisk::new(512 << 20);
+    let (store, source) = (disk.mount().join("store"), sandbox.source());
+    let job = Job::up_local(sandbox, NODES as u32, &source, &Place::options(&store));
+    let mut place = Place { job, store };
+    place.read(None);
+    place.await_chunks();
+    place.again();
+    let frozen = Frozen::new(disk.mount());
+    place.read(None);
+    drop(frozen);
+    let log = place.job.command("logs", &[]).text();
+    assert!(log.contains("the disk of the cache store does not answer"), "{log}");
     place.job.down();
 }
 

@@ -168,6 +168,8 @@ pub struct CacheStoreOptions {
     pub directory: PathBuf,
     /// The room that it may take, bytes.
     pub capacity_bytes: u64,
+    /// Files that have not changed for so long are kept.
+    pub settled_after: Duration,
 }
 
 /// The part of a node's writes that its partner copies.

@@ -39,6 +39,8 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the network runtime")?;
     let machine = {
         let _in = runtime.enter();
+        // A write beyond the limit of a file's size (`ulimit -f`) fails then, and ends no daemon.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).context("catching SIGXFSZ")?);
         Machine::here().context("starting threads for calls that may block")?
     };
     let outcome = runtime.block_on(run_in_runtime(options, link, &machine));

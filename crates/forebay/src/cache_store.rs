@@ -5,6 +5,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_chunk_store::{limits::CAPACITY_BYTES_MIN, summary};
@@ -21,6 +22,9 @@ use crate::settings::values::{StorePlace, show_size};
 /// The most that a store has by default: a user's share of a disk that others use, too.
 const DEFAULT_BYTES_MAX: u64 = 256 << 30;
 
+/// Within its clock's grain, of a second on some file systems, another change leaves a file's version as it is.
+const CACHE_AFTER_MIN: Duration = Duration::from_secs(2);
+
 /// Whether the settings of the cache store agree with each other.
 ///
 /// # Errors
@@ -29,6 +33,11 @@ pub fn check(settings: &Settings) -> anyhow::Result<()> {
     ensure!(
         settings.cache_store.is_some() || settings.cache_capacity.is_none(),
         "--cache-capacity needs --cache-store DIR: a directory on the node's own disk (NVMe), or auto to find it"
+    );
+    ensure!(
+        settings.cache_after >= CACHE_AFTER_MIN,
+        "--cache-after: a file's times have a grain of up to a second, so it must be left alone for {} s at least",
+        CACHE_AFTER_MIN.as_secs()
     );
     let capacity_bytes = settings.cache_capacity.unwrap_or(CAPACITY_BYTES_MIN);
     ensure!(
@@ -70,7 +79,7 @@ pub fn prepare(
         Some(bytes) => bytes,
         None => default_bytes(&directory, nodes_here)?,
     };
-    Ok(Some(CacheStoreOptions { directory, capacity_bytes }))
+    Ok(Some(CacheStoreOptions { directory, capacity_bytes, settled_after: settings.cache_after }))
 }
 
 /// The contents of the store count as free: else each job would have a smaller one than the job before.

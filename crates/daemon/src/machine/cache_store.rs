@@ -1,8 +1,11 @@
-//! The cache store of this machine: one thread writes to it and looks after it, and no request waits for that thread. Where it is behind, the
-//! threads that read the backing file system write, too: a set that fits the store is in it after one epoch.
+//! The cache store of this machine: one thread writes to it and looks after it, others read it.
+//!
+//! No disk is waited for long. A chunk that does not come within two seconds is read from the backing file system, and until the disk answers again
+//! nobody asks it. Where the writer is behind, the threads that read the backing file system wait for it a moment, so that a set that fits the
+//! store is in it after one epoch.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,17 +28,52 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the table of mounts is believed.
 const MOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A file must have been left alone for so long: within its clock's grain, of a second on some file systems, another change leaves the
-/// same version.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
+/// Threads that read the store.
+const READERS: usize = 4;
 
-/// File systems in images. Builders give all their files the same times, so two images may have other contents of one version.
-const IMAGES: [&str; 7] = ["cramfs", "erofs", "iso9660", "romfs", "squashfs", "fuse.squashfuse", "fuse.squashfuse_ll"];
+/// How long a chunk of the store is waited for, and the writer. An NVMe needs less than a millisecond.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often a thread looks whether the writer is behind no more.
+const ROOM_INTERVAL: Duration = Duration::from_millis(2);
+
+/// File systems whose files get other times with each change. Those in images have the times that their builders gave them, so two images may
+/// have other contents of one version; and an overlay may show an image.
+const KEPT: [&str; 21] = [
+    "bcachefs",
+    "beegfs",
+    "btrfs",
+    "ceph",
+    "cifs",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.glusterfs",
+    "gpfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "smb3",
+    "tmpfs",
+    "wekafs",
+    "xfs",
+    "zfs",
+];
+
+/// The device number of loop devices, which show images.
+const LOOP_MAJOR: u32 = 7;
 
 /// A store in use by this daemon.
 pub struct CacheStore {
     store: Arc<ChunkStore>,
     waiting: SyncSender<(ChunkKey, Arc<Body>)>,
+    questions: SyncSender<Question>,
+    asked: Arc<Asked>,
+    /// A file's last change must be so long ago.
+    settled_after: Duration,
     /// Chunks that were not put, because their files were not settled.
     dropped: AtomicU64,
     mounts: Mutex<(Option<Instant>, Arc<[MountedAt]>)>,
@@ -47,7 +85,9 @@ impl CacheStore {
     /// # Errors
     /// When there can be none.
     pub fn open(options: &DaemonOptions, pool: &Pool) -> anyhow::Result<Option<Arc<Self>>> {
-        let Some(CacheStoreOptions { directory, capacity_bytes }) = &options.cache_store else { return Ok(None) };
+        let Some(CacheStoreOptions { directory, capacity_bytes, settled_after }) = &options.cache_store else {
+            return Ok(None);
+        };
         let neighbour =
             |burst: &BurstOptions| Neighbour { directory: burst.store.clone(), capacity_bytes: burst.capacity_bytes };
         let disk = FileDisk::open(directory, options.burst.as_ref().map(neighbour))?;
@@ -55,8 +95,13 @@ impl CacheStore {
         let (waiting, chunks) = sync_channel(WAITING_MAX);
         let written = Arc::clone(&store);
         let thread = std::thread::Builder::new().name("cache-store".to_owned());
-        thread.spawn(move || look_after(&written, &chunks)).context("starting the thread of the cache store")?;
-        Ok(Some(Arc::new(Self { store, waiting, dropped: AtomicU64::new(0), mounts: Mutex::default() })))
+        let asked = Arc::<Asked>::default();
+        let asked_by_writer = Arc::clone(&asked);
+        let look_after = move || look_after(&written, &asked_by_writer, &chunks);
+        thread.spawn(look_after).context("starting the thread of the cache store")?;
+        let questions = start_readers(&store, &asked).context("starting the readers of the cache store")?;
+        let (dropped, mounts, settled_after) = (AtomicU64::new(0), Mutex::default(), *settled_after);
+        Ok(Some(Arc::new(Self { store, waiting, questions, asked, settled_after, dropped, mounts })))
     }
 
     /// The mounts as of a second ago or later.
@@ -71,7 +116,63 @@ impl CacheStore {
     }
 }
 
-/// The name of the file system that a path lies on; `None` of an image, and where that is not known.
+/// What the disk is asked, and whether it answers.
+#[derive(Default)]
+struct Asked {
+    under_way: AtomicUsize,
+    is_stuck: AtomicBool,
+}
+
+impl Asked {
+    /// Runs what asks the disk. Once all that was under way has its answer, the disk is there.
+    fn ask<T>(&self, of_disk: impl FnOnce() -> T) -> T {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        let answer = of_disk();
+        if self.under_way.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_stuck.swap(false, Ordering::Relaxed) {
+            tracing::info!("the disk of the cache store answers again");
+        }
+        answer
+    }
+
+    /// The disk does not answer.
+    fn note_stuck(&self) {
+        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the disk of the cache store does not answer; the job goes on without it until it does");
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+}
+
+/// A chunk that a reader looks for, and who waits for it.
+struct Question {
+    key: ChunkKey,
+    len_bytes: usize,
+    answer: SyncSender<Option<Arc<Body>>>,
+}
+
+/// Starts the threads that read; they end with the sender.
+fn start_readers(store: &Arc<ChunkStore>, asked: &Arc<Asked>) -> std::io::Result<SyncSender<Question>> {
+    let (questions, queue) = sync_channel::<Question>(READERS);
+    let queue = Arc::new(Mutex::new(queue));
+    for _ in 0..READERS {
+        let (store, asked, queue) = (Arc::clone(store), Arc::clone(asked), Arc::clone(&queue));
+        let read = move || {
+            loop {
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(Question { key, len_bytes, answer }) = next else { return };
+                // The asker may have gone on without.
+                drop(answer.send(asked.ask(|| store.get(&key, len_bytes))));
+            }
+        };
+        std::thread::Builder::new().name("cache-reader".to_owned()).spawn(read)?;
+    }
+    Ok(questions)
+}
+
+/// The name of the file system that a path lies on; `None` of one that may be an image, and where that is not known.
 fn file_system(mounts: &[MountedAt], file: &ViewPath) -> Option<String> {
     let covers = |mounted: &&MountedAt| {
         let dir = mounted.dir.as_os_str().as_bytes();
@@ -81,28 +182,30 @@ fn file_system(mounts: &[MountedAt], file: &ViewPath) -> Option<String> {
     };
     // Of several at one place the last is in view.
     let mounted = mounts.iter().filter(covers).max_by_key(|mounted| mounted.dir.as_os_str().len())?;
-    let MountedAt { file_system, source, .. } = mounted;
-    (!IMAGES.contains(&file_system.as_str())).then(|| format!("{file_system} {source}"))
+    let MountedAt { file_system, source, device, .. } = mounted;
+    let is_image = device.0 == LOOP_MAJOR || source.starts_with("/dev/loop");
+    (KEPT.contains(&file_system.as_str()) && !is_image).then(|| format!("{file_system} {source}"))
 }
 
-/// Whether the last change of a file is so long ago that every later one gives another version.
-fn is_settled(generation: &Generation, now: SystemTime) -> bool {
+/// Whether the last change of a file is so long ago that every later one gives another version, and none of before is under way: a write may
+/// take long, and the pages of a mapped file are written long after they are changed.
+fn is_settled(generation: &Generation, after: Duration, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let changed = generation.ctime.seconds.max(generation.mtime.seconds);
-    u64::try_from(changed).is_ok_and(|changed| Duration::from_secs(changed + 1) + SETTLED_AFTER <= now)
+    u64::try_from(changed).is_ok_and(|changed| Duration::from_secs(changed + 1) + after <= now)
 }
 
 /// Writes what waits, and looks after the store, until the daemon ends.
-fn look_after(store: &ChunkStore, chunks: &Receiver<(ChunkKey, Arc<Body>)>) {
+fn look_after(store: &ChunkStore, asked: &Asked, chunks: &Receiver<(ChunkKey, Arc<Body>)>) {
     let mut looked_at = Instant::now();
     loop {
         match chunks.recv_timeout(LOOK_INTERVAL.saturating_sub(looked_at.elapsed())) {
-            Ok((key, body)) => store.put(&key, &body),
+            Ok((key, body)) => asked.ask(|| store.put(&key, &body)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if looked_at.elapsed() >= LOOK_INTERVAL {
-            store.tend();
+            asked.ask(|| store.tend());
             looked_at = Instant::now();
         }
     }
@@ -115,22 +218,47 @@ impl CachedChunks for CacheStore {
     }
 
     fn get(&self, key: &ChunkKey, len_bytes: usize) -> Option<Arc<Body>> {
-        self.store.get(key, len_bytes)
+        if self.asked.is_stuck() {
+            return None;
+        }
+        let (answer, found) = sync_channel(1);
+        let question = Question { key: *key, len_bytes, answer };
+        let found = offer(&self.questions, question).ok().and_then(|()| found.recv_timeout(ANSWERS_WITHIN).ok());
+        if found.is_none() {
+            self.asked.note_stuck();
+        }
+        found.flatten()
+    }
+
+    fn forget(&self, key: &ChunkKey) {
+        if !self.asked.is_stuck() {
+            self.store.forget(key);
+        }
     }
 
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>) {
-        if !is_settled(generation, SystemTime::now()) {
+        let is_kept = is_settled(generation, self.settled_after, SystemTime::now()) && !self.asked.is_stuck();
+        if !is_kept || offer(&self.waiting, (key, body)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
-        } else if let Err(TrySendError::Full((key, body)) | TrySendError::Disconnected((key, body))) =
-            self.waiting.try_send((key, body))
-        {
-            self.store.put(&key, &body);
         }
     }
 
     fn counters(&self) -> Counters {
         let counters = self.store.recent_counters();
         Counters { refused: counters.refused + self.dropped.load(Ordering::Relaxed), ..counters }
+    }
+}
+
+/// Hands something to a thread that may be behind, as soon as it has room.
+fn offer<T>(to: &SyncSender<T>, mut thing: T) -> Result<(), T> {
+    let begun = Instant::now();
+    loop {
+        match to.try_send(thing) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(back)) if begun.elapsed() < ANSWERS_WITHIN => thing = back,
+            Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => return Err(back),
+        }
+        std::thread::sleep(ROOM_INTERVAL);
     }
 }
 
@@ -152,12 +280,17 @@ mod tests {
             mounted("/", "ext4", "/dev/a"),
             mounted("/data", "nfs4", "old:/d"),
             mounted("/data", "nfs4", "s:/d"),
-            mounted("/data/image", "squashfs", "/dev/loop0"),
+            mounted("/data/image", "squashfs", "/dev/sdb"),
+            mounted("/data/loop", "ext4", "/dev/loop0"),
+            mounted("/data/overlay", "overlay", "overlay"),
+            mounted("/data/fuse", "fuse.foo", "x"),
         ];
         let of = |path: &str| file_system(&mounts, &ViewPath::new(path.as_bytes()).unwrap());
         assert_eq!(of("data/x/y").as_deref(), Some("nfs4 s:/d"));
         assert_eq!(of("database").as_deref(), Some("ext4 /dev/a"));
-        assert_eq!(of("data/image/f"), None);
+        for image in ["data/image/f", "data/loop/f", "data/overlay/f", "data/fuse/f"] {
+            assert_eq!(of(image), None, "{image}");
+        }
         assert_eq!(file_system(&[], &ViewPath::new(b"f").unwrap()), None);
     }
 
@@ -165,8 +298,9 @@ mod tests {
     fn a_file_that_may_change_within_its_clocks_grain_is_not_kept() {
         let now = UNIX_EPOCH + Duration::from_secs(1000);
         let changed = |seconds| Generation { ctime: Timestamp { seconds, nanos: 0 }, ..Generation::default() };
-        assert!(is_settled(&changed(997), now));
-        assert!(!is_settled(&changed(998), now));
-        assert!(!is_settled(&changed(2000), now), "by a server whose clock is ahead");
+        let after = Duration::from_secs(600);
+        assert!(is_settled(&changed(399), after, now));
+        assert!(!is_settled(&changed(400), after, now));
+        assert!(!is_settled(&changed(2000), after, now), "by a server whose clock is ahead");
     }
 }

@@ -1,8 +1,10 @@
 //! Chunks of large files on the node's own disk, between the memory of a home and the backing file system.
 //!
-//! Only versions that a listing of this job has named are looked up, so a chunk of a job before is as fresh as one in memory.
+//! Only versions that a listing of this job has named are looked up, so a chunk of a job before is as fresh as one in memory. Of refreshed
+//! paths none is believed that was kept before: a refresh shows what is there, also where a file has changed and its version has not.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use forebay_body::Body;
@@ -12,8 +14,25 @@ use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
 use crate::environment::CachedChunks;
 use crate::shared::node::Node;
 
+/// Refreshed paths that are remembered. With more, all are taken for refreshed.
+const REFRESHED_MAX: usize = 256;
+
+/// Chunks of them that are remembered as read anew. Others are read from the backing file system each time.
+const RENEWED_MAX: usize = 1 << 20;
+
 /// The cache store of a node, if it has one.
-pub struct CacheTier(Option<Arc<dyn CachedChunks>>);
+pub struct CacheTier {
+    store: Option<Arc<dyn CachedChunks>>,
+    refreshed: Arc<Mutex<Refreshed>>,
+}
+
+/// The paths that were refreshed in this daemon's life, and what has been kept of them since.
+#[derive(Default)]
+struct Refreshed {
+    number: u64,
+    paths: Vec<ViewPath>,
+    renewed: HashSet<ChunkKey>,
+}
 
 /// A chunk that the store may have.
 pub struct Cacheable {
@@ -21,6 +40,10 @@ pub struct Cacheable {
     key: ChunkKey,
     generation: Generation,
     len_bytes: usize,
+    /// What is kept of it is from before a refresh.
+    is_distrusted: bool,
+    refreshed: Arc<Mutex<Refreshed>>,
+    refreshes: u64,
 }
 
 impl CacheTier {
@@ -33,34 +56,87 @@ impl CacheTier {
         match opened {
             Err(error) if !node.options.kept.is_first() => {
                 tracing::warn!("{error:#}; this daemon goes on without");
-                Ok(Self(None))
+                Ok(Self { store: None, refreshed: Arc::default() })
             }
-            opened => opened.map(Self),
+            opened => opened.map(|store| Self { store, refreshed: Arc::default() }),
+        }
+    }
+
+    /// What is kept of these paths, and below them, is not believed any more.
+    pub fn distrust(&self, paths: &[ViewPath]) {
+        if self.store.is_none() {
+            return;
+        }
+        let mut refreshed = lock(&self.refreshed);
+        refreshed.number += 1;
+        refreshed.renewed.clear();
+        for path in paths {
+            if !refreshed.paths.contains(path) {
+                refreshed.paths.push(path.clone());
+            }
+        }
+        if refreshed.paths.len() > REFRESHED_MAX {
+            refreshed.paths = vec![ViewPath::root()];
         }
     }
 
     /// A chunk of this version of a file, if it is of a large one and there is a store.
     pub fn chunk(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<Cacheable> {
-        let store = self.0.as_ref().filter(|_| generation.size_bytes > limits::SMALL_FILE_BYTES_MAX)?;
+        let store = self.store.as_ref().filter(|_| generation.size_bytes > limits::SMALL_FILE_BYTES_MAX)?;
         let key = store.key(file, generation, index)?;
         let len_bytes = chunk_bytes(generation.size_bytes, index);
-        (len_bytes > 0).then(|| Cacheable { store: Arc::clone(store), key, generation: *generation, len_bytes })
+        let refreshed = lock(&self.refreshed);
+        let is_distrusted = refreshed.has(file) && !refreshed.renewed.contains(&key);
+        (len_bytes > 0).then(|| Cacheable {
+            store: Arc::clone(store),
+            key,
+            generation: *generation,
+            len_bytes,
+            is_distrusted,
+            refreshed: Arc::clone(&self.refreshed),
+            refreshes: refreshed.number,
+        })
     }
 
     /// Its figures, if there is one.
     pub fn counters(&self) -> Option<Counters> {
-        self.0.as_ref().map(|store| store.counters())
+        self.store.as_ref().map(|store| store.counters())
     }
 }
 
 impl Cacheable {
     /// The chunk, if it is kept. May block.
     pub fn get(&self) -> Option<Arc<Body>> {
+        if self.is_distrusted {
+            self.store.forget(&self.key);
+            return None;
+        }
         self.store.get(&self.key, self.len_bytes)
     }
 
     /// Keeps it from now on, if there is room. May block.
     pub fn put(self, body: Arc<Body>) {
+        {
+            let mut refreshed = lock(&self.refreshed);
+            if refreshed.number != self.refreshes {
+                // Read before that refresh, perhaps.
+                return;
+            }
+            if self.is_distrusted && refreshed.renewed.len() < RENEWED_MAX {
+                refreshed.renewed.insert(self.key);
+            }
+        }
         self.store.put(self.key, &self.generation, body);
     }
+}
+
+impl Refreshed {
+    fn has(&self, file: &ViewPath) -> bool {
+        self.paths.iter().any(|path| file.is_within(path))
+    }
+}
+
+/// A panic ends the process, so a poisoned lock is never seen.
+fn lock(refreshed: &Mutex<Refreshed>) -> MutexGuard<'_, Refreshed> {
+    refreshed.lock().unwrap_or_else(PoisonError::into_inner)
 }

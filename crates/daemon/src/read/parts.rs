@@ -82,7 +82,7 @@ impl ReadParts {
                 effects.carry_out(effect, ttl);
             }
         });
-        let refresh = Refresh::new(node, &core, &backing, &view);
+        let refresh = Refresh::new(node, &core, (&backing, &cache), &view);
         let node = Arc::clone(node);
         let own = Own::new(&core, &peers);
         let warm = Warm::new(&node, &own);

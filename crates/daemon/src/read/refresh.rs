@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::backing::Backing;
+use super::cached_chunks::CacheTier;
 use super::core::Core;
 use super::view::{View, invalidate};
 use crate::shared::gather;
@@ -71,17 +72,24 @@ pub struct Refresh {
     node: Arc<Node>,
     core: Arc<Core>,
     backing: Arc<Backing>,
+    cache: Arc<CacheTier>,
     view: Arc<View>,
     /// Held by whoever leads one.
     leading: tokio::sync::Mutex<()>,
 }
 
 impl Refresh {
-    pub fn new(node: &Arc<Node>, core: &Arc<Core>, backing: &Arc<Backing>, view: &Arc<View>) -> Arc<Self> {
+    pub fn new(
+        node: &Arc<Node>,
+        core: &Arc<Core>,
+        (backing, cache): (&Arc<Backing>, &Arc<CacheTier>),
+        view: &Arc<View>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node: Arc::clone(node),
             core: Arc::clone(core),
             backing: Arc::clone(backing),
+            cache: Arc::clone(cache),
             view: Arc::clone(view),
             leading: tokio::sync::Mutex::default(),
         })
@@ -215,6 +223,7 @@ impl Refresh {
         self.backing.forget_descriptors();
         match step {
             RefreshStep::Quiet => {
+                self.cache.distrust(&paths);
                 let took = self.make_quiet(epoch, paths).await;
                 if !took {
                     self.core.lock().handle_quiet_failed(epoch);

@@ -64,4 +64,8 @@ impl Exports for TimedExports {
     fn counters(&self) -> Counters {
         self.exports.counters()
     }
+
+    fn errors_by_kind(&self) -> Vec<(Errno, u64)> {
+        self.exports.errors_by_kind()
+    }
 }

@@ -96,8 +96,13 @@ pub async fn ask_if_there<T: Answer>(
     left: Duration,
 ) -> Result<Vec<T>, String> {
     let deadline = Instant::now() + left;
-    call(node, to, Request::from(JobMessage::Ping).in_epoch(epoch), left.min(PING_DEADLINE)).await?;
+    is_there(node, epoch, to, left).await?;
     ask(node, to, message, deadline.saturating_duration_since(Instant::now())).await
+}
+
+/// Has a node say that it is there, within a second; else the reason why it does not.
+pub async fn is_there(node: &Node, epoch: Epoch, to: NodeRank, left: Duration) -> Result<(), String> {
+    call(node, to, Request::from(JobMessage::Ping).in_epoch(epoch), left.min(PING_DEADLINE)).await.map(drop)
 }
 
 /// Asks a node.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use forebay_chunk_store::{ChunkStoreError, StoreSummary, drop_store, summary};
 use serde_json::json;
 
@@ -26,6 +26,20 @@ pub fn run(arguments: CacheArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl CachePlaces {
+    /// That there is none, and where it was looked for.
+    fn none(&self) -> String {
+        match &self.cache_store[..] {
+            [] => {
+                "there is no cache store of yours where --cache-store auto puts it; name another by --cache-store DIR"
+                    .to_owned()
+            }
+            named => {
+                let named: Vec<String> = named.iter().map(|path| path.display().to_string()).collect();
+                format!("there is no cache store of yours in {}", named.join(", "))
+            }
+        }
+    }
+
     /// The directories that may hold a store, and whether they were named.
     fn directories(&self) -> anyhow::Result<(Vec<PathBuf>, bool)> {
         let is_named = !self.cache_store.is_empty();
@@ -76,7 +90,7 @@ fn list(places: &CachePlaces) -> anyhow::Result<ExitCode> {
         };
         say!("{:#}", json!({"stores": found.iter().map(as_json).collect::<Vec<_>>()}));
     } else if found.is_empty() {
-        say!("there is no cache store of yours on this host");
+        say!("{}", places.none());
     } else {
         let mut rows = vec![["store", "used", "capacity", "chunks", "last use"].map(str::to_owned).to_vec()];
         rows.extend(found.iter().map(|(path, found)| {
@@ -92,11 +106,14 @@ fn list(places: &CachePlaces) -> anyhow::Result<ExitCode> {
 
 fn drop_all(places: &CachePlaces) -> anyhow::Result<ExitCode> {
     let dropped = places.each(|path| drop_store(path))?;
+    if dropped.is_empty() && !places.cache_store.is_empty() {
+        bail!("{}", places.none());
+    }
     if places.json {
         let as_json = |(path, bytes): &(PathBuf, u64)| json!({"path": path, "bytes": bytes});
         say!("{:#}", json!({"dropped": dropped.iter().map(as_json).collect::<Vec<_>>()}));
     } else if dropped.is_empty() {
-        say!("there is no cache store of yours on this host");
+        say!("{}", places.none());
     } else {
         dropped.iter().for_each(|(path, bytes)| say!("removed {} ({})", path.display(), show_size(*bytes)));
     }

@@ -135,10 +135,10 @@ fn reads(reads: &Reads) -> Vec<String> {
     lines
 }
 
-/// How evenly the large files lie in the caches of their homes; a job of one node has no others.
+/// How evenly files lie in the caches of nodes that are homes of the large ones; a job of one node has no others.
 fn homes(reads: &Reads) -> Option<String> {
     let (least, most) = reads.home_bytes;
-    let text = format!("{} nodes have {} to {} of large files each", reads.homes, size(least), size(most));
+    let text = format!("{} nodes have {} to {} of files each", reads.homes, size(least), size(most));
     (reads.homes > 1 && most > 0).then(|| row("", "homes", &text))
 }
 

@@ -259,6 +259,8 @@ settings! {
         Node Optional(store_place) cache_store: Option<StorePlace> = "cache-store" "DIR|auto";
         /// Size limit of the cache store [default: half of the free space, divided among the nodes on the machine, at most 256GiB]
         Node Optional(size) cache_capacity: Option<u64> = "cache-capacity" "SIZE";
+        /// Keep chunks of files in the cache store that have not changed for TIME: a change may be under way longer than a file's times say
+        Node One(duration) cache_after: Duration = "cache-after" "TIME", "10min";
         /// Each node reads files above this size from the backing file system itself [default: none]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
         /// Disable prefetching, and the bundling of small files into one message
@@ -272,8 +274,8 @@ settings! {
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", DEADLINE.as_secs());
         /// Concurrent requests of a node to the backing file system
         Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_types::threads::BACKING_CONCURRENCY;
-        /// How much a read of a large file asks of the backing file system [default: 1MiB; up to 4MiB where the file system
-        /// names a larger size, as Lustre does with its stripes]
+        /// How much a read of a large file asks of the backing file system and how much in a row one node reads
+        /// [default: 1MiB; where one node reads all, up to 4MiB if the file system names it, as Lustre its stripes]
         Node Optional(read_size) backing_read_size: Option<u64> = "backing-read-size" "SIZE";
         /// Bind a node's daemon to these processors: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";

@@ -50,6 +50,10 @@ impl CachedChunks for VirtualStore {
         found
     }
 
+    fn forget(&self, key: &ChunkKey) {
+        self.store.forget(key);
+    }
+
     fn put(&self, key: ChunkKey, _: &Generation, body: Arc<Body>) {
         let (store, latency) = (Arc::clone(&self.store), self.world.latency());
         tokio::spawn(self.life.gate(async move {

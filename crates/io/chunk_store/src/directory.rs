@@ -117,6 +117,10 @@ impl Disk for FileDisk {
         Ok(fallocate(&self.chunks, flags, offset, len)?)
     }
 
+    fn index_bytes(&self) -> io::Result<u64> {
+        Ok(self.index.metadata()?.len())
+    }
+
     fn used_bytes(&self) -> io::Result<u64> {
         Ok(self.chunks.metadata()?.blocks() * STAT_BLOCK_BYTES)
     }
@@ -190,7 +194,13 @@ fn open_file(directory: &OwnedFd, path: &Path, name: &'static str, access: OFlag
     })?);
     let found = file.metadata().map_err(|error| ChunkStoreError::io("look at", path, error))?;
     let is_ours = found.is_file() && found.uid() == geteuid().as_raw();
-    if is_ours { Ok(file) } else { Err(strange()) }
+    if !is_ours {
+        return Err(strange());
+    }
+    if found.mode() & OTHERS_WRITE != 0 {
+        return Err(ChunkStoreError::OpenToOthers { path: path.join(name), mode: found.mode() & 0o7777 });
+    }
+    Ok(file)
 }
 
 /// The index, opened and locked. Another process may put another in its place meanwhile.

@@ -45,6 +45,12 @@ pub trait Disk: Send + Sync {
     /// See `read_at`.
     fn release(&self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// The length of the index, bytes.
+    ///
+    /// # Errors
+    /// See `read_at`.
+    fn index_bytes(&self) -> io::Result<u64>;
+
     /// The room that the slots take, bytes.
     ///
     /// # Errors

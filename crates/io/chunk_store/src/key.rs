@@ -24,7 +24,7 @@ pub struct ChunkName<'a> {
 }
 
 /// The hashes of a chunk's name (SHA-256: another user may choose names, and must not be able to choose equal hashes).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ChunkKey {
     /// Of all but the version: a new version of a chunk replaces the old one, because both have the same place.
     pub(crate) place: [u8; PLACE_BYTES],

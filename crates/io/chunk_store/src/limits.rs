@@ -2,8 +2,8 @@
 
 use forebay_types::CHUNK_BYTES;
 
-/// The least capacity: one whole chunk.
-pub const CAPACITY_BYTES_MIN: u64 = CHUNK_BYTES;
+/// The least capacity: one whole chunk has a slot of a little more.
+pub const CAPACITY_BYTES_MIN: u64 = 2 * CHUNK_BYTES;
 
 /// The largest capacity: its slots, a sixteenth more than its chunks, are one file, and ext4 has none above 16 TiB.
 pub const CAPACITY_BYTES_MAX: u64 = 14 << 40;

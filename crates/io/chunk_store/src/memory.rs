@@ -121,6 +121,10 @@ impl Disk for MemoryDisk {
         Ok(len)
     }
 
+    fn index_bytes(&self) -> io::Result<u64> {
+        Ok(self.state().lengths[Area::Index as usize])
+    }
+
     fn write_at(&self, area: Area, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.state();
         if let Some(kind) = state.fails {

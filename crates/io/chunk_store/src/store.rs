@@ -109,10 +109,17 @@ impl ChunkStore {
         }
         let mut head = [0; HEAD_BYTES];
         let len = disk.read_at(Area::Index, &mut head, 0).map_err(failed("read"))?;
-        let geometry = match Head::decode(&head[..len], u64::MAX) {
+        let index_bytes = disk.index_bytes().map_err(failed("look at"))?;
+        let geometry = match Head::decode(&head[..len], index_bytes) {
             Head::Other(found) => return Err(ChunkStoreError::Version { path: path(), found, known: VERSION }),
             Head::Known(geometry) if geometry.can_hold(capacity_bytes) => geometry,
-            _ => {
+            found => {
+                if let Head::Known(_) = found {
+                    tracing::warn!(
+                        "the cache store in {} has too few slots for its new capacity: it begins empty",
+                        name.display()
+                    );
+                }
                 let geometry = Geometry::of(capacity_bytes);
                 disk.make_anew(geometry.index_bytes(), geometry.chunks_bytes()).map_err(failed("make"))?;
                 disk.write_at(Area::Index, &geometry.encode(), 0).map_err(failed("make"))?;
@@ -233,6 +240,26 @@ impl ChunkStore {
                 self.give_up("write to", &error, false);
             }
         }
+    }
+
+    /// Empties the slots of this chunk, whichever version they have. May block.
+    pub fn forget(&self, key: &ChunkKey) {
+        if self.is_off() || self.is_read_only.load(Ordering::Relaxed) {
+            return;
+        }
+        let emptied = self.sets_of(key).into_iter().try_for_each(|number| {
+            let set = self.slots.read_set(number)?;
+            for (index, entry) in set.0.into_iter().enumerate() {
+                if !entry.is_empty()
+                    && entry.tag == key.tag()
+                    && self.read_header(number, index, entry)?.is_some_and(|header| header.key.place == key.place)
+                {
+                    self.slots.empty(number, index)?;
+                }
+            }
+            Ok(())
+        });
+        emptied.unwrap_or_else(|error| self.give_up("write to", &error, false));
     }
 
     /// Whether the chunk is in the store.

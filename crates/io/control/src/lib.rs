@@ -96,8 +96,8 @@ pub fn ask_over(stream: &UnixStream, socket: &Path, question: &Value, timeout: D
     answer(exchange(stream, question, timeout), socket, timeout)
 }
 
-/// Sends `question` to the daemon behind `socket`, and hands over each line of its answer, until `take` says that this was the last one. The end
-/// of this process ends what was asked for.
+/// Sends `question` to the daemon behind `socket`, and hands over each line of its answer, until `take` says that this was the last one, or the
+/// daemon ends. The end of this process ends what was asked for.
 ///
 /// # Errors
 /// Those of `ask_once`, `silence_max` for each line, and what `take` fails with.
@@ -114,7 +114,11 @@ pub fn follow(
     let mut reader = BufReader::new(&stream).take(ANSWER_BYTES_MAX);
     loop {
         let mut line = Vec::new();
+        reader.set_limit(ANSWER_BYTES_MAX);
         let read = reader.read_until(b'\n', &mut line).map_err(silent).map(|_| line);
+        if read.as_ref().is_ok_and(Vec::is_empty) || read.as_ref().is_err_and(has_ended) {
+            return Ok(());
+        }
         if take(&answer(read, socket, silence_max)?)? {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use forebay_wire::{EntryRecord, Listing, ReadMessage};
 use crate::read::own::Own;
 
 /// Links on the way to one file, at most.
-const LINKS_MAX: usize = 8;
+const LINKS_MAX: usize = 40;
 
 /// A file in its version.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! One warm-up: files are found, brought, and counted, a bounded number at a time.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::found::{Found, Walk};
 use super::reader::Reader;
 use super::spread::{Share, shares, spread};
 use crate::read::own::Own;
-use crate::shared::gather::ask_if_there;
+use crate::shared::gather::{ask, is_there};
 use crate::shared::node::Node;
 
 /// Shares that are brought at once: several for each of a few homes.
@@ -138,10 +139,16 @@ fn bring(
     let (node, own, reader, told) = (Arc::clone(node), Arc::clone(own), Arc::clone(reader), Arc::clone(told));
     async move {
         let mut walk = Walk::new(&own, paths);
-        let mut under_way = JoinSet::new();
+        let (mut under_way, silent) = (JoinSet::new(), Silent::default());
         while let Some(found) = walk.next().await {
             match (found, mode) {
                 (Err((path, errno)), _) => told.failed(&path, errno.to_string()),
+                (Ok(found), Mode::Spread) if is_direct(&node, &found) => {
+                    told.failed(
+                        &found.file,
+                        "every node reads it itself (--direct-above), so no home keeps it".to_owned(),
+                    );
+                }
                 (Ok(found), Mode::Spread) => {
                     let file = Arc::new(File::of(&found, &told));
                     for share in shares(&found) {
@@ -156,13 +163,19 @@ fn bring(
                     let size_bytes = found.generation.size_bytes;
                     for offset_bytes in (0..size_bytes).step_by(READ_AT_ONCE_BYTES as usize) {
                         let len_bytes = READ_AT_ONCE_BYTES.min(size_bytes - offset_bytes);
-                        read_everywhere(&node, (&reader, own.epoch()), &file, Extent { offset_bytes, len_bytes }).await;
+                        let extent = Extent { offset_bytes, len_bytes };
+                        read_everywhere(&node, (&reader, own.epoch()), &silent, &file, extent).await;
                     }
                 }
             }
         }
         while under_way.join_next().await.is_some() {}
     }
+}
+
+/// Whether every node reads a file from the backing file system itself.
+fn is_direct(node: &Node, found: &Found) -> bool {
+    node.options.direct_above_bytes.is_some_and(|limit| found.generation.size_bytes > limit)
 }
 
 /// A file that is being brought: done with its last part.
@@ -201,18 +214,27 @@ async fn bring_share(node: Arc<Node>, own: Arc<Own>, share: Share, file: Arc<Fil
     file.done(share.bytes(), outcome);
 }
 
+/// The nodes that gave no answer in this warm-up, with the reason: they are not asked again.
+type Silent = Arc<Mutex<BTreeMap<NodeRank, String>>>;
+
 /// Has every node's kernel read a part of a file, all at the same time: each chunk comes from the backing file system once.
-/// A node that does not say that it is there costs a second.
-async fn read_everywhere(node: &Arc<Node>, (reader, epoch): (&Arc<Reader>, Epoch), file: &File, extent: Extent) {
+/// A node that does not say that it is there costs a second, once.
+async fn read_everywhere(
+    node: &Arc<Node>,
+    (reader, epoch): (&Arc<Reader>, Epoch),
+    silent: &Silent,
+    file: &File,
+    extent: Extent,
+) {
     let mut under_way = JoinSet::new();
     for rank in (0..node.options.nodes.len() as u32).map(NodeRank) {
         let (node, reader, path) = (Arc::clone(node), Arc::clone(reader), file.found.file.clone());
+        let silent = Arc::clone(silent);
         under_way.spawn(async move {
             let outcome = if rank == node.rank() {
                 reader.read(&node, path, extent).await.map_err(|errno| errno.to_string())
             } else {
-                let message = JobMessage::ReadFile { file: path, extent };
-                ask_if_there::<()>(&node, epoch, rank, message, READ_DEADLINE).await.map(drop)
+                read_at(&node, epoch, rank, &silent, JobMessage::ReadFile { file: path, extent }).await
             };
             outcome.map_err(|why| format!("node {rank}: {why}"))
         });
@@ -222,4 +244,23 @@ async fn read_everywhere(node: &Arc<Node>, (reader, epoch): (&Arc<Reader>, Epoch
         outcome = outcome.and(joined.unwrap_or_else(|_| Err("the daemon ends".to_owned())));
     }
     file.done(extent.len_bytes, outcome);
+}
+
+/// Has another node's kernel read, unless it has been silent in this warm-up.
+async fn read_at(
+    node: &Node,
+    epoch: Epoch,
+    rank: NodeRank,
+    silent: &Silent,
+    message: JobMessage,
+) -> Result<(), String> {
+    let known = || silent.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(why) = known().get(&rank) {
+        return Err(why.clone());
+    }
+    if let Err(why) = is_there(node, epoch, rank, READ_DEADLINE).await {
+        known().insert(rank, why.clone());
+        return Err(why);
+    }
+    ask::<()>(node, rank, message, READ_DEADLINE).await.map(drop)
 }

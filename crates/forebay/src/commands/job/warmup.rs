@@ -127,7 +127,7 @@ fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Resu
         let shown = path.display();
         if !exports.is_empty() && !is_shown(&exports, Path::new(&meant)) {
             bail!(
-                "{shown} is outside the job's exports, so no node reads it through the job; forebay status shows them"
+                "{shown} is outside the job's exports, so no node reads it through the job; forebay status --json shows them"
             );
         }
         let Some(meant) = meant.to_str() else {
@@ -142,14 +142,21 @@ fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Resu
 fn so_far(progress: &Progress) -> String {
     let Progress { bytes, bytes_done, bytes_per_s, time_left_ms, files_done, .. } = progress;
     let left = time_left_ms.map(|ms| format!(", {} left", span(Duration::from_millis(ms)))).unwrap_or_default();
-    format!("{}, {files_done} files, {}{left}", part(*bytes_done, *bytes), rate(*bytes_per_s as u64))
+    format!("{}, {}, {}{left}", part(*bytes_done, *bytes), files_word(*files_done, ""), rate(*bytes_per_s as u64))
 }
 
 fn said(done: &Progress, each: bool) -> String {
     let place = if each { "every node" } else { "their homes" };
     let Progress { files, files_done, bytes_done, bytes_per_s, .. } = done;
     let of = if files_done == files { String::new() } else { format!(" of {files}") };
-    format!("{files_done}{of} files, {} at {place}, {}", size(*bytes_done), rate(*bytes_per_s as u64))
+    let files = files_word(*files_done, &of);
+    format!("{files}, {} at {place}, {}", size(*bytes_done), rate(*bytes_per_s as u64))
+}
+
+/// `1 file`, `1 of 2 files`.
+fn files_word(files: u64, of: &str) -> String {
+    let word = if files == 1 && of.is_empty() { "file" } else { "files" };
+    format!("{files}{of} {word}")
 }
 
 #[cfg(test)]
