@@ -15,7 +15,7 @@ PACKAGES=(
   'python3-netcdf4:/usr/lib/python3/dist-packages/netCDF4' 'python3-numcodecs:/usr/lib/python3/dist-packages/numcodecs'
   'python3-venv:/usr/lib/python3*/ensurepip/__init__.py' rsync:rsync tar:tar procps:ps
   # Mounting without privileges, other users, namespaces, disks in files.
-  fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid,setarch mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
+  fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit,setsid,setarch,fsfreeze mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
   bubblewrap:bwrap acl:setfacl
   # A terminal whose screen tests read, and what reads scripts of jobs.
   tmux:tmux shellcheck:shellcheck

@@ -33,6 +33,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         fan_out: FAN_OUT,
         stripe_fan_out: STRIPE_FAN_OUT,
         has_homes: false,
+        row_chunks: 1,
     };
     let one_tree = Shape { roots: 1, stripe_fan_out: FAN_OUT, ..forest };
     let (mut alone, mut striped) = (Samples::default(), Samples::default());

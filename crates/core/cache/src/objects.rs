@@ -133,7 +133,7 @@ impl<B: Clone> Objects<B> {
     pub fn insert_of_home(&mut self, now: Time, key: Key, chunk: Object<B>, chunk_bytes: u64) {
         let slot = self.slot(now, &key, chunk, chunk_bytes);
         let (kind, bytes) = (slot.object.kind(), slot.bytes);
-        let room = self.budget_bytes.saturating_sub(self.others_bytes.max(self.budget_bytes / OTHERS_PART_MIN));
+        let room = self.room_of_homes();
         let (left, refused) = self.of_home.insert(key.clone(), slot, bytes, room);
         left.into_iter().for_each(|(_, slot)| self.count_evicted(slot.object.kind(), slot.bytes));
         match refused {
@@ -143,6 +143,10 @@ impl<B: Clone> Objects<B> {
                 self.fit_slots();
             }
         }
+    }
+
+    fn room_of_homes(&self) -> u64 {
+        self.budget_bytes.saturating_sub(self.others_bytes.max(self.budget_bytes / OTHERS_PART_MIN))
     }
 
     /// The slot of an object in the place of any that there was.
@@ -277,7 +281,7 @@ impl<B: Clone> Objects<B> {
     pub fn set_budget(&mut self, budget_bytes: u64) {
         self.budget_bytes = budget_bytes;
         self.others_bytes = self.others_bytes.min(budget_bytes / OTHERS_PART_MAX + self.pinned_bytes);
-        drop(self.of_home.shrink(budget_bytes - budget_bytes / OTHERS_PART_MAX));
+        drop(self.of_home.shrink(self.room_of_homes()));
         self.set_slots_capacity(budget_bytes - self.of_home.bytes());
     }
 

@@ -116,7 +116,7 @@ impl CacheStore {
     }
 }
 
-/// What the disk is asked, and whether it answers.
+/// Questions to the disk that are under way, and whether it answers.
 #[derive(Default)]
 struct Asked {
     under_way: AtomicUsize,

@@ -40,7 +40,7 @@ pub struct Cacheable {
     key: ChunkKey,
     generation: Generation,
     len_bytes: usize,
-    /// What is kept of it is from before a refresh.
+    /// Whether a kept one is from before a refresh.
     is_distrusted: bool,
     refreshed: Arc<Mutex<Refreshed>>,
     refreshes: u64,
@@ -62,7 +62,7 @@ impl CacheTier {
         }
     }
 
-    /// What is kept of these paths, and below them, is not believed any more.
+    /// Chunks that are kept of these paths, and below them, are not believed any more.
     pub fn distrust(&self, paths: &[ViewPath]) {
         if self.store.is_none() {
             return;

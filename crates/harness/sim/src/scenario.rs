@@ -52,6 +52,11 @@ pub struct Report {
     pub log: Vec<String>,
 }
 
+/// Every other small job, by its seed: the random numbers of the others stay what they were.
+fn has_homes(seed: u64, nodes: usize) -> bool {
+    nodes as u32 <= HOMES_MAX && seed.is_multiple_of(2)
+}
+
 /// Runs a seed.
 #[must_use]
 pub fn run(seed: u64, log: bool) -> Report {
@@ -73,8 +78,7 @@ pub fn run(seed: u64, log: bool) -> Report {
     let prefill = random.below(2) == 0;
     let options = Options::of(seed);
     let Options { budget_bytes, turns, revalidate, direct_above_bytes, interrupt_every } = options;
-    // Every other small job, by its seed: the random numbers of the others stay what they were.
-    let has_homes = nodes as u32 <= HOMES_MAX && seed.is_multiple_of(2);
+    let has_homes = has_homes(seed, nodes);
     let setup = Setup {
         nodes,
         roots,

@@ -62,6 +62,9 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     };
     let socket = directory.socket(*rank);
     let question = json!({"command": "warmup", "paths": paths, "each": arguments.each});
+    // Without it, all else is told.
+    let status = ask_any(&directory, Some(*rank), &json!({"command": "status"}), STATUS_TIMEOUT).ok();
+    let mut status = status.filter(|_| !arguments.each);
     let mut shown = ProgressLine::begin();
     let mut last = None;
     forebay_control::follow(&socket, &question, SILENCE_MAX, |line| {
@@ -69,6 +72,11 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
             say!("{line}");
         }
         let progress = Progress::deserialize(line).context("the daemon gave an invalid answer to a warm-up")?;
+        // Once, and as soon as that is known: who reads it may end the warm-up.
+        if let Some(note) = status.as_ref().and_then(|status| lack_of_room(progress.bytes, status)) {
+            status = None;
+            tell!("forebay: note: {note}");
+        }
         shown.show(|| so_far(&progress));
         let is_done = progress.done;
         last = Some(progress);
@@ -80,11 +88,6 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     };
     if !arguments.json {
         say!("{}", said(&done, arguments.each));
-    }
-    let status = json!({"command": "status"});
-    // Without it, all else is told.
-    if let (false, Ok(status)) = (arguments.each, ask_any(&directory, Some(*rank), &status, STATUS_TIMEOUT)) {
-        lack_of_room(done.bytes, &status).into_iter().for_each(|note| tell!("forebay: note: {note}"));
     }
     for Failed { path, why } in done.failed.iter().take(NAMED_MAX) {
         tell!("forebay: {path}: not brought: {why}");
@@ -99,7 +102,7 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A note where more was brought than the nodes keep.
+/// A note where more is to be brought than the nodes keep.
 fn lack_of_room(bytes: u64, status: &Value) -> Option<String> {
     let room = |node: &Value| {
         let [memory, disk] =
@@ -109,7 +112,7 @@ fn lack_of_room(bytes: u64, status: &Value) -> Option<String> {
     let room: u64 = status["nodes"].as_array()?.iter().map(room).sum();
     (room > 0 && bytes > room).then(|| {
         let [bytes, room] = [bytes, room].map(size);
-        format!("{bytes} were brought and the nodes keep {room} at most, so the rest is read again; up --cache-store DIR or a larger --budget keeps more")
+        format!("{bytes} are to be brought and the nodes keep {room} at most, so the rest is read again; up --cache-store DIR or a larger --budget keeps more")
     })
 }
 
@@ -176,12 +179,12 @@ mod tests {
             json!({"nodes": [node(64, 1024), {"budget_bytes": 64 << 20}, {"rank": 2, "state": "unreachable"}]});
         assert_eq!(lack_of_room(1088 << 20, &status), None);
         let note = lack_of_room(2 << 30, &status).unwrap();
-        assert!(note.starts_with("2.0 GiB were brought and the nodes keep 1.1 GiB at most"), "{note}");
+        assert!(note.starts_with("2.0 GiB are to be brought and the nodes keep 1.1 GiB at most"), "{note}");
     }
 
     #[test]
     fn says_how_far_it_is_and_what_was_done() {
-        assert_eq!(so_far(&progress()), "1.0 of 4.0 MiB, 1 files, 2.0 MB/s, 1 s left");
+        assert_eq!(so_far(&progress()), "1.0 of 4.0 MiB, 1 file, 2.0 MB/s, 1 s left");
         assert_eq!(said(&progress(), true), "1 of 3 files, 1.0 MiB at every node, 2.0 MB/s");
         let all = Progress { files_done: 3, ..progress() };
         assert_eq!(said(&all, false), "3 files, 1.0 MiB at their homes, 2.0 MB/s");
