@@ -9,6 +9,7 @@ memory, by `status --json`; with --cache-mib the capacity of their disks.
 import shutil
 import sys
 import threading
+import time
 
 from . import bars as say
 from .files import MIB, make_samples, permutation, read_once
@@ -20,6 +21,8 @@ REST_PART = 1.1
 SHARE_PART = 1.1
 SECOND_PART = 0.01
 NOTICED_WITHIN_S = 120
+# Files that have changed later are in no cache store: --cache-after, and the grain of their times.
+SETTLED_AFTER_S = 4
 
 
 def options(parser):
@@ -43,13 +46,14 @@ class Set:
         self.directory = given.directory / "set"
         self.store = given.directory / "store"
         self.files = make_samples(self.directory, max(1, int(whole) // self.size_bytes), self.size_bytes)
-        self.whole = len(self.files) * self.size_bytes
+        self.whole, self.made = len(self.files) * self.size_bytes, time.time()
         self.job = Job(given.forebay, given.directory, name)
 
     def up(self, cache_mib=None):
         roots = ["--roots", self.given.roots] if self.given.roots else []
         if cache_mib:
             self.store.mkdir(exist_ok=True)
+            time.sleep(max(0, self.made + SETTLED_AFTER_S - time.time()))
             roots += ["--cache-store", self.store, "--cache-capacity", f"{cache_mib}MiB", "--cache-after", "2s"]
         return self.job.up("--local", self.nodes, "--export", self.directory, "--budget", f"{self.given.budget_mib}MiB", *roots)
 

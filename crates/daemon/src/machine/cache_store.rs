@@ -31,8 +31,12 @@ const MOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 /// Threads that read the store.
 const READERS: usize = 4;
 
-/// How long a chunk of the store is waited for, and the writer. An NVMe needs less than a millisecond.
+/// How long a chunk of the store is waited for. An NVMe needs less than a millisecond.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a thread that reads the backing file system waits for the writer: all that waits there is written by a disk of 320 MB/s meanwhile. A
+/// slower one gets what it takes, and slows no epoch down.
+const ROOM_WITHIN: Duration = Duration::from_millis(100);
 
 /// How often a thread looks whether the writer is behind no more.
 const ROOM_INTERVAL: Duration = Duration::from_millis(2);
@@ -223,7 +227,9 @@ impl CachedChunks for CacheStore {
         }
         let (answer, found) = sync_channel(1);
         let question = Question { key: *key, len_bytes, answer };
-        let found = offer(&self.questions, question).ok().and_then(|()| found.recv_timeout(ANSWERS_WITHIN).ok());
+        let found = offer(&self.questions, question, ANSWERS_WITHIN)
+            .ok()
+            .and_then(|()| found.recv_timeout(ANSWERS_WITHIN).ok());
         if found.is_none() {
             self.asked.note_stuck();
         }
@@ -238,7 +244,7 @@ impl CachedChunks for CacheStore {
 
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>) {
         let is_kept = is_settled(generation, self.settled_after, SystemTime::now()) && !self.asked.is_stuck();
-        if !is_kept || offer(&self.waiting, (key, body)).is_err() {
+        if !is_kept || offer(&self.waiting, (key, body), ROOM_WITHIN).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -250,12 +256,12 @@ impl CachedChunks for CacheStore {
 }
 
 /// Hands something to a thread that may be behind, as soon as it has room.
-fn offer<T>(to: &SyncSender<T>, mut thing: T) -> Result<(), T> {
+fn offer<T>(to: &SyncSender<T>, mut thing: T, within: Duration) -> Result<(), T> {
     let begun = Instant::now();
     loop {
         match to.try_send(thing) {
             Ok(()) => return Ok(()),
-            Err(TrySendError::Full(back)) if begun.elapsed() < ANSWERS_WITHIN => thing = back,
+            Err(TrySendError::Full(back)) if begun.elapsed() < within => thing = back,
             Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => return Err(back),
         }
         std::thread::sleep(ROOM_INTERVAL);
