@@ -473,7 +473,7 @@ mod tests {
 
     /// Fields that programs may rely on. A field is added here with the field, and never taken away.
     const FIELDS: &str = "\
-        job: exports fan_out name nodes roots security stripe_fan_out
+        job: exports fan_out homes name nodes roots security stripe_fan_out
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
               oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view view_made_by waiting
         unreachable: host rank state why
