@@ -204,8 +204,8 @@ pub trait CachedChunks: Send + Sync {
     /// A chunk of so many bytes, whole. May block.
     fn get(&self, key: &ChunkKey, len_bytes: usize) -> Option<Arc<Body>>;
 
-    /// Keeps no version of a chunk any more. May block.
-    fn forget(&self, key: &ChunkKey);
+    /// Keeps no version of a chunk any more; whether that is so. May block.
+    fn forget(&self, key: &ChunkKey) -> bool;
 
     /// Keeps a whole chunk from now on, if there is room. May block.
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>);

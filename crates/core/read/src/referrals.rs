@@ -1,8 +1,8 @@
 //! Referrals: where many nodes want one chunk at once, a node sends it to a few of them, and names these to the others.
 //!
 //! So a broadcast builds a tree of its own, over which a chunk travels while it arrives, and a chunk that one node wants takes one hop. A home begins
-//! a few chains; a node that was named sends the chunk to one other, and names that in its turn. So every link carries a chunk once in and
-//! once out, and none has to wait for one that sends several at once.
+//! a few chains; a node that was named sends the chunk to one other, and names that in its turn. So the other links carry a chunk once in and
+//! once out. In a small job, the home sends a chunk of a large file to all that ask, and names no node.
 //!
 //! A node is named only when the chunk is on its way to it, so who is referred to it waits for no more than that. A node to which it has
 //! come already, and that has it no more, says that it has nothing. If a chunk gets lost on the way, the node insists on an answer of its

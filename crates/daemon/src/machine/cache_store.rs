@@ -1,7 +1,7 @@
 //! The cache store of this machine: one thread writes to it and looks after it, others read it.
 //!
-//! No disk is waited for long. A chunk that does not come within two seconds is read from the backing file system, and until the disk answers again
-//! nobody asks it. Where the writer is behind, the threads that read the backing file system wait for it a moment, so that a set that fits the
+//! No disk is waited for long. A chunk that does not come within two seconds is read from the backing file system, and the disk is not
+//! asked until it answers again. Where the writer is behind, the threads that read the backing file system wait for it a moment, so that a set that fits the
 //! store is in it after one epoch.
 
 use std::os::unix::ffi::OsStrExt;
@@ -108,6 +108,22 @@ impl CacheStore {
         Ok(Some(Arc::new(Self { store, waiting, questions, asked, settled_after, dropped, mounts })))
     }
 
+    /// Has a reader do something; `None` where the disk does not answer.
+    fn of_reader<T: Send + 'static>(&self, of_store: impl FnOnce(&ChunkStore) -> T + Send + 'static) -> Option<T> {
+        if self.asked.is_stuck() {
+            return None;
+        }
+        let (answer, answered) = sync_channel(1);
+        // The asker may have gone on without.
+        let question: Question = Box::new(move |store| drop(answer.send(of_store(store))));
+        let taken = offer(&self.questions, question, ANSWERS_WITHIN).is_ok();
+        let found = answered.recv_timeout(ANSWERS_WITHIN).ok().filter(|_| taken);
+        if found.is_none() {
+            self.asked.note_stuck();
+        }
+        found
+    }
+
     /// The mounts as of a second ago or later.
     fn mounts(&self) -> Arc<[MountedAt]> {
         let known = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -150,12 +166,8 @@ impl Asked {
     }
 }
 
-/// A chunk that a reader looks for, and who waits for it.
-struct Question {
-    key: ChunkKey,
-    len_bytes: usize,
-    answer: SyncSender<Option<Arc<Body>>>,
-}
+/// Work of a reader, which tells who waits for it.
+type Question = Box<dyn FnOnce(&ChunkStore) + Send>;
 
 /// Starts the threads that read; they end with the sender.
 fn start_readers(store: &Arc<ChunkStore>, asked: &Arc<Asked>) -> std::io::Result<SyncSender<Question>> {
@@ -166,9 +178,8 @@ fn start_readers(store: &Arc<ChunkStore>, asked: &Arc<Asked>) -> std::io::Result
         let read = move || {
             loop {
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                let Ok(Question { key, len_bytes, answer }) = next else { return };
-                // The asker may have gone on without.
-                drop(answer.send(asked.ask(|| store.get(&key, len_bytes))));
+                let Ok(question) = next else { return };
+                asked.ask(|| question(&store));
             }
         };
         std::thread::Builder::new().name("cache-reader".to_owned()).spawn(read)?;
@@ -222,24 +233,13 @@ impl CachedChunks for CacheStore {
     }
 
     fn get(&self, key: &ChunkKey, len_bytes: usize) -> Option<Arc<Body>> {
-        if self.asked.is_stuck() {
-            return None;
-        }
-        let (answer, found) = sync_channel(1);
-        let question = Question { key: *key, len_bytes, answer };
-        let found = offer(&self.questions, question, ANSWERS_WITHIN)
-            .ok()
-            .and_then(|()| found.recv_timeout(ANSWERS_WITHIN).ok());
-        if found.is_none() {
-            self.asked.note_stuck();
-        }
-        found.flatten()
+        let key = *key;
+        self.of_reader(move |store| store.get(&key, len_bytes)).flatten()
     }
 
-    fn forget(&self, key: &ChunkKey) {
-        if !self.asked.is_stuck() {
-            self.store.forget(key);
-        }
+    fn forget(&self, key: &ChunkKey) -> bool {
+        let key = *key;
+        self.of_reader(move |store| store.forget(&key)).unwrap_or(false)
     }
 
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>) {

@@ -42,6 +42,8 @@ pub struct Cacheable {
     len_bytes: usize,
     /// Whether a kept one is from before a refresh.
     is_distrusted: bool,
+    /// Whether that is gone.
+    is_forgotten: bool,
     refreshed: Arc<Mutex<Refreshed>>,
     refreshes: u64,
 }
@@ -93,6 +95,7 @@ impl CacheTier {
             generation: *generation,
             len_bytes,
             is_distrusted,
+            is_forgotten: false,
             refreshed: Arc::clone(&self.refreshed),
             refreshes: refreshed.number,
         })
@@ -106,9 +109,9 @@ impl CacheTier {
 
 impl Cacheable {
     /// The chunk, if it is kept. May block.
-    pub fn get(&self) -> Option<Arc<Body>> {
+    pub fn get(&mut self) -> Option<Arc<Body>> {
         if self.is_distrusted {
-            self.store.forget(&self.key);
+            self.is_forgotten = self.store.forget(&self.key);
             return None;
         }
         self.store.get(&self.key, self.len_bytes)
@@ -122,7 +125,7 @@ impl Cacheable {
                 // Read before that refresh, perhaps.
                 return;
             }
-            if self.is_distrusted && refreshed.renewed.len() < RENEWED_MAX {
+            if self.is_forgotten && refreshed.renewed.len() < RENEWED_MAX {
                 refreshed.renewed.insert(self.key);
             }
         }

@@ -206,7 +206,7 @@ impl Fetcher {
         let mut cacheable = None;
         if let ReadMessage::Chunk { file, generation, index } = &message {
             cacheable = self.cache.chunk(file, generation, *index);
-            if let Some(body) = cacheable.as_ref().and_then(Cacheable::get) {
+            if let Some(body) = cacheable.as_mut().and_then(Cacheable::get) {
                 return self.arrivals.answer_whole(call, body);
             }
         }

@@ -50,8 +50,8 @@ impl CachedChunks for VirtualStore {
         found
     }
 
-    fn forget(&self, key: &ChunkKey) {
-        self.store.forget(key);
+    fn forget(&self, key: &ChunkKey) -> bool {
+        self.store.forget(key)
     }
 
     fn put(&self, key: ChunkKey, _: &Generation, body: Arc<Body>) {

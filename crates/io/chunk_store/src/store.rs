@@ -242,10 +242,10 @@ impl ChunkStore {
         }
     }
 
-    /// Empties the slots of this chunk, whichever version they have. May block.
-    pub fn forget(&self, key: &ChunkKey) {
+    /// Empties the slots of this chunk, whichever version they have; whether none has it now. May block.
+    pub fn forget(&self, key: &ChunkKey) -> bool {
         if self.is_off() || self.is_read_only.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let emptied = self.sets_of(key).into_iter().try_for_each(|number| {
             let set = self.slots.read_set(number)?;
@@ -259,7 +259,7 @@ impl ChunkStore {
             }
             Ok(())
         });
-        emptied.unwrap_or_else(|error| self.give_up("write to", &error, false));
+        emptied.inspect_err(|error| self.give_up("write to", error, false)).is_ok()
     }
 
     /// Whether the chunk is in the store.
