@@ -2,6 +2,7 @@
 """bulk.py FOREBAY DIR [PART...]: reads of model weights and of training data, each figure with its bar (all parts by default).
 
 weights        the weights of a model to eight nodes over GlusterFS, beside other ways (root)
+slow-home      the weights to all nodes but one, whose link is slow (root)
 epochs         what epochs read from the backing file system again, by the size of the set
 killed         the same while a node is killed
 second         the same by a second job, from the nodes' disks
@@ -20,7 +21,7 @@ import shutil
 import signal
 import sys
 
-from bulk import backing_reads, dlio, epochs, first_epoch, weights
+from bulk import backing_reads, dlio, epochs, first_epoch, slow_home, weights
 from bulk.bars import Bars
 
 PARTS = {
@@ -30,6 +31,7 @@ PARTS = {
     "second": epochs.second,
     "first-epoch": first_epoch.run,
     "weights": weights.run,
+    "slow-home": slow_home.run,
     "dlio": dlio.run,
 }
 
@@ -39,7 +41,7 @@ def main():
     parser.add_argument("forebay", type=pathlib.Path)
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    for part in [epochs, first_epoch, weights, dlio]:
+    for part in [epochs, first_epoch, weights, slow_home, dlio]:
         part.options(parser)
     given = parser.parse_intermixed_args()
     unknown = [part for part in given.parts if part not in PARTS]

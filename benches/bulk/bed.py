@@ -67,10 +67,14 @@ class Bed:
         self.call("fault", "delay", self.delay_us, "100%", self.delayed)
         if self.client_rate != "none":
             for node in range(self.count):
-                for space, device in [(f"n{node}", "eth0"), ("sw", f"p{node}")]:
-                    name = self.variables["PFS_PREFIX"] + space
-                    shaper = ["tbf", "rate", self.client_rate, "burst", "256kb", "latency", "50ms"]
-                    subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *shaper], check=True)
+                self.shape(node, self.client_rate)
+
+    def shape(self, node, rate):
+        """Both ways of a node's link."""
+        for space, device in [(f"n{node}", "eth0"), ("sw", f"p{node}")]:
+            name = self.variables["PFS_PREFIX"] + space
+            shaper = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+            subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *shaper], check=True)
 
     def remount(self):
         """Fresh mounts: nothing of the file system is in the nodes' caches."""

@@ -193,6 +193,7 @@ impl Node {
             | Effect::Promote { .. }
             | Effect::Cancel { .. }
             | Effect::Ping { .. }
+            | Effect::NoteSlow { .. }
             | Effect::Stale(_)
             | Effect::OpenParcel { .. } => {}
         }
@@ -227,7 +228,8 @@ impl Node {
         let (now, expected, handle) = (self.now(), body.expected_bytes(), Arc::clone(&body));
         if self.with_core(|core| core.handle_body_started(now, call, handle, expected)) {
             let outcome = body.whole_bytes().await;
-            self.with_core(|core| core.handle_body_ended(call, outcome));
+            let now = self.now();
+            self.with_core(|core| core.handle_body_ended(now, call, outcome));
         }
     }
 
@@ -247,7 +249,7 @@ impl Node {
                     for start in (0..bytes).step_by(PIECE_BYTES) {
                         body.push(piece.slice(..PIECE_BYTES.min(bytes - start)));
                     }
-                    self.with_core(|core| core.handle_body_ended(call, Ok(())));
+                    self.with_core(|core| core.handle_body_ended(now, call, Ok(())));
                 }
             }
             _ => self.answer(call, Answered::Failed(forebay_types::Errno::EINVAL)),

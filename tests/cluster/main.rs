@@ -24,6 +24,7 @@ macro_rules! require_testbed {
 #[allow(dead_code, reason = "the measurement of the same directory uses the rest")]
 mod faults;
 mod faulty;
+mod slow;
 mod testbed;
 mod turn;
 

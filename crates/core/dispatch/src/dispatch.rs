@@ -12,6 +12,7 @@ use crate::ids::{AttemptId, HoldId, RequestId, Waiter};
 use crate::limits;
 use crate::passed_over::PassedOver;
 use crate::routing::{Fallback, Routing, Source};
+use crate::stragglers::Stragglers;
 use crate::table::{Entry, Phase, Table, Waiting, last_resort};
 use crate::token_bucket::TokenBucket;
 
@@ -28,6 +29,7 @@ pub struct Dispatch<K, M, W: Waiter, R> {
     pub(crate) hedges: TokenBucket,
     pub(crate) fallback_reads: TokenBucket,
     pub(crate) passed_over: PassedOver<K>,
+    pub(crate) stragglers: Stragglers,
     /// When `run_timers` last looked around.
     pub(crate) checked: Time,
     /// Whether the parent is asked whether it is there while nothing is asked of it.
@@ -51,6 +53,10 @@ pub(crate) struct Attempt {
     pub referral: Referral,
     /// Its answer's body is arriving; the request itself has ended.
     pub is_filling: bool,
+    /// Whether the time that it takes is compared with others'.
+    pub is_timed: bool,
+    /// When the first bytes of its body came from another node.
+    pub bytes_since: Option<Time>,
 }
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
@@ -67,6 +73,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             hedges: TokenBucket::full(limits::HEDGES_SAVED_MAX),
             fallback_reads: TokenBucket::full(limits::FALLBACK_READS_SAVED_MAX),
             passed_over: PassedOver::none(),
+            stragglers: Stragglers::default(),
             checked: Time(0),
             has_heartbeat: true,
             epoch: Epoch::START,
@@ -84,7 +91,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     /// Joins the request for `key`, or begins one.
     pub fn request(&mut self, now: Time, key: K, message: impl FnOnce() -> M, wanted: Wanted<W>) -> Joined {
-        let Wanted { priority, deadline, waiter, holds } = wanted;
+        let Wanted { priority, deadline, waiter, holds, is_alone } = wanted;
         let waiting = waiter.map(|who| Waiting { who, until: deadline });
         if let Some(id) = self.table.by_key(&key) {
             if let Some(waiting) = waiting {
@@ -96,7 +103,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             }
             return Joined::Coalesced(id);
         }
-        let tried = self.passed_over.of(now, &key);
+        let mut tried = self.passed_over.of(now, &key);
+        if is_alone {
+            tried.extend(self.routing.failover_order(&key));
+        }
         let id = self.table.insert(now, key, message(), priority, deadline);
         if let Some(entry) = self.table.get_mut(id) {
             entry.tried = tried;
@@ -234,7 +244,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         if matches!(entry.phase, Phase::Held(_)) || !entry.attempts.is_empty() {
             return;
         }
-        let source = self.next_source(&entry.key, &entry.tried);
+        let source = self.next_source(now, &entry.key, &entry.tried);
         let fallback = self.routing.fallback(&entry.key);
         match (source, fallback) {
             (Source::Peer(_), _) | (Source::Backing, Fallback::Read) => self.start_attempt(now, id, source),
@@ -267,16 +277,30 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// Whom to ask for `key`: the first of the failover order that is neither bypassed nor was asked in vain.
-    pub(crate) fn next_source(&self, key: &K, tried: &[NodeRank]) -> Source {
-        let is_open = |peer: &NodeRank| !self.detector.is_suspect(*peer) && !tried.contains(peer);
+    /// Whom to ask for `key`: the first of the failover order that is neither bypassed, nor left alone, nor was asked in vain.
+    pub(crate) fn next_source(&self, now: Time, key: &K, tried: &[NodeRank]) -> Source {
+        let is_alike = self.routing.is_alike(key);
+        let is_open = |peer: &NodeRank| {
+            let is_slow = is_alike && self.stragglers.is_left_alone(*peer, now);
+            !self.detector.is_suspect(*peer) && !is_slow && !tried.contains(peer)
+        };
         self.routing.failover_order(key).find(is_open).map_or(Source::Backing, Source::Peer)
     }
 
     pub(crate) fn start_attempt(&mut self, now: Time, id: RequestId, source: Source) {
         let Some(entry) = self.table.get(id) else { return };
-        let may_be = !entry.insists && self.routing.may_be_referred(&entry.key);
-        self.start_attempt_by(now, id, source, if may_be { Referral::Open } else { Referral::Refused });
+        let referral = match self.routing.may_be_referred(&entry.key) {
+            _ if self.stands_in_for_slow(now, &entry.key, source) => Referral::Alone,
+            true if !entry.insists => Referral::Open,
+            _ => Referral::Refused,
+        };
+        self.start_attempt_by(now, id, source, referral);
+    }
+
+    /// Whether a source is asked in the place of a node that is slow.
+    fn stands_in_for_slow(&self, now: Time, key: &K, source: Source) -> bool {
+        let mut before = self.routing.failover_order(key).take_while(|peer| Source::Peer(*peer) != source);
+        self.routing.is_alike(key) && before.any(|peer| self.stragglers.is_left_alone(peer, now))
     }
 
     pub(crate) fn start_attempt_by(&mut self, now: Time, id: RequestId, source: Source, referral: Referral) {
@@ -295,7 +319,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             Source::Backing => self.counters.asked_backing += 1,
         }
         let epoch = self.epoch;
-        let asked = Attempt { request: id, source, since: now, deadline, epoch, referral, is_filling: false };
+        // One that stands in for a slow node reads what others would have read, and one that was named passes on what it gets.
+        let is_own_pace = matches!(referral, Referral::Open | Referral::Refused);
+        let is_timed = is_own_pace && self.routing.is_alike(&entry.key);
+        let (request, since, is_filling) = (id, now, false);
+        let asked =
+            Attempt { request, source, since, deadline, epoch, referral, is_filling, is_timed, bytes_since: None };
         self.attempts.insert(attempt, asked);
         self.events.push_back(Event::Ask { attempt, source, message, priority, referral, epoch, deadline });
     }
@@ -331,32 +360,8 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.finish(id, None)
     }
 
-    /// The body of an attempt's answer begins to arrive: the request is over, and the attempt goes on until `end_filling`.
-    pub fn begin_filling(&mut self, now: Time, id: AttemptId) -> Option<Finished<K, W>> {
-        let attempt = self.attempts.get_mut(&id)?;
-        attempt.is_filling = true;
-        let Attempt { request, source, .. } = *attempt;
-        self.heard(now, source);
-        self.finish(request, Some(id))
-    }
-
-    /// A body is spoilt: its sender is not asked for `key` again soon. Report it before `end_filling`.
-    pub fn pass_over(&mut self, now: Time, id: AttemptId, key: K) {
-        if let Some(Source::Peer(peer)) = self.attempts.get(&id).map(|attempt| attempt.source) {
-            self.passed_over.add(now, key, peer);
-        }
-    }
-
-    /// A body has ended, whole or not. The request that it answered, unless its sender was lost before.
-    pub fn end_filling(&mut self, id: AttemptId) -> Option<RequestId> {
-        if !self.attempts.get(&id)?.is_filling {
-            return None;
-        }
-        self.end_attempt(id).map(|attempt| attempt.request)
-    }
-
     /// The one end of a request: it leaves every table, and its attempts are cancelled but for the one whose body goes on.
-    fn finish(&mut self, id: RequestId, but: Option<AttemptId>) -> Option<Finished<K, W>> {
+    pub(crate) fn finish(&mut self, id: RequestId, but: Option<AttemptId>) -> Option<Finished<K, W>> {
         self.cancel_attempts(id, |attempt| !attempt.is_filling);
         debug_assert!(self.table.get(id).is_none_or(|entry| entry.attempts.iter().all(|other| Some(*other) == but)));
         self.leave_limited(id);
@@ -435,9 +440,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         if self.detector.on_lost(peer, now) {
             self.probe_orders(now, |lost| lost == peer);
         }
-        let is_there = |attempt: &Attempt| attempt.source == Source::Peer(peer);
+        self.ask_elsewhere(now, |attempt| attempt.source == Source::Peer(peer));
+    }
+
+    pub(crate) fn ask_elsewhere(&mut self, now: Time, which: impl Fn(&Attempt) -> bool) {
         let attempts: Vec<AttemptId> =
-            self.attempts.iter().filter(|(_, attempt)| is_there(attempt)).map(|(id, _)| *id).collect();
+            self.attempts.iter().filter(|(_, attempt)| which(attempt)).map(|(id, _)| *id).collect();
         let ended: Vec<Attempt> = attempts.iter().filter_map(|id| self.end_attempt(*id)).collect();
         self.events.extend(attempts.into_iter().map(|attempt| Event::Cancel { attempt }));
         // All at once, so that what travelled in one message may do so again.

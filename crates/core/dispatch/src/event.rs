@@ -1,5 +1,7 @@
 //! The inputs and outputs of the dispatch.
 
+use std::time::Duration;
+
 use forebay_types::{Epoch, Errno, NodeRank, Priority, Referral, Time};
 
 use crate::ids::{AttemptId, HoldId, RequestId};
@@ -17,6 +19,8 @@ pub struct Wanted<W> {
     pub waiter: Option<W>,
     /// The holds of the request if it is new.
     pub holds: Vec<HoldId>,
+    /// Whether the request, if it is new, is asked of no node: the one that wants it found those slow.
+    pub is_alone: bool,
 }
 
 /// Whether a request is new.
@@ -119,10 +123,17 @@ pub enum Event<K, M, W> {
         /// Why.
         why: Failure,
     },
-    /// A body that was arriving will never be whole: who was sending it is lost.
+    /// A body that was arriving will never be whole: its sender is lost, or left alone because it is slow.
     BodyLost {
         /// The request that it was the answer to.
         request: RequestId,
+    },
+    /// A node takes far longer than others for what they all are asked: others are asked in its place.
+    LeftAlone {
+        /// The node.
+        peer: NodeRank,
+        /// For how long.
+        time: Duration,
     },
 }
 

@@ -28,7 +28,8 @@
 //! driver empties `poll_event`; when `poll_timeout` has passed it calls `run_timers`. For each `Event::Ask` it carries the
 //! message to the source and reports exactly one of:
 //! - `finish` when a whole answer has come, or an error that is one: the waiters are the caller's;
-//! - `begin_filling` when the answer's body begins to arrive, and `end_filling` when it is whole or failed;
+//! - `begin_filling` when the answer's body begins to arrive, and `end_filling` when it is whole or failed; `note_bytes` with its
+//!   first bytes, if they come from another node;
 //! - `lost` when the source cannot be reached, `spoilt` when it is there but its answer is of no use, `timed_out` when the
 //!   driver's own clock ended it, `fenced` when the source refuses it for its epoch;
 //! - `referred` when the source names another node instead of answering, or has been named and has nothing.
@@ -38,6 +39,7 @@
 //! Keys, messages and waiters are the caller's. A request that must not be carried out twice (a mutation) has a routing
 //! with one owner, no fallback and no hedge, and a message that carries its operation id.
 
+mod bodies;
 mod dispatch;
 mod epochs;
 mod event;
@@ -47,6 +49,7 @@ mod passed_over;
 mod queries;
 mod referrals;
 mod routing;
+mod stragglers;
 mod table;
 mod timers;
 mod token_bucket;

@@ -29,6 +29,24 @@ pub const FALLBACK_READS_PER_SECOND: u32 = 20;
 /// Fallback reads that may be saved up: the files of a small program.
 pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
 
+/// How much longer than others a node takes to send a chunk, at least, before others are asked in its place. Links that carry the same
+/// differ by less.
+pub const STRAGGLER_FACTOR: u32 = 8;
+/// How long it takes at least: a shorter time holds nobody up.
+pub const STRAGGLER_MIN: Duration = Duration::from_millis(100);
+/// For how long all that it sends is so slow, and how many chunks at least: a busy processor may stop a daemon for a second.
+pub const STRAGGLER_AFTER: Duration = Duration::from_millis(1500);
+/// Chunks within this time, at least.
+pub const STRAGGLER_BODIES_MIN: usize = 2;
+/// After this time without a slow chunk it counts as new.
+pub const STRAGGLER_FORGOTTEN_AFTER: Duration = Duration::from_secs(5);
+/// Chunks of a source from which its pace is known.
+pub const PACE_MIN: u32 = 4;
+/// How long it is left alone: doubled each time, up to the second. A reader that asks it again waits about two seconds to find it as slow.
+pub const LEFT_ALONE_FIRST: Duration = Duration::from_secs(30);
+/// The longest of these times.
+pub const LEFT_ALONE_LONGEST: Duration = Duration::from_secs(300);
+
 /// How often a request follows a referral: nodes that have a chunk in turn form chains of up to 16, and some may be lost on the way.
 pub const REFERRALS_MAX: u32 = 40;
 

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use forebay_types::Priority;
+use forebay_types::{NodeRank, Priority, Time};
 
 use crate::dispatch::Dispatch;
 use crate::event::Counters;
@@ -13,8 +13,14 @@ use crate::routing::{Routing, Source};
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
     /// Whom a new request for `key` would go to.
     #[must_use]
-    pub fn source_of(&self, key: &K) -> Source {
-        self.next_source(key, &[])
+    pub fn source_of(&self, now: Time, key: &K) -> Source {
+        self.next_source(now, key, &[])
+    }
+
+    /// The nodes that take far longer than others, and are asked nothing that others may be asked, in order of rank.
+    #[must_use]
+    pub fn left_alone(&self, now: Time) -> Vec<NodeRank> {
+        self.stragglers.left_alone(now)
     }
 
     /// The request for `key`, if one is under way.

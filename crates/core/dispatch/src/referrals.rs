@@ -18,8 +18,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.heard(now, attempt.source);
         let Some(entry) = self.table.get_mut(attempt.request) else { return };
         entry.referrals += 1;
-        let may_follow = attempt.referral != Referral::Refused && entry.referrals <= limits::REFERRALS_MAX;
-        let is_open = |peer: &NodeRank| !self.detector.is_suspect(*peer) && !entry.tried.contains(peer);
+        let may_follow =
+            matches!(attempt.referral, Referral::Open | Referral::Followed) && entry.referrals <= limits::REFERRALS_MAX;
+        let is_open = |peer: &NodeRank| {
+            let is_bypassed = self.detector.is_suspect(*peer) || self.stragglers.is_left_alone(*peer, now);
+            !is_bypassed && !entry.tried.contains(peer)
+        };
         let to = to.filter(is_open).filter(|_| may_follow);
         entry.insists |= to.is_none();
         if !entry.attempts.is_empty() {

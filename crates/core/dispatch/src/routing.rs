@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_types::{NodeRank, Priority};
 
 /// Whom a request goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
     /// Another node.
     Peer(NodeRank),
@@ -35,6 +35,12 @@ pub trait Routing<K> {
 
     /// Whether a node that is asked for `key` may name another one that has it.
     fn may_be_referred(&self, _key: &K) -> bool {
+        false
+    }
+
+    /// Whether `key` is one of many alike that all nodes are asked for in turn. So times of sources can be compared, and another
+    /// is asked in the place of one that is slow.
+    fn is_alike(&self, _key: &K) -> bool {
         false
     }
 

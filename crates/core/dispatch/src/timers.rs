@@ -1,11 +1,13 @@
-//! Timers: deadlines, silent nodes, hedges, reads as the last resort.
+//! Timers: deadlines, silent nodes, hedges, stragglers, reads as the last resort.
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};
 
 use crate::dispatch::{Attempt, Dispatch};
-use crate::event::Failure;
+use crate::event::{Event, Failure};
 use crate::ids::{RequestId, Waiter};
 use crate::limits;
 use crate::routing::{Fallback, Routing, Source};
@@ -45,6 +47,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.fallback_reads.earn_until(now, limits::FALLBACK_READS_PER_SECOND);
         self.ping_silent(now);
         self.hedge(now);
+        self.leave_stragglers_alone(now);
         self.route_limited(now);
         self.read_as_last_resort(now);
     }
@@ -109,7 +112,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
                 continue;
             }
             let tried: Vec<NodeRank> = entry.tried.iter().copied().chain([peer]).collect();
-            let next = self.next_source(&entry.key, &tried);
+            let next = self.next_source(now, &entry.key, &tried);
             if matches!(next, Source::Peer(_)) && self.hedges.spend() {
                 if let Some(entry) = self.table.get_mut(request) {
                     entry.is_hedged = true;
@@ -117,6 +120,21 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
                 self.counters.hedged += 1;
                 self.start_attempt(now, request, next);
             }
+        }
+    }
+
+    /// Asks others in the place of nodes that take far longer than others.
+    fn leave_stragglers_alone(&mut self, now: Time) {
+        let mut coming: BTreeMap<Source, Vec<Duration>> = BTreeMap::new();
+        for attempt in self.attempts.values().filter(|attempt| attempt.is_timed) {
+            if let Some(since) = attempt.bytes_since {
+                coming.entry(attempt.source).or_default().push(now.since(since));
+            }
+        }
+        for peer in self.stragglers.found(now, &coming) {
+            let time = self.stragglers.leave_alone(peer, now);
+            self.events.push_back(Event::LeftAlone { peer, time });
+            self.ask_elsewhere(now, |attempt| attempt.is_timed && attempt.source == Source::Peer(peer));
         }
     }
 

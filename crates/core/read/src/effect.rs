@@ -1,6 +1,7 @@
 //! The inputs and outputs of the core.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_dispatch::{AttemptId, Source};
 use forebay_types::{Attributes, Epoch, Errno, Extent, FileSystem, NodeRank, Time};
@@ -193,6 +194,13 @@ pub enum Effect<B> {
         epoch: Epoch,
         /// When it counts as lost.
         deadline: Time,
+    },
+    /// Tell whoever reads the log that a node takes far longer than others for chunks: others are asked in its place.
+    NoteSlow {
+        /// The node.
+        peer: NodeRank,
+        /// For how long.
+        time: Duration,
     },
     /// Answer the kernel.
     AnswerKernel {

@@ -1,10 +1,10 @@
 //! Where an answer would come from, told without asking anybody.
 
 use forebay_cache::Key;
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, Time, ViewPath};
 
 use crate::kept::Kept;
-use crate::placement::placement;
+use crate::placement::{homes_of, placement};
 use crate::routing::ReadRouting;
 use crate::waiter::ReadDispatch;
 use forebay_dispatch::{Routing, Source};
@@ -27,7 +27,7 @@ pub struct Explanation {
 }
 
 /// Explains `path`; changes nothing and counts nothing.
-pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &ViewPath) -> Explanation {
+pub(crate) fn explain<B: Clone>(now: Time, kept: &Kept<B>, dispatch: &ReadDispatch, path: &ViewPath) -> Explanation {
     let key = Key::Listing { dir: path.split().map_or_else(ViewPath::root, |(dir, _)| dir) };
     let explaining = Explaining { kept, routing: dispatch.routing() };
     let mut told = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &
     let entry = explaining.entry(path, &mut told);
     let is_absent = entry.is_none();
     let (state, answers) = entry.unwrap_or_else(|| (absent(path), true));
-    let source = dispatch.source_of(&key);
+    let source = dispatch.source_of(now, &key);
     let why = match answers {
         true => state,
         false => format!("{state}; {}", explaining.source(&key, source)),
@@ -132,7 +132,12 @@ impl<B: Clone> Explaining<'_, B> {
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
         match self.routing.is_bulk(&key) {
             true if self.routing.has_home(&key) && self.routing.forest.first().node_count() > 1 => {
-                text.push_str(" (each node is home of a share of its chunks)");
+                let forest = &self.routing.forest;
+                let root = self.routing.tree_of(&key).root();
+                text.push_str(&match homes_of(forest, generation.size_bytes) {
+                    1 => format!(" (their home is node {root})"),
+                    _ => format!(" (each node is home of a share of its chunks, node {root} of the first)"),
+                });
             }
             true if self.routing.forest.roots().nth(1).is_some() => {
                 text.push_str(" (its chunks are striped over the trees of all roots)");

@@ -88,6 +88,10 @@ impl Routing<Key> for ReadRouting {
         nodes > self.chains(key) + 1 && !self.is_direct(key) && self.has_home(key)
     }
 
+    fn is_alike(&self, key: &Key) -> bool {
+        !self.is_direct(key) && self.has_home(key)
+    }
+
     /// A prefetch may be slow because others have their turns before it; but nodes wait for parcels.
     fn hedge_after(&self, key: &Key, priority: Priority) -> Option<Duration> {
         match key {

@@ -11,4 +11,6 @@ pub enum Referral {
     Open,
     /// It may, and another node has named it: where it has nothing of what is asked for, it says so instead of asking others.
     Followed,
+    /// It may not, nor may it ask others: it is asked in the place of a node that is slow.
+    Alone,
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::report::Missing;
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 15;
+pub const PROTOCOL_VERSION: u16 = 16;
 
 /// First bytes of a `Greeting`: tells another program's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";

@@ -77,6 +77,9 @@ pub struct ReadyNode {
     /// Whom this node asks in any tree, that of the first tree first; each once.
     parents: Vec<u32>,
     bypassed: Vec<u32>,
+    /// Nodes that take far longer than others for chunks, and in whose place this node asks others.
+    #[serde(default)]
+    slow: Vec<u32>,
     memory_bytes: u64,
     /// Of the daemon.
     #[serde(default)]
@@ -324,7 +327,8 @@ impl ReadyNode {
     fn of(node: &Node, read: &ReadParts, write: Option<&WriteParts>) -> Self {
         let options = &node.options;
         let core = read.core.lock();
-        let (allowed_bytes, aside_bytes, suspects) = (core.allowed_bytes(), core.aside_bytes(), core.suspects());
+        let (allowed_bytes, aside_bytes) = (core.allowed_bytes(), core.aside_bytes());
+        let (suspects, slow) = (core.suspects(), core.slow_nodes(node.now()));
         drop(core);
         Self {
             rank: options.rank.0,
@@ -340,6 +344,7 @@ impl ReadyNode {
             uptime_ms: node.uptime().as_millis() as u64,
             parents: parents(node),
             bypassed: suspects.iter().map(|rank| rank.0).collect(),
+            slow: slow.iter().map(|rank| rank.0).collect(),
             memory_bytes: resident_bytes(),
             threads: own_status("Threads:"),
             budget_bytes: options.budget_bytes,
@@ -475,7 +480,7 @@ mod tests {
     const FIELDS: &str = "\
         job: exports fan_out homes name nodes roots security stripe_fan_out
         node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host in_flight keeper_pid kernel last_death latency memory_bytes \
-              oldest_ms overlay parents pid prefill rank replaced restarts slowest state threads uptime_ms view view_made_by waiting
+              oldest_ms overlay parents pid prefill rank replaced restarts slow slowest state threads uptime_ms view view_made_by waiting
         unreachable: host rank state why
         totals: absent_in backing cache history in_flight kernel latency memory_bytes most_read oldest_ms overlay prefill slowest \
               waiting

@@ -41,9 +41,14 @@ impl Arrivals {
         self.core.decide(|core, now| core.handle_body_started(now, call, body, expected_bytes))
     }
 
+    /// The first bytes of a body that was begun have come from another node.
+    pub fn note_bytes(&self, call: AttemptId) {
+        self.core.decide(|core, now| core.note_bytes(now, call));
+    }
+
     /// A body that was begun has arrived, or will not.
     pub fn end(&self, call: AttemptId, outcome: Result<(), Errno>, expected_bytes: usize) {
-        self.core.decide(|core, _| core.handle_body_ended(call, outcome));
+        self.core.decide(|core, now| core.handle_body_ended(now, call, outcome));
         self.pressure.on_arrival(expected_bytes);
     }
 
@@ -56,7 +61,7 @@ impl Arrivals {
                     Ok(body) => {
                         let bytes = body.expected_bytes();
                         if core.handle_body_started(now, *call, body, bytes) {
-                            core.handle_body_ended(*call, Ok(()));
+                            core.handle_body_ended(now, *call, Ok(()));
                         }
                     }
                     Err(errno) => core.handle_answer(now, *call, Answered::Failed(errno)),

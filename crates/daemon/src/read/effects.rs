@@ -39,6 +39,10 @@ impl Effects {
             Effect::Promote { attempt: call, source: Source::Peer(_) } => self.fetcher.promote_from_peer(call),
             Effect::Promote { attempt: call, source: Source::Backing } => self.fetcher.promote_from_backing(call),
             Effect::Ping { peer, epoch, deadline } => self.fetcher.ping(peer, epoch, deadline),
+            Effect::NoteSlow { peer, time } => {
+                let seconds = time.as_secs();
+                tracing::warn!(%peer, seconds, "a node takes far longer than others for chunks; others are asked in its place");
+            }
             Effect::OpenParcel { index, body } => self.prefill.open(index, body),
             Effect::Cancel { attempt: call } => self.fetcher.cancel(call),
             Effect::AnswerKernel { ticket, answer } => self.kernel.answer_parked(ticket, answer, ttl),

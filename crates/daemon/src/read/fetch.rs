@@ -7,7 +7,7 @@ use forebay_body::Body;
 use forebay_read::Answered;
 use forebay_read::AttemptId;
 use forebay_transport::{CallError, Reply};
-use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Name, NodeRank, Priority, Time, ViewPath};
+use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Name, NodeRank, Priority, Time, ViewPath, limits};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{JobMessage, Listing, Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
@@ -196,6 +196,14 @@ impl Fetcher {
         let expected_bytes = body.expected_bytes();
         if !self.arrivals.begin(call, Arc::clone(&body)) {
             return;
+        }
+        if expected_bytes as u64 > limits::SMALL_FILE_BYTES_MAX {
+            let arrivals = Arc::clone(&self.arrivals);
+            body.when_filled(1, move |outcome| {
+                if outcome.is_ok() {
+                    arrivals.note_bytes(call);
+                }
+            });
         }
         let followed = Followed(body);
         let outcome = followed.0.whole_bytes().await;

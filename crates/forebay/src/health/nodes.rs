@@ -38,6 +38,8 @@ pub struct Node {
     pub last_death: Option<Death>,
     /// Nodes that it does not ask any more.
     pub bypassed: usize,
+    /// Nodes that it finds far slower than others, and asks for no chunks.
+    pub slow: Vec<u64>,
     /// Whether its view is in a user namespace, where programs of `forebay run` alone see it.
     pub is_for_run_alone: bool,
 }
@@ -78,6 +80,7 @@ impl Node {
             restarts: number(node, "/restarts"),
             last_death: node.get("last_death").and_then(Death::of),
             bypassed: node["bypassed"].as_array().map_or(0, Vec::len),
+            slow: node["slow"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect(),
             is_for_run_alone: node["view_made_by"] == IN_NAMESPACE,
         }
     }

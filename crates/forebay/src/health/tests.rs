@@ -52,6 +52,17 @@ fn views_that_run_alone_shows_are_a_remark() {
 }
 
 #[test]
+fn a_slow_node_is_a_remark() {
+    let finds = |node: &mut Value| node["slow"] = json!([1]);
+    let job = overview(&[node(0, finds), node(1, |_| {}), node(2, finds)]);
+    assert!(job.is_well());
+    let remark = job.verdict.remark.clone().unwrap();
+    let told = "node 1 (n1) takes far longer than others for chunks: 2 nodes ask others in its place; see what else uses its link";
+    assert!(remark.starts_with(told), "{remark}");
+    assert_eq!(job.verdict.json()["why"], remark);
+}
+
+#[test]
 fn a_healthy_job_takes_a_dozen_lines_of_80_columns() {
     let shown = shown(&overview(&[node(0, |_| {}), node(1, |_| {})]));
     let expected = [

@@ -1,5 +1,7 @@
 //! Whether a job is well: what is blocked, why, and what to do about it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::amounts::{size, span};
@@ -67,7 +69,11 @@ impl Verdict {
             () if writes.is_some_and(lands) => State::Landing,
             () => State::Healthy,
         };
-        Self { state, troubles, remark: writes.and_then(remark).or_else(|| for_run_alone(nodes)) }
+        Self {
+            state,
+            troubles,
+            remark: slow(nodes).or_else(|| writes.and_then(remark)).or_else(|| for_run_alone(nodes)),
+        }
     }
 
     /// As in `status --json`.
@@ -111,6 +117,20 @@ pub fn ranks(ranks: &[u64]) -> String {
         0 => format!("node{plural} {}", first.join(", ")),
         _ => format!("node{plural} {} and {more} more", first.join(", ")),
     }
+}
+
+/// Nodes that others find far slower than the rest.
+fn slow(nodes: &[Node]) -> Option<String> {
+    let found: BTreeSet<u64> = nodes.iter().flat_map(|node| node.slow.iter().copied()).collect();
+    let slow: Vec<&Node> = nodes.iter().filter(|node| found.contains(&node.rank)).collect();
+    slow.first()?;
+    let by = nodes.iter().filter(|node| !node.slow.is_empty()).count();
+    let (verb, place) = if slow.len() == 1 { ("takes", "its") } else { ("take", "their") };
+    let finds = if by == 1 { "1 node asks" } else { &format!("{by} nodes ask") };
+    let names = named(&slow);
+    Some(format!(
+        "{names} {verb} far longer than others for chunks: {finds} others in {place} place; see what else uses {place} link, processors and disk"
+    ))
 }
 
 fn for_run_alone(nodes: &[Node]) -> Option<String> {

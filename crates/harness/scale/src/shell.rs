@@ -52,6 +52,7 @@ impl Job<'_> {
             Effect::Stale(_) | Effect::Promote { .. } => {}
             Effect::OpenParcel { index, .. } => self.queue.at(at, Event::ParcelHere { node, index }),
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(node, at, ticket, answer),
+            Effect::NoteSlow { .. } => {}
             Effect::AnswerKernel { answer, .. } => self.answer_kernel(node, at, answer),
         }
     }
@@ -269,7 +270,10 @@ impl Job<'_> {
         }
         let (wanted, done) =
             self.decide_after(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
-        if !wanted {
+        if wanted {
+            let now = forebay_types::Time(self.queue.now());
+            self.nodes[to as usize].core.note_bytes(now, call);
+        } else {
             self.nodes[to as usize].filling.retain(|filling| filling.call != call);
         }
         wanted.then_some(done)
@@ -280,12 +284,12 @@ impl Job<'_> {
         self.nodes[node as usize].asked.retain(|(other, _)| *other != call);
         let Handle { bytes: total, weight, .. } = handle;
         self.decide(node, |core, now| match files {
-            None => core.handle_body_ended(call, Ok(())),
+            None => core.handle_body_ended(now, call, Ok(())),
             Some(files) => {
                 for (call, bytes) in files {
                     let whole = Handle { body: u32::MAX, bytes, weight };
                     if core.handle_body_started(now, call, whole, bytes as usize) {
-                        core.handle_body_ended(call, Ok(()));
+                        core.handle_body_ended(now, call, Ok(()));
                     }
                 }
             }
@@ -309,7 +313,7 @@ impl Job<'_> {
         };
         let lost = filling.swap_remove(place);
         self.decide(node, |core, now| match lost.files {
-            None => core.handle_body_ended(call, Err(Errno::WAY_LOST)),
+            None => core.handle_body_ended(now, call, Err(Errno::WAY_LOST)),
             Some(files) => {
                 files.iter().for_each(|(call, _)| core.handle_answer(now, *call, Answered::Failed(Errno::WAY_LOST)));
             }

@@ -24,7 +24,7 @@ impl Waiter for Program {
 type Requests = Dispatch<u8, u8, Program, Line>;
 
 fn want(number: u32, deadline: Time) -> Wanted<Program> {
-    Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new() }
+    Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new(), is_alone: false }
 }
 
 /// Node 3 while node 2, which it asks first, takes and answers nothing for a while. Node 2 has earlier messages when it

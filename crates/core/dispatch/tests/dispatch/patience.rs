@@ -1,7 +1,7 @@
 //! How long requests wait, for whom and at whom, when nodes answer that they are there and nothing else.
 
 use forebay_dispatch::{Dispatch, Event, Failure, HoldId, Joined, Source, Waiter, Wanted};
-use forebay_types::{Priority, Time};
+use forebay_types::{Priority, Referral, Time};
 use line::{Line, ORDER, at};
 
 use crate::line;
@@ -20,7 +20,7 @@ impl Waiter for Program {
 type Requests = Dispatch<u8, u8, Program, Line>;
 
 fn want(number: u32, deadline: Time) -> Wanted<Program> {
-    Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new() }
+    Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new(), is_alone: false }
 }
 
 /// A program asks with 30 s of time, and another joins every `step_ms` with `joiner_ms`: when the backing file system is
@@ -90,9 +90,61 @@ fn a_node_that_sent_a_whole_body_is_not_taken_for_silent() {
     dispatch.request(at(1_000), 1, || 1, want(0, at(30_000)));
     let Some(Event::Ask { attempt, .. }) = dispatch.poll_event() else { panic!("it is asked for") };
     dispatch.begin_filling(at(1_001), attempt).unwrap();
-    dispatch.end_filling(attempt).unwrap();
+    dispatch.end_filling(at(1_002), attempt, true).unwrap();
     dispatch.run_timers(at(1_600));
     assert!(!std::iter::from_fn(|| dispatch.poll_event()).any(|event| matches!(event, Event::Ping { .. })));
+}
+
+/// Node 2 has sent for seconds what node 1 sends in milliseconds: what it was asked is asked of node 1, which is told to ask nobody.
+#[test]
+fn a_node_that_is_far_slower_than_others_is_left_alone() {
+    let mut dispatch = Requests::new(Line);
+    let events = |dispatch: &mut Requests| std::iter::from_fn(|| dispatch.poll_event()).collect::<Vec<_>>();
+    let ask = |dispatch: &mut Requests, ms: u64, key: u8| {
+        dispatch.request(at(ms), key, || key, want(u32::from(key), at(ms + 30_000)));
+        match &events(dispatch)[..] {
+            [Event::Ask { attempt, source, referral, .. }] => (*attempt, *source, *referral),
+            other => panic!("{other:?}"),
+        }
+    };
+    for key in [241, 243, 245, 247] {
+        let (attempt, source, _) = ask(&mut dispatch, 0, key);
+        assert_eq!(source, Source::Peer(ORDER[1]));
+        dispatch.begin_filling(at(1), attempt).unwrap();
+        dispatch.note_bytes(at(2), attempt);
+        dispatch.end_filling(at(10), attempt, true).unwrap();
+    }
+    let slow = [240, 242].map(|key| {
+        let (attempt, source, referral) = ask(&mut dispatch, 10, key);
+        assert_eq!((source, referral), (Source::Peer(ORDER[0]), Referral::Refused));
+        dispatch.begin_filling(at(20), attempt).unwrap();
+        dispatch.note_bytes(at(30), attempt);
+        attempt
+    });
+    let (mut told, mut cancelled, mut lost) = (Vec::new(), Vec::new(), 0);
+    for ms in (100..10_000).step_by(100) {
+        dispatch.run_timers(at(ms));
+        for event in events(&mut dispatch) {
+            match event {
+                Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                Event::LeftAlone { peer, .. } => told.push((ms, peer)),
+                Event::Cancel { attempt } => cancelled.push(attempt),
+                Event::BodyLost { .. } => lost += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!((&told[..], &cancelled[..], lost), (&[(1600, ORDER[0])][..], &slow[..], 2));
+    assert_eq!(dispatch.left_alone(at(10_000)), [ORDER[0]]);
+    let (_, source, referral) = ask(&mut dispatch, 10_000, 244);
+    assert_eq!((source, referral), (Source::Peer(ORDER[1]), Referral::Alone), "a stand-in must not ask it either");
+    let (_, source, _) = ask(&mut dispatch, 10_000, 2);
+    assert_eq!(source, Source::Peer(ORDER[0]), "what is not alike goes its way");
+    let wanted = Wanted { is_alone: true, ..want(0, at(30_000)) };
+    dispatch.request(at(10_000), 250, || 250, wanted);
+    assert!(matches!(&events(&mut dispatch)[..], [Event::Ask { source: Source::Backing, .. }]));
+    let (_, source, _) = ask(&mut dispatch, 60_000, 246);
+    assert_eq!(source, Source::Peer(ORDER[0]), "it has another chance");
 }
 
 /// A request that is held is asked of nobody, whatever happens to the nodes meanwhile and however late it becomes, until the

@@ -30,7 +30,7 @@ type Requests = Dispatch<u8, u8, Program, Line>;
 
 fn want(number: usize, deadline: Time) -> Wanted<Program> {
     let waiter = Some(Program { number, id: number as u8 });
-    Wanted { priority: Priority::Demand, deadline, waiter, holds: Vec::new() }
+    Wanted { priority: Priority::Demand, deadline, waiter, holds: Vec::new(), is_alone: false }
 }
 
 fn asked(dispatch: &mut Requests) -> Vec<(AttemptId, Source)> {
@@ -65,7 +65,7 @@ impl Driver {
                 Event::Failed { finished, .. } => {
                     self.left.extend(finished.waiters.iter().map(|waiting| waiting.who.number));
                 }
-                Event::Ping { .. } | Event::BodyLost { .. } => {}
+                Event::Ping { .. } | Event::BodyLost { .. } | Event::LeftAlone { .. } => {}
             }
         }
     }
@@ -103,7 +103,7 @@ impl History {
             }
             10 => {
                 if let Some(filling) = self.driver.filling.pop_first() {
-                    assert!(self.dispatch.end_filling(filling).is_some());
+                    assert!(self.dispatch.end_filling(self.now, filling, true).is_some());
                 }
             }
             11 => self.withdraw(pick as u8 % 8),
@@ -125,7 +125,12 @@ impl History {
         let priority = if pick.is_multiple_of(3) { Priority::Prefetch } else { Priority::Demand };
         let holds = if pick.is_multiple_of(5) { vec![HoldId(u64::from(key) % 2)] } else { Vec::new() };
         let deadline = self.now.after(Duration::from_millis(200 + 97 * pick as u64));
-        self.dispatch.request(self.now, key, || key, Wanted { priority, deadline, waiter: Some(waiter), holds });
+        self.dispatch.request(
+            self.now,
+            key,
+            || key,
+            Wanted { priority, deadline, waiter: Some(waiter), holds, is_alone: false },
+        );
         self.waiting.entry(waiter.id).or_default().push(number);
         self.joined_count += 1;
     }

@@ -145,15 +145,21 @@ impl<B: Clone> ReadPath<B> {
         true
     }
 
+    /// The first bytes of a chunk's body have come from another node, and others are to come.
+    pub fn note_bytes(&mut self, now: Time, attempt: AttemptId) {
+        self.dispatch.note_bytes(now, attempt);
+    }
+
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
-    pub fn handle_body_ended(&mut self, attempt: AttemptId, outcome: Result<(), Errno>) {
+    pub fn handle_body_ended(&mut self, now: Time, attempt: AttemptId, outcome: Result<(), Errno>) {
+        self.now = now;
         if outcome == Err(Errno::WAY_LOST)
             && let Some(key) = self.dispatch.filling(attempt).and_then(|request| self.kept.filled_by(request).cloned())
         {
             // It may be what that node keeps in memory that is spoilt.
             self.dispatch.pass_over(self.now, attempt, key);
         }
-        let Some(request) = self.dispatch.end_filling(attempt) else { return };
+        let Some(request) = self.dispatch.end_filling(now, attempt, outcome.is_ok()) else { return };
         if outcome == Err(Errno::ESTALE)
             && let Some(key) = self.kept.filled_by(request).cloned()
         {

@@ -52,7 +52,7 @@ impl<B: Clone> ReadPath<B> {
     /// Sends a chunk to a node, or names one of those that it is being sent to.
     pub(super) fn send_chunk(&mut self, key: &Key, asker: Asker, body: B) {
         let sent_to_max = match asker.referral {
-            Referral::Refused => None,
+            Referral::Refused | Referral::Alone => None,
             Referral::Open => Some(self.routing().chains(key)),
             Referral::Followed => Some(1),
         };

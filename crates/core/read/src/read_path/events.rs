@@ -50,6 +50,7 @@ impl<B: Clone> ReadPath<B> {
                 waiters.into_iter().for_each(|waiter| self.tell_failed(waiter, why.errno()));
             }
             Event::Failed { finished, why } => self.request_failed(finished, why),
+            Event::LeftAlone { peer, time } => self.effects.push_back(Effect::NoteSlow { peer, time }),
             Event::BodyLost { request } => self.end_filling(request, false),
         }
     }

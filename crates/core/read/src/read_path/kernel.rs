@@ -127,7 +127,7 @@ impl<B: Clone> ReadPath<B> {
         let Some(message) = key.message() else { return };
         let (priority, waiter) = (Priority::Demand, Some(waiter));
         if let Some(parcel) = after {
-            self.ask_held(key, message, Wanted { priority, deadline, waiter, holds: vec![parcel] });
+            self.ask_held(key, message, Wanted { priority, deadline, waiter, holds: vec![parcel], is_alone: false });
         } else if self.ask(key.clone(), message, priority, deadline, waiter).is_some() {
             for neighbour in self.neighbours_of(&key) {
                 self.prefetch(&neighbour, deadline);
@@ -140,7 +140,7 @@ impl<B: Clone> ReadPath<B> {
         let Key::Chunk { file, generation, index: ChunkIndex(0) } = key else { return Vec::new() };
         let is_alone = generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX;
         let Some((dir, name)) = file.split().filter(|_| !is_alone) else { return Vec::new() };
-        if self.dispatch.source_of(key) == Source::Backing || !self.prefetches.are_read_whole(&dir, name) {
+        if self.dispatch.source_of(self.now, key) == Source::Backing || !self.prefetches.are_read_whole(&dir, name) {
             return Vec::new();
         }
         let Some(listing) = self.kept.peek_listing(&dir) else { return Vec::new() };

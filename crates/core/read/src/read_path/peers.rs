@@ -66,7 +66,8 @@ impl<B: Clone> ReadPath<B> {
                 self.tell_peer(ticket, PeerAnswer::Referred(None));
             }
             None => {
-                if let (Referral::Refused, Some(request)) = (asker.referral, self.dispatch.find(&key)) {
+                if let (Referral::Refused | Referral::Alone, Some(request)) = (asker.referral, self.dispatch.find(&key))
+                {
                     self.dispatch.insist(now, request);
                 }
                 self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(asker)));

@@ -206,7 +206,9 @@ impl<B: Clone> ReadPath<B> {
     /// Tells those whom the directory is asked of; what is asked of it waits.
     fn recheck(&mut self, file: &ViewPath, generation: &Generation) {
         let key = Key::Recheck { file: file.clone(), generation: *generation };
-        let Some((dir, _)) = file.split().filter(|_| self.dispatch.source_of(&key) != Source::Backing) else { return };
+        let Some((dir, _)) = file.split().filter(|_| self.dispatch.source_of(self.now, &key) != Source::Backing) else {
+            return;
+        };
         let message = ReadMessage::Recheck { file: file.clone(), generation: *generation };
         if let Some(recheck) = self.ask(key, message, Priority::Demand, self.deadline(), None) {
             let hold = self.dispatch.new_hold();

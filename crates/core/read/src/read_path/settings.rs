@@ -43,6 +43,12 @@ impl<B: Clone> ReadPath<B> {
         self.dispatch.detector().suspects()
     }
 
+    /// The nodes that take far longer than others for chunks, and in whose place others are asked, in order of rank.
+    #[must_use]
+    pub fn slow_nodes(&self, now: Time) -> Vec<NodeRank> {
+        self.dispatch.left_alone(now)
+    }
+
     /// The path of an inode that the kernel knows.
     #[must_use]
     pub fn path_of(&self, inode: InodeId) -> Option<&ViewPath> {
@@ -183,6 +189,6 @@ impl<B: Clone> ReadPath<B> {
     /// Explains where an answer about `path` would come from; changes nothing and counts nothing.
     #[must_use]
     pub fn explain(&self, path: &ViewPath) -> Explanation {
-        explain(&self.kept, &self.dispatch, path)
+        explain(self.now, &self.kept, &self.dispatch, path)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_cache::Key;
 use forebay_dispatch::{Dispatch, HoldId, Joined, RequestId, Source, Wanted};
 use forebay_overlay::Forest;
-use forebay_types::{FileSystem, NodeRank, Priority, Time, ViewPath};
+use forebay_types::{FileSystem, NodeRank, Priority, Referral, Time, ViewPath};
 use forebay_wire::ReadMessage;
 
 use crate::bundles::Bundles;
@@ -123,7 +123,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether this node reads `key` from the backing file system for others too, as the root or in its place.
     pub(super) fn reads_for_others(&self, key: &Key) -> bool {
-        self.dispatch.source_of(key) == Source::Backing && self.routing().may_be_root(key)
+        self.dispatch.source_of(self.now, key) == Source::Backing && self.routing().may_be_root(key)
     }
 
     pub(super) fn routing(&self) -> &ReadRouting {
@@ -148,7 +148,8 @@ impl<B: Clone> ReadPath<B> {
             self.dispatch.release_one(self.now, request, hold);
         }
         let holds = self.refreshes.holds_of(&key).chain(self.rechecks.holds_of(&key)).collect();
-        self.ask_held(key, message, Wanted { priority, deadline, waiter, holds })
+        let is_alone = matches!(&waiter, Some(Waiter::Peer(asker)) if asker.referral == Referral::Alone);
+        self.ask_held(key, message, Wanted { priority, deadline, waiter, holds, is_alone })
     }
 
     /// The same, where it may have to wait.

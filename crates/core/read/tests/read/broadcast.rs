@@ -147,7 +147,7 @@ impl Network {
             },
             Input::BodyEnds { attempt, body } => {
                 let outcome = if self.is_whole(body) { Ok(()) } else { Err(Errno::WAY_LOST) };
-                self.nodes[node].handle_body_ended(AttemptId(attempt), outcome);
+                self.nodes[node].handle_body_ended(at(ms), AttemptId(attempt), outcome);
                 if self.own[node] == Some(body) {
                     self.own_ended(ms, node, outcome.is_ok());
                 }

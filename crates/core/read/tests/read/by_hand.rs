@@ -207,7 +207,7 @@ fn node_that_has_read_five(mut node: Node) -> (Node, InodeId) {
         let (call, request) = fetched(&mut node);
         assert!(matches!(request, ReadMessage::Chunk { .. }), "{request:?}");
         assert!(node.handle_body_started(Time(0), call, "bytes", 100));
-        node.handle_body_ended(call, Ok(()));
+        node.handle_body_ended(Time(0), call, Ok(()));
         while node.poll_effect().is_some() {}
     }
     let inode = look_up_one(&mut node, 5);
@@ -259,7 +259,7 @@ fn a_bundle_s_files_are_joined_one_by_one() {
     assert_eq!(files, ["m3.pyc", "m4.pyc"]);
     for attempt in second.into_iter().chain(first) {
         assert!(node.handle_body_started(Time(0), attempt, "bytes", 100));
-        node.handle_body_ended(attempt, Ok(()));
+        node.handle_body_ended(Time(0), attempt, Ok(()));
     }
     for (ticket, count) in [(1, 3), (2, 4)] {
         match node.poll_effect() {
@@ -347,7 +347,7 @@ fn the_largest_file_is_explained() {
     assert!(root.handle_body_started(Time(0), call, "bytes", 1 << 20));
     let explained = |root: &Node| root.explain(&ViewPath::new(b"file").unwrap()).kept[1].clone();
     assert_eq!(explained(&root), "1 of 17592186044416 chunks");
-    root.handle_body_ended(call, Ok(()));
+    root.handle_body_ended(Time(0), call, Ok(()));
     assert_eq!(explained(&root), "1 of 17592186044416 chunks");
 }
 

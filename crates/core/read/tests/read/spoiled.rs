@@ -32,7 +32,7 @@ fn ask(node: &mut Node, ms: u64, name: &str) -> (AttemptId, Source) {
 
 fn arrives(node: &mut Node, ms: u64, attempt: AttemptId, outcome: Result<(), Errno>) {
     assert!(node.handle_body_started(at(ms), attempt, "bytes", 100));
-    node.handle_body_ended(attempt, outcome);
+    node.handle_body_ended(at(ms), attempt, outcome);
 }
 
 #[test]
