@@ -212,6 +212,9 @@ pub trait CachedChunks: Send + Sync {
 
     /// The figures so far. Does not block.
     fn counters(&self) -> CacheStoreCounters;
+
+    /// Chunks that were not kept because their files had changed a moment ago.
+    fn unsettled(&self) -> u64;
 }
 
 /// Threads that carry operations out, as an I/O scheduler lets them begin (`forebay_schedule`).

@@ -4,7 +4,7 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -39,6 +39,15 @@ pub fn check(settings: &Settings) -> anyhow::Result<()> {
         "--cache-after: a file's times have a grain of up to a second, so it must be left alone for {} s at least",
         CACHE_AFTER_MIN.as_secs()
     );
+    if let (Some(StorePlace::At(store)), Some(view)) = (&settings.cache_store, &settings.view) {
+        let [store, view] = [store, view].map(|path| absolute(path).unwrap_or_else(|_| path.clone()));
+        ensure!(
+            !store.starts_with(&view),
+            "--cache-store: {} lies in the view ({}), which shows files and keeps none; choose a directory on the node's own disk",
+            store.display(),
+            view.display()
+        );
+    }
     let capacity_bytes = settings.cache_capacity.unwrap_or(CAPACITY_BYTES_MIN);
     ensure!(
         capacity_bytes >= CAPACITY_BYTES_MIN,
@@ -79,6 +88,13 @@ pub fn prepare(
         Some(bytes) => bytes,
         None => default_bytes(&directory, nodes_here)?,
     };
+    ensure!(
+        capacity_bytes >= CAPACITY_BYTES_MIN,
+        "--cache-store: the disk of {} has room for a store of {}, and one takes {} at least; free some, or choose another directory",
+        directory.display(),
+        show_size(capacity_bytes),
+        show_size(CAPACITY_BYTES_MIN)
+    );
     Ok(Some(CacheStoreOptions { directory, capacity_bytes, settled_after: settings.cache_after }))
 }
 

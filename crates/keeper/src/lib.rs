@@ -38,6 +38,6 @@ pub use keeper::keep;
 pub use link::{ExitReason, HandedMount, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;
 pub use options::{BurstPaths, KeeperOptions, burst_session_options, session_options};
-pub use signals::{hear_endings, hear_of_children};
+pub use signals::{hear_endings, hear_of_children, put_endings_off};
 pub use starter::{UP_TOLD_WITHIN, tell};
 pub use watched::{Watched, WhenGone};

@@ -29,6 +29,15 @@ pub fn hear_endings() -> io::Result<()> {
     Ok(SigSet::from_iter(ENDING).thread_unblock()?)
 }
 
+/// Puts the signals that end a node off: until a keeper reads them, no signal ends this thread's process. For what is made before
+/// a record says so.
+///
+/// # Errors
+/// The error of `pthread_sigmask(3)`.
+pub fn put_endings_off() -> io::Result<()> {
+    Ok(SigSet::from_iter(ENDING).thread_block()?)
+}
+
 /// Blocked signals that are read from a descriptor.
 pub struct Signals(SignalFd);
 

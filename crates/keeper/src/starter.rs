@@ -4,7 +4,7 @@
 //! record on this host. If the start has not ended and `up` does not run any more, the node ends. On other hosts there
 //! is no record: if the node does not hear within a while from the others that the job is up, it ends, too.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,11 @@ pub const UP_TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// Tells the node's starter. If no process reads, the node must clean up all the same.
 pub fn tell(message: &Value) {
-    if let Err(error) = writeln!(std::io::stdout(), "{message}") {
-        tracing::warn!(%error, %message, "the messages of the node cannot be passed on");
+    match writeln!(std::io::stdout(), "{message}") {
+        Ok(()) => {}
+        // A start that is over has no reader: what becomes of the node then is up to `Starter`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => tracing::info!(%message, "no starter reads any more"),
+        Err(error) => tracing::warn!(%error, %message, "the messages of the node cannot be passed on"),
     }
 }
 

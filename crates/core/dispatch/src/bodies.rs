@@ -36,12 +36,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// A body has ended, whole or not. The request that it answered, unless its sender was lost before.
     pub fn end_filling(&mut self, now: Time, id: AttemptId, is_whole: bool) -> Option<RequestId> {
         let attempt = self.attempts.get(&id).filter(|attempt| attempt.is_filling)?;
-        if is_whole && attempt.is_timed {
-            let since = match attempt.source {
-                Source::Peer(_) => attempt.bytes_since.unwrap_or(now),
-                Source::Backing => attempt.since,
-            };
-            self.stragglers.on_ended(now, attempt.source, now.since(since));
+        if let (true, true, Source::Peer(peer), Some(since)) =
+            (is_whole, attempt.is_timed, attempt.source, attempt.bytes_since)
+        {
+            self.stragglers.on_ended(now, peer, now.since(since));
         }
         self.end_attempt(id).map(|attempt| attempt.request)
     }

@@ -40,7 +40,9 @@ pub const STRAGGLER_AFTER: Duration = Duration::from_millis(1500);
 pub const STRAGGLER_BODIES_MIN: usize = 2;
 /// After this time without a slow chunk it counts as new.
 pub const STRAGGLER_FORGOTTEN_AFTER: Duration = Duration::from_secs(5);
-/// Chunks of a source from which its pace is known.
+/// After so long without a look at the time, this node itself may have stood still.
+pub const STOOD_STILL: Duration = Duration::from_millis(500);
+/// Chunks of a node from which its pace is known.
 pub const PACE_MIN: u32 = 4;
 /// How long it is left alone: doubled each time, up to the second. A reader that asks it again waits about two seconds to find it as slow.
 pub const LEFT_ALONE_FIRST: Duration = Duration::from_secs(30);

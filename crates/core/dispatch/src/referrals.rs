@@ -38,6 +38,16 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
+    /// A node that asks for the same found those slow that this one waits for: it reads itself, unless the bytes come already.
+    pub fn ask_alone(&mut self, now: Time, id: RequestId) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        let order: Vec<NodeRank> = self.routing.failover_order(&entry.key).collect();
+        entry.tried.extend(order);
+        entry.insists = true;
+        self.cancel_attempts(id, |attempt| attempt.source != Source::Backing && !attempt.is_filling);
+        self.route(now, id);
+    }
+
     /// A node that asks for the same insists: this one insists, too, or each might wait for the other.
     pub fn insist(&mut self, now: Time, id: RequestId) {
         if let Some(entry) = self.table.get_mut(id) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::time::Duration;
 
 use forebay_types::{NodeRank, Time};
 
@@ -11,6 +10,7 @@ use crate::event::{Event, Failure};
 use crate::ids::{RequestId, Waiter};
 use crate::limits;
 use crate::routing::{Fallback, Routing, Source};
+use crate::stragglers::Awaited;
 use crate::table::{Entry, Phase};
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
@@ -43,11 +43,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         if now < self.checked.after(limits::CHECK_INTERVAL) {
             return;
         }
+        let stood_still = now.since(self.checked) >= limits::STOOD_STILL;
         self.checked = now;
         self.fallback_reads.earn_until(now, limits::FALLBACK_READS_PER_SECOND);
         self.ping_silent(now);
         self.hedge(now);
-        self.leave_stragglers_alone(now);
+        self.leave_stragglers_alone(now, stood_still);
         self.route_limited(now);
         self.read_as_last_resort(now);
     }
@@ -123,15 +124,27 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// Asks others in the place of nodes that take far longer than others.
-    fn leave_stragglers_alone(&mut self, now: Time) {
-        let mut coming: BTreeMap<Source, Vec<Duration>> = BTreeMap::new();
+    /// Asks others in the place of nodes that send far more slowly than others.
+    fn leave_stragglers_alone(&mut self, now: Time, stood_still: bool) {
+        if stood_still {
+            self.stragglers.forget_slow();
+            self.attempts
+                .values_mut()
+                .filter_map(|attempt| attempt.bytes_since.as_mut())
+                .for_each(|since| *since = now);
+            return;
+        }
+        let mut awaited: BTreeMap<NodeRank, Awaited> = BTreeMap::new();
         for attempt in self.attempts.values().filter(|attempt| attempt.is_timed) {
-            if let Some(since) = attempt.bytes_since {
-                coming.entry(attempt.source).or_default().push(now.since(since));
+            if let Source::Peer(peer) = attempt.source {
+                let Awaited { coming, queued } = awaited.entry(peer).or_default();
+                match attempt.bytes_since {
+                    Some(since) => coming.push(now.since(since)),
+                    None => queued.push(now.since(attempt.since)),
+                }
             }
         }
-        for peer in self.stragglers.found(now, &coming) {
+        for peer in self.stragglers.found(now, &awaited) {
             let time = self.stragglers.leave_alone(peer, now);
             self.events.push_back(Event::LeftAlone { peer, time });
             self.ask_elsewhere(now, |attempt| attempt.is_timed && attempt.source == Source::Peer(peer));

@@ -112,6 +112,7 @@ const METRICS: &[Metric] = &[
     one!(counter, "forebay_cache_store_hit_bytes_total", "/cache_store/hit_bytes", 1.0, "Bytes read from it instead of the backing file system."),
     one!(counter, "forebay_cache_store_damaged_total", "/cache_store/damaged", 1.0, "Chunks in it whose bytes had changed."),
     one!(counter, "forebay_cache_store_refused_total", "/cache_store/refused", 1.0, "Chunks that it did not take."),
+    one!(counter, "forebay_cache_store_unsettled_total", "/cache_store/unsettled", 1.0, "Chunks that it did not take because their files had just changed."),
     one!(gauge, "forebay_burst_capacity_bytes", "/burst/capacity_bytes", 1.0, "Size of the node's burst store."),
     one!(gauge, "forebay_burst_dirty_bytes", "/burst/dirty_bytes", 1.0, "Bytes that programs have written and that are not committed."),
     one!(gauge, "forebay_burst_committed_bytes", "/burst/committed_bytes", 1.0, "Bytes that are committed and not on the backing file system."),

@@ -204,7 +204,7 @@ summed! {
     /// The cache store on the node's own disk. Capacity, room and chunks are those of all jobs that use it.
     CacheStoreStatus {
         capacity_bytes: u64, used_bytes: u64, chunks: u64, hits: u64, misses: u64, damaged: u64, refused: u64,
-        hit_bytes: u64,
+        hit_bytes: u64, unsettled: u64,
     }
 }
 
@@ -214,8 +214,8 @@ summed! {
     other { state: Option<String>, path: Option<String> }
 }
 
-impl From<forebay_chunk_store::Counters> for CacheStoreStatus {
-    fn from(counters: forebay_chunk_store::Counters) -> Self {
+impl From<(forebay_chunk_store::Counters, u64)> for CacheStoreStatus {
+    fn from((counters, unsettled): (forebay_chunk_store::Counters, u64)) -> Self {
         let forebay_chunk_store::Counters {
             capacity_bytes,
             used_bytes,
@@ -226,7 +226,7 @@ impl From<forebay_chunk_store::Counters> for CacheStoreStatus {
             refused,
             hit_bytes,
         } = counters;
-        Self { capacity_bytes, used_bytes, chunks, hits, misses, damaged, refused, hit_bytes }
+        Self { capacity_bytes, used_bytes, chunks, hits, misses, damaged, refused, hit_bytes, unsettled }
     }
 }
 

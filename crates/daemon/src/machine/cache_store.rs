@@ -78,8 +78,10 @@ pub struct CacheStore {
     asked: Arc<Asked>,
     /// A file's last change must be so long ago.
     settled_after: Duration,
-    /// Chunks that were not put, because their files were not settled.
+    /// Chunks that were not put, because the disk was behind.
     dropped: AtomicU64,
+    /// The same, because their files were not settled.
+    unsettled: AtomicU64,
     mounts: Mutex<(Option<Instant>, Arc<[MountedAt]>)>,
 }
 
@@ -104,8 +106,9 @@ impl CacheStore {
         let look_after = move || look_after(&written, &asked_by_writer, &chunks);
         thread.spawn(look_after).context("starting the thread of the cache store")?;
         let questions = start_readers(&store, &asked).context("starting the readers of the cache store")?;
-        let (dropped, mounts, settled_after) = (AtomicU64::new(0), Mutex::default(), *settled_after);
-        Ok(Some(Arc::new(Self { store, waiting, questions, asked, settled_after, dropped, mounts })))
+        let ([dropped, unsettled], mounts) = ([0; 2].map(AtomicU64::new), Mutex::default());
+        let settled_after = *settled_after;
+        Ok(Some(Arc::new(Self { store, waiting, questions, asked, settled_after, dropped, unsettled, mounts })))
     }
 
     /// Has a reader do something; `None` where the disk does not answer.
@@ -243,8 +246,9 @@ impl CachedChunks for CacheStore {
     }
 
     fn put(&self, key: ChunkKey, generation: &Generation, body: Arc<Body>) {
-        let is_kept = is_settled(generation, self.settled_after, SystemTime::now()) && !self.asked.is_stuck();
-        if !is_kept || offer(&self.waiting, (key, body), ROOM_WITHIN).is_err() {
+        if !is_settled(generation, self.settled_after, SystemTime::now()) {
+            self.unsettled.fetch_add(1, Ordering::Relaxed);
+        } else if self.asked.is_stuck() || offer(&self.waiting, (key, body), ROOM_WITHIN).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -252,6 +256,10 @@ impl CachedChunks for CacheStore {
     fn counters(&self) -> Counters {
         let counters = self.store.recent_counters();
         Counters { refused: counters.refused + self.dropped.load(Ordering::Relaxed), ..counters }
+    }
+
+    fn unsettled(&self) -> u64 {
+        self.unsettled.load(Ordering::Relaxed)
     }
 }
 

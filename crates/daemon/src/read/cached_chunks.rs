@@ -102,8 +102,8 @@ impl CacheTier {
     }
 
     /// Its figures, if there is one.
-    pub fn counters(&self) -> Option<Counters> {
-        self.store.as_ref().map(|store| store.counters())
+    pub fn counters(&self) -> Option<(Counters, u64)> {
+        self.store.as_ref().map(|store| (store.counters(), store.unsettled()))
     }
 }
 

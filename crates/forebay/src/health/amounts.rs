@@ -12,9 +12,12 @@ pub fn rate(bytes_per_s: u64) -> String {
     scaled(bytes_per_s, 1000.0, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"])
 }
 
-/// `120 of 300 MiB`: both in the unit of the second.
+/// `120 of 300 MiB`: both in the unit of the second; `2.9 MiB of 64 GiB` where that would be next to nothing.
 pub fn part(done: u64, all: u64) -> String {
     let all_in_words = size(all);
+    if done > 0 && done < all / 100 {
+        return format!("{} of {all_in_words}", size(done));
+    }
     let (_, unit) = all_in_words.split_once(' ').unwrap_or_default();
     let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter().position(|name| *name == unit).unwrap_or(0);
     let done = done as f64 / 1024f64.powi(power as i32);
@@ -89,6 +92,8 @@ mod tests {
         );
         assert_eq!(part(120 << 20, 300 << 20), "120 of 300 MiB");
         assert_eq!(part(1 << 19, 3 << 20), "0.5 of 3.0 MiB");
+        assert_eq!(part(3 << 20, 64 << 30), "3.0 MiB of 64 GiB");
+        assert_eq!(part(0, 64 << 30), "0.0 of 64 GiB");
         assert_eq!(
             [9, 184, 7500, 941_760].map(|seconds| span(Duration::from_secs(seconds))),
             ["9 s", "3 min 4 s", "2 h 5 min", "10 days"]

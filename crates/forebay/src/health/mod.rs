@@ -70,6 +70,8 @@ pub struct Reads {
     pub store_capacity_bytes: u64,
     pub store_hits: u64,
     pub store_misses: u64,
+    /// Chunks that they did not take, because their files had changed a moment ago.
+    pub store_unsettled: u64,
     /// Bytes sent between nodes.
     pub overlay_bytes: u64,
     /// Connections of strangers, and pieces with a wrong checksum.
@@ -160,6 +162,7 @@ impl Reads {
             store_capacity_bytes: total("/cache_store/capacity_bytes"),
             store_hits: total("/cache_store/hits"),
             store_misses: total("/cache_store/misses"),
+            store_unsettled: total("/cache_store/unsettled"),
             overlay_bytes: total("/overlay/bytes_sent"),
             refused: total("/overlay/refused"),
             spoiled: total("/overlay/checksum_failures"),

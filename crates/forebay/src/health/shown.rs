@@ -144,13 +144,17 @@ fn homes(reads: &Reads) -> Option<String> {
 
 /// The nodes' cache stores, if they have any.
 fn cache_store(reads: &Reads) -> Option<String> {
-    let Reads { store_bytes, store_capacity_bytes, store_hits, store_misses, .. } = *reads;
+    let Reads { store_bytes, store_capacity_bytes, store_hits, store_misses, store_unsettled, .. } = *reads;
     let hits = match store_hits + store_misses {
         0 => String::new(),
         asked => format!("   {:.0} % hits", 100.0 * share(store_hits, asked)),
     };
+    let young = match store_unsettled {
+        0 => String::new(),
+        chunks => format!("   {} chunks of new files left out (--cache-after)", count(chunks)),
+    };
     let filled = bar(share(store_bytes, store_capacity_bytes), BAR);
-    let text = format!("{filled} {}{hits}", part(store_bytes, store_capacity_bytes));
+    let text = format!("{filled} {}{hits}{young}", part(store_bytes, store_capacity_bytes));
     (store_capacity_bytes > 0).then(|| row("", "cache store", &text))
 }
 

@@ -66,4 +66,8 @@ impl CachedChunks for VirtualStore {
     fn counters(&self) -> Counters {
         self.store.recent_counters()
     }
+
+    fn unsettled(&self) -> u64 {
+        0
+    }
 }

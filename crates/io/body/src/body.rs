@@ -90,6 +90,10 @@ impl Body {
             return self.end(state, Errno::EPROTO);
         }
         state.filled_bytes += piece.bytes.len();
+        if state.pieces.is_empty() {
+            // Most bodies are small files of one piece; a vector that grows begins with four.
+            state.pieces.reserve_exact(self.expected_bytes.div_ceil(PIECE_BYTES));
+        }
         state.pieces.push(piece);
         let filled = state.filled_bytes;
         let ready = take_ready(&mut state.callbacks, filled);

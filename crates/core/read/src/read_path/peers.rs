@@ -66,9 +66,10 @@ impl<B: Clone> ReadPath<B> {
                 self.tell_peer(ticket, PeerAnswer::Referred(None));
             }
             None => {
-                if let (Referral::Refused | Referral::Alone, Some(request)) = (asker.referral, self.dispatch.find(&key))
-                {
-                    self.dispatch.insist(now, request);
+                match (asker.referral, self.dispatch.find(&key)) {
+                    (Referral::Refused, Some(request)) => self.dispatch.insist(now, request),
+                    (Referral::Alone, Some(request)) => self.dispatch.ask_alone(now, request),
+                    _ => {}
                 }
                 self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(asker)));
             }

@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
+use forebay_daemon::{CacheStoreOptions, DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
-use forebay_keeper::{KeeperOptions, Kept, images, own_paths, tell};
+use forebay_keeper::{KeeperOptions, Kept, images, own_paths, put_endings_off, tell};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ProcessSpace, ViewLayout};
 use forebay_overlay::{default_fan_out, default_homes, default_roots, default_stripe_fan_out};
 use forebay_secret::forbid_core_dumps;
@@ -26,7 +26,7 @@ use forebay_types::{NodeRank, ViewPath};
 use serde_json::json;
 
 use self::plan::{Plan, plan};
-use crate::burst_mount;
+use crate::burst_mount::{self, BurstMount};
 use crate::cache_store;
 use crate::cli::NodeArguments;
 use crate::contradictions;
@@ -136,23 +136,12 @@ impl Plan {
         if handed.listener.is_none() {
             leftovers::check_no_other_start(directory, &self.start_id)?;
         }
+        // Directories that are made before the record is written are found by no command.
+        put_endings_off().context("signals cannot be put off")?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let mut burst = burst_mount::prepare(
-            &self.settings,
-            directory,
-            self.view_layout,
-            &self.nodes,
-            self.rank,
-            &self.node_local,
-        )?;
-        if let Some(burst) = &mut burst {
-            if let Some(message) = burst_mount::offer(&burst.options) {
-                tell(&json!({"note": {"rank": self.rank, "message": message}}));
-            }
-            burst.options.switches = std::mem::take(&mut self.switches);
-        }
-        let cache = cache_store::prepare(&self.settings, self.view_layout, &self.nodes, self.rank, &self.node_local)?;
+        let (burst, cache) =
+            self.prepare_tiers(directory).inspect_err(|_| view_directory::remove(&view.path, view.created))?;
         let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
         let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
         let has_burst = burst.is_some();
@@ -179,6 +168,24 @@ impl Plan {
         });
         leftovers::leave(directory, &record);
         result
+    }
+
+    /// The burst mount and the cache store.
+    fn prepare_tiers(
+        &mut self,
+        directory: &JobDirectory,
+    ) -> anyhow::Result<(Option<BurstMount>, Option<CacheStoreOptions>)> {
+        let Self { settings, view_layout, nodes, rank, node_local, .. } = self;
+        let mut burst = burst_mount::prepare(settings, directory, *view_layout, nodes, *rank, node_local)?;
+        let cache = cache_store::prepare(settings, *view_layout, nodes, *rank, node_local)
+            .inspect_err(|_| burst_mount::remove(burst.as_ref().map_or(&[], |burst| &burst.created)))?;
+        if let Some(burst) = &mut burst {
+            if let Some(message) = burst_mount::offer(&burst.options) {
+                tell(&json!({"note": {"rank": rank, "message": message}}));
+            }
+            burst.options.switches = std::mem::take(&mut self.switches);
+        }
+        Ok((burst, cache))
     }
 
     fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
