@@ -281,5 +281,13 @@ fn a_store_that_cannot_be_is_refused_by_up() {
     let refused = up(&["--cache-capacity", "1GiB"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(refused.stderr.contains("--cache-capacity needs --cache-store DIR"), "{}", refused.stderr);
+    let refused = up(&["--cache-store", sandbox.view().join("store").to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stderr.contains("lies in the view"), "{}", refused.stderr);
+    // Known after the view's directory was made.
+    let refused = up(&["--cache-store", "/proc/forebay/store"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("cannot make /proc/forebay"), "{}", refused.stderr);
+    assert!(!sandbox.view().exists(), "the directory of the view stays");
     assert_eq!(sandbox.left(), [""; 0]);
 }

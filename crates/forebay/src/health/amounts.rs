@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(part(120 << 20, 300 << 20), "120 of 300 MiB");
         assert_eq!(part(1 << 19, 3 << 20), "0.5 of 3.0 MiB");
         assert_eq!(part(3 << 20, 64 << 30), "3.0 MiB of 64 GiB");
-        assert_eq!(part(0, 64 << 30), "0.0 of 64 GiB");
+        assert_eq!(part(0, 64 << 30), "0 of 64 GiB");
         assert_eq!(
             [9, 184, 7500, 941_760].map(|seconds| span(Duration::from_secs(seconds))),
             ["9 s", "3 min 4 s", "2 h 5 min", "10 days"]
