@@ -137,7 +137,7 @@ fn a_device_that_was_chosen_and_falls_behind_is_helped() {
         attempts.push(format!("with {factor}: made at {place}, by {by}, {noted:?}"));
         place == "data" && host_helped && noted.is_empty()
     };
-    let has_helped = (0..TRIALS).any(|trial| is_helped(f64::from(4 << (trial % 5))));
+    let has_helped = (0..TRIALS).any(|trial| is_helped(f64::from(4_u32.pow(1 + trial as u32 % 5))));
     assert!(has_helped, "the host makes what the device does not, before that is taken for lost: {attempts:#?}");
     bed.job.down();
 }
