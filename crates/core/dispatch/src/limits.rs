@@ -34,7 +34,7 @@ pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
 pub const STRAGGLER_FACTOR: u32 = 8;
 /// How long it takes at least: a shorter time holds nobody up.
 pub const STRAGGLER_MIN: Duration = Duration::from_millis(100);
-/// For how long all that it sends is so slow, and how many chunks at least: a busy processor may stop a daemon for a second.
+/// For how long all that it sends is so slow: a busy processor may stop a daemon for a second.
 pub const STRAGGLER_AFTER: Duration = Duration::from_millis(1500);
 /// Chunks within this time, at least.
 pub const STRAGGLER_BODIES_MIN: usize = 2;

@@ -41,8 +41,11 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// A node that asks for the same found those slow that this one waits for: it reads itself, unless the bytes come already.
     pub fn ask_alone(&mut self, now: Time, id: RequestId) {
         let Some(entry) = self.table.get_mut(id) else { return };
-        let order: Vec<NodeRank> = self.routing.failover_order(&entry.key).collect();
-        entry.tried.extend(order);
+        for peer in self.routing.failover_order(&entry.key) {
+            if !entry.tried.contains(&peer) {
+                entry.tried.push(peer);
+            }
+        }
         entry.insists = true;
         self.cancel_attempts(id, |attempt| attempt.source != Source::Backing && !attempt.is_filling);
         self.route(now, id);

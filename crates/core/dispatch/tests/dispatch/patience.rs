@@ -147,6 +147,19 @@ fn a_node_that_is_far_slower_than_others_is_left_alone() {
     assert_eq!(source, Source::Peer(ORDER[0]), "it has another chance");
 }
 
+/// Another node found the one slow for which this one waits: this one reads itself, once, however often it is told so.
+#[test]
+fn a_stand_in_waits_no_longer_for_a_slow_node() {
+    let mut dispatch = Requests::new(Line);
+    let Joined::First(request) = dispatch.request(at(0), 240, || 240, want(0, at(30_000))) else { panic!("it is new") };
+    let Some(Event::Ask { attempt: slow, source, .. }) = dispatch.poll_event() else { panic!("it is asked for") };
+    assert_eq!(source, Source::Peer(ORDER[0]));
+    (0..3).for_each(|ms| dispatch.ask_alone(at(10 + ms), request));
+    let told: Vec<_> = std::iter::from_fn(|| dispatch.poll_event()).collect();
+    let [Event::Cancel { attempt }, Event::Ask { source: Source::Backing, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(*attempt, slow);
+}
+
 /// A request that is held is asked of nobody, whatever happens to the nodes meanwhile and however late it becomes, until the
 /// last of its holds is released.
 #[test]
