@@ -198,8 +198,9 @@ impl Workers {
 
     /// Waits until one takes it.
     async fn bring(&self, share: Share, file: Arc<File>) {
-        // They end with the queue, so one takes it.
-        let _ = self.queue.send((share, file)).await;
+        if let Err(mpsc::error::SendError((share, file))) = self.queue.send((share, file)).await {
+            file.done(share.bytes(), Err("the daemon ends".to_owned()));
+        }
     }
 
     /// Waits until all is brought.
