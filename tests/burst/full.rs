@@ -86,6 +86,36 @@ fn a_drain_without_a_time_ends_where_nothing_can_land() {
     bed.job.down();
 }
 
+/// Programs remove old checkpoints to make room: that must not wait behind the file which needs the room.
+#[test]
+fn files_that_programs_remove_make_room_for_what_lands() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir(&backing).unwrap();
+    mount("tmpfs", &backing, "tmpfs", MountFlags::empty(), Some(c"size=40m")).unwrap();
+    let bed = Bed::up(sandbox, 1);
+    let write =
+        |name: &str, mib: u32| bed.shell(&format!("dd if=/dev/urandom of={name} bs=1M count={mib} 2>/dev/null"));
+    for name in ["old", "older", "kept"] {
+        let _ = write(name, 10).good();
+    }
+    bed.drain();
+    let kept = fs::read(backing.join("kept")).unwrap();
+    let _ = write("new", 24).good();
+    let drained = bed.command(&["drain", "--wait", "--timeout", "3s"]);
+    assert!(drained.text().contains("backing/new: No space left on device"), "{}", drained.text());
+    let written = fs::read(bed.mount().join("new")).unwrap();
+    let _ = bed.shell("rm old older").good();
+    bed.drain();
+    let mut names: Vec<_> = fs::read_dir(&backing).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["kept", "new"]);
+    assert!(fs::read(backing.join("new")).unwrap() == written && fs::read(backing.join("kept")).unwrap() == kept);
+    unmount(&backing, UnmountFlags::DETACH).unwrap();
+    bed.job.down();
+}
+
 /// Ten times what the store holds is written, on the node that leads the tree and on another; then a daemon dies, which has only what
 /// is left to read.
 #[test]

@@ -95,8 +95,9 @@ pub enum LeaderEntry {
         /// The name there.
         name: Name,
     },
-    /// The file at a place of the backing file system was removed or replaced from outside.
-    RemovedExternally {
+    /// The tree's file at a place of the backing file system is not there any more: others have removed or replaced it, or the leader has
+    /// removed it before its turn, for room.
+    NotThere {
         /// The place.
         place: Place,
     },
@@ -280,7 +281,7 @@ impl LeaderEntry {
             | Self::Drafting { .. }
             | Self::Publishing { .. }
             | Self::SetAside { .. }
-            | Self::RemovedExternally { .. }
+            | Self::NotThere { .. }
             | Self::Changing { .. }
             | Self::CopiedOnConflict { .. } => true,
         }

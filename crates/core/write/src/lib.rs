@@ -35,7 +35,7 @@ mod voters;
 pub use age_watermarks::AgeWatermarks;
 pub use drain_rate::DrainRate;
 pub use extents::Extents;
-pub use landing::{Action, Identified, Landing, Step};
+pub use landing::{Action, Identified, Landing, Removable, Step};
 pub use leader_lease::{LeaderLease, Voter, is_majority};
 pub use leases::{Invalidation, Leases};
 pub use lineage::Lineage;

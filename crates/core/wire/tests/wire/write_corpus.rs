@@ -240,7 +240,7 @@ fn leader_entries() -> Vec<LeaderEntry> {
         LeaderEntry::Drafting { file: FILE, directory: BURST_ROOT },
         LeaderEntry::Publishing { file: FILE, backed: backed() },
         LeaderEntry::SetAside { place: place("a"), name: place("a.1").name },
-        LeaderEntry::RemovedExternally { place: place("a") },
+        LeaderEntry::NotThere { place: place("a") },
         LeaderEntry::Drained { file: FILE, drained },
         LeaderEntry::Lost { nodes: vec![NodeRank(2)] },
         LeaderEntry::Relocated { node: NodeRank(1), to: NodeRank(2), copies: vec![Copy { from: AT, to: AT, len: 5 }] },

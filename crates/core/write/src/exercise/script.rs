@@ -173,7 +173,7 @@ impl<'a> Script<'a> {
             20 if self.number() & 1 == 0 => LeaderEntry::Publishing { file: self.file(), backed: self.backed() },
             20 => LeaderEntry::Changing { file: self.file() },
             21 if self.number() & 1 == 0 => LeaderEntry::SetAside { place: self.place(), name: self.place().name },
-            21 => LeaderEntry::RemovedExternally { place: self.place() },
+            21 => LeaderEntry::NotThere { place: self.place() },
             22 => self.drained(),
             23 => {
                 let nodes = self.number();

@@ -28,6 +28,19 @@ pub enum Action {
     Discard { file: FileId, directory: FileId },
 }
 
+/// A file that is there, and that the tree has removed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Removable {
+    /// The step that removes it.
+    pub step: u64,
+    /// The file.
+    pub file: FileId,
+    /// Its only place there.
+    pub place: Place,
+    /// How long it was when it landed or was met, bytes.
+    pub size_bytes: u64,
+}
+
 impl Action {
     /// The file whose contents it brings.
     pub(crate) fn brings(&self) -> Option<FileId> {

@@ -14,6 +14,7 @@ mod changes;
 mod elsewhere;
 mod forgetting;
 mod parts;
+mod room;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ use forebay_types::{BackingId, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
-pub use self::action::Action;
+pub use self::action::{Action, Removable};
 use self::backing_id::BackedFiles;
 pub use self::backing_id::Identified;
 use self::changes::Changes;
@@ -126,8 +127,8 @@ impl Landing {
         self.aside.iter()
     }
 
-    /// Others have removed the entry of a place. Returns its file, if it was one.
-    pub fn removed_externally(&mut self, place: &Place) -> Option<FileId> {
+    /// The entry of a place is not there any more. Returns its file, if that was its last place.
+    pub fn not_there(&mut self, place: &Place) -> Option<FileId> {
         let file = self.there.remove(place)?;
         self.left.remove(&file);
         self.aside.remove(place);

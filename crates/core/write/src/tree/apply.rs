@@ -85,7 +85,7 @@ impl Tree {
                 self.copied_on_conflict(*file, *draft, *bytes, *rights)
             }
             LeaderEntry::SetAside { place, name } => self.landing.set_aside(place, name),
-            LeaderEntry::RemovedExternally { place } => self.removed_externally(place),
+            LeaderEntry::NotThere { place } => self.not_there(place),
             LeaderEntry::Lost { nodes } => self.lose(nodes),
             LeaderEntry::Relocated { node, to, copies } => self.move_records(*node, *to, copies),
             LeaderEntry::Landed { step, outcome } => self.landed(*step, *outcome, released),

@@ -7,7 +7,7 @@ use forebay_wire::write::Place;
 use super::nodes::{Contents, Node};
 use super::state::{Released, Tree};
 use crate::extents::Extents;
-use crate::landing::{Action, Identified, Step};
+use crate::landing::{Action, Identified, Removable, Step};
 
 /// The next step on the backing file system. `LeaderEntry::Landed` notes its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,6 +128,28 @@ impl Tree {
         self.landing.backed(file)
     }
 
+    /// How many bytes a step brings at most.
+    #[must_use]
+    pub fn bytes_to_land(&self, turn: &Turn) -> u64 {
+        let state = turn.action.brings().and_then(|file| self.state(file).ok());
+        state.map_or(1, |state| state.attributes.size_bytes.max(1))
+    }
+
+    /// Files that are gone, and may be removed before their turn for room: by steps below `end`, `count` at most, and no more of them once
+    /// they have so many bytes.
+    #[must_use]
+    pub fn removable(&self, end: u64, count: usize, bytes: u64) -> Vec<Removable> {
+        let gone = self.landing.removable().take_while(|removable| removable.step < end);
+        let gone = gone.filter(|removable| !self.nodes.contains_key(&removable.file));
+        let mut before = 0;
+        let needed = gone.take_while(|removable| {
+            let is_needed = before < bytes;
+            before += removable.size_bytes.max(1);
+            is_needed
+        });
+        needed.take(count).collect()
+    }
+
     /// The file that is at a place of the backing file system and at no other there, if it has no name any more, and a node has it open or
     /// its contents are to land for other names: its bytes may be nowhere else.
     #[must_use]
@@ -187,8 +209,8 @@ impl Tree {
         }
     }
 
-    pub(super) fn removed_externally(&mut self, place: &Place) {
-        if let Some(file) = self.landing.removed_externally(place)
+    pub(super) fn not_there(&mut self, place: &Place) {
+        if let Some(file) = self.landing.not_there(place)
             && let Some(node) = self.nodes.get_mut(&file)
         {
             // Without a name it is not to land.

@@ -56,7 +56,7 @@ impl Tree {
             | LeaderEntry::Changing { .. }
             | LeaderEntry::Verified { .. }
             | LeaderEntry::SetAside { .. }
-            | LeaderEntry::RemovedExternally { .. }
+            | LeaderEntry::NotThere { .. }
             | LeaderEntry::Landed { .. }
             | LeaderEntry::Drained { .. } => vec![],
         }

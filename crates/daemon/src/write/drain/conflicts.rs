@@ -289,7 +289,11 @@ impl Conflicts<'_> {
         if has_others { self.note_if_gone(place, ours).await } else { Ok(false) }
     }
 
-    async fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
+    /// The entry of a place is about to be removed: it stays where others have changed it. Whether they have.
+    ///
+    /// # Errors
+    /// As `make_way`.
+    pub async fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
         let found = self.at(place).await?;
         let file = self.leader.tree().file_at(place);
         let (Some(found), Some(file)) = (found, file) else { return Ok(false) };
@@ -400,7 +404,7 @@ impl Conflicts<'_> {
             "others have changed or removed what had landed here; it \
                                                             is left as it is"
         );
-        self.leader.note_found(LeaderEntry::RemovedExternally { place: place.clone() }).await
+        self.leader.note_found(LeaderEntry::NotThere { place: place.clone() }).await
     }
 
     /// The tree's entry at a place gets another name there.

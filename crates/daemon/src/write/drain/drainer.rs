@@ -15,10 +15,12 @@ use forebay_write::Turn;
 use forebay_write::timing::LANDS_AFTER;
 use tokio::time::Instant;
 
-use super::early_writer::EarlyWriter;
+use super::early_writer::{EarlyWriter, PART_BYTES};
+use super::failure::Failure;
 use super::meter::Meter;
 use super::progress::Progress;
 use super::publishing;
+use super::room;
 use super::steps::Steps;
 use crate::options::DrainPolicy;
 use crate::write::commits::Commits;
@@ -145,12 +147,31 @@ impl Drainer {
             }
             Err(_) if self.leader.nodes.is_ending() => {}
             Err(failed) => {
-                tracing::warn!(failed, "landing failed and is tried again");
-                *self.trouble() = Some(failed);
-                self.leader.nodes.pause(RETRY_DELAY).await;
+                let has_room = self.make_room(&failed, turns.first()).await;
+                if !has_room {
+                    tracing::warn!(%failed, "landing failed and is tried again");
+                    *self.trouble() = Some(failed.to_string());
+                    self.leader.nodes.pause(RETRY_DELAY).await;
+                }
             }
         }
         count
+    }
+
+    /// Makes room for what failed, and was to do the `first` of some steps, or to send ahead. Whether it is to be tried again at once.
+    async fn make_room(&self, failed: &Failure, first: Option<&Turn>) -> bool {
+        if !failed.is_for_room() {
+            return false;
+        }
+        let bytes = match first {
+            Some(turn) => self.leader.tree().bytes_to_land(turn),
+            None => PART_BYTES,
+        };
+        let made = room::make(&self.leader, self.allowed.load(Ordering::Relaxed), bytes).await;
+        made.unwrap_or_else(|errno| {
+            tracing::warn!(%errno, "a file that programs have removed could not be removed before its turn");
+            false
+        })
     }
 
     fn next_turns(&self, count: usize) -> Vec<Turn> {

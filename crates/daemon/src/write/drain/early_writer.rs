@@ -10,6 +10,7 @@ use forebay_write::{AgeWatermarks, Ahead, Drain};
 
 use super::conflicts::Conflicts;
 use super::drafts::{begin_anew, check_same, discard, keep, note_draft, note_unmodified, or_discard};
+use super::failure::Failure;
 use super::meter::Meter;
 use super::rights;
 use super::snapshot::Snapshot;
@@ -18,7 +19,7 @@ use crate::write::contents::Reader;
 use crate::write::tree::leader::Leader;
 
 /// How much is sent before the landing goes on.
-const PART_BYTES: u64 = 64 << 20;
+pub const PART_BYTES: u64 = 64 << 20;
 
 /// Bytes that programs wrote so long ago, and have not overwritten since, are sent. Shorter, more would be sent that is overwritten or
 /// removed soon; longer, more of a checkpoint that is written slowly would be left for its close.
@@ -41,7 +42,7 @@ impl EarlyWriter {
     }
 
     /// Sends a part, if there is need and anything to be sent: where nothing else `is_to_land`, also of what is old. Whether there was.
-    pub async fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
+    pub async fn send_ahead(&self, is_to_land: bool) -> Result<bool, Failure> {
         let Some((drain, is_kept)) = self.next_drain(is_to_land).await? else { return Ok(false) };
         let now = || self.leader.nodes.now();
         let sent = match self.prepare(&drain).await {
@@ -55,20 +56,20 @@ impl EarlyWriter {
         let sent = sent.map_err(|errno| {
             let path =
                 self.leader.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
-            format!("sending {path} ahead: {errno}")
+            Failure::of(format!("sending {path} ahead"), errno)
         });
         sent.map(|()| true)
     }
 
     /// The next part to be sent, and whether logs keep it.
-    async fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
+    async fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, Failure> {
         let filling = self.leader.filling();
         // Only what is committed can be sent.
         let committed = match filling.contains(&self.leader.local.rank) {
             true => self.commits.commit_all().await,
             false => self.commits.commit_old().await,
         };
-        committed.map_err(|errno| format!("committing what open files have: {errno}"))?;
+        committed.map_err(|errno| Failure::because(format!("committing what open files have: {errno}")))?;
         if !filling.is_empty()
             && let Some(drain) = self.leader.tree().next_drain(Ahead::OfNodes(&filling), PART_BYTES)
         {

@@ -11,6 +11,7 @@ use forebay_write::{Action, Turn};
 use super::conflicts::Conflicts;
 use super::drafts;
 use super::drain_messages;
+use super::failure::Failure;
 use super::in_place::{CHANGED, InPlace};
 use super::making::Maker;
 use super::meter::Meter;
@@ -41,7 +42,7 @@ impl Steps {
     }
 
     /// Does one thing, or several of which each is a file that appears, and says so to the tree.
-    pub async fn take(&self, turns: &[Turn]) -> Result<(), String> {
+    pub async fn take(&self, turns: &[Turn]) -> Result<(), Failure> {
         let [first, ..] = turns else { return self.let_go().await };
         tracing::debug!(?first, turns = turns.len(), "landing");
         let is_whole = |file| !first.is_over && !self.leader.tree().has_part(file);
@@ -54,7 +55,7 @@ impl Steps {
     }
 
     /// Files whose last steps had nothing to do are released.
-    async fn let_go(&self) -> Result<(), String> {
+    async fn let_go(&self) -> Result<(), Failure> {
         let has_any = self.leader.tree().has_files_to_let_go();
         // No step has this number: one that a program adds meanwhile stays.
         if has_any { self.landed(u64::MAX, StepOutcome::LeftOut).await } else { Ok(()) }
@@ -65,9 +66,9 @@ impl Steps {
         self.leader.tree().next_landing().as_ref() != Some(turn)
     }
 
-    async fn take_one(&self, turn: &Turn) -> Result<(), String> {
+    async fn take_one(&self, turn: &Turn) -> Result<(), Failure> {
         let Turn { step, action, is_over } = turn;
-        let told = |errno| format!("{}: {errno}", self.told(action));
+        let told = |errno| Failure::of(self.told(action), errno);
         // No loss of power or of this node takes back what is followed here.
         self.leader.make_durable().await.map_err(told)?;
         let conflicts = Conflicts { leader: &self.leader };
@@ -85,7 +86,7 @@ impl Steps {
         if let Action::Update { file, .. } | Action::UpdateUnnamed { file, .. } = action
             && let Some(why) = self.leader.why_unverified(*file)
         {
-            return Err(format!("{}: {why}", self.told(action)));
+            return Err(Failure::because(format!("{}: {why}", self.told(action))));
         }
         drafts::keep_open(&self.leader, action).await.map_err(told)?;
         // Last, so that others have little time between this look and what is done.
@@ -112,9 +113,9 @@ impl Steps {
         self.landed(*step, outcome).await
     }
 
-    async fn publish(&self, turns: &[Turn]) -> Result<(), String> {
+    async fn publish(&self, turns: &[Turn]) -> Result<(), Failure> {
         let conflicts = Conflicts { leader: &self.leader };
-        let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
+        let told = |turn: &Turn, errno| Failure::of(self.told(&turn.action), errno);
         let places: Vec<Place> = turns.iter().flat_map(|turn| places_of(&turn.action)).cloned().collect();
         let found = conflicts.at_all(&places).await.map_err(|errno| told(&turns[0], errno))?;
         let (mut rest, mut begun) = (&found[..], vec![]);
@@ -161,9 +162,12 @@ impl Steps {
         if is_remade { Ok(()) } else { Err(told(failed, errno)) }
     }
 
-    async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
+    async fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), Failure> {
         let landed = LeaderEntry::Landed { step, outcome };
-        self.leader.note_found(landed).await.map_err(|errno| format!("recording what has landed: {errno}"))?;
+        self.leader
+            .note_found(landed)
+            .await
+            .map_err(|errno| Failure::because(format!("recording what has landed: {errno}")))?;
         self.maker.note_step();
         self.meter.step();
         Ok(())

@@ -170,7 +170,7 @@ fn a_file_that_others_take_away_meanwhile_is_let_go() {
     let mut asked = imported();
     asked.ask(&ROOT, write(0)).unwrap();
     asked.ask(&ROOT, unlink("a")).unwrap();
-    asked.note(LeaderEntry::RemovedExternally { place: in_root("a") }).unwrap();
+    asked.note(LeaderEntry::NotThere { place: in_root("a") }).unwrap();
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);
     asked.note(LeaderEntry::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::{FileId, Kind, NodeRank, Rights};
 use forebay_wire::journal::{Drained, JournalEntry, LandedContents, LeaderEntry, StepOutcome};
 use forebay_wire::write::{BURST_ROOT, Operation, Place, RenameRule};
-use forebay_write::{Action, Ahead, Drain, Released, Tree, Turn};
+use forebay_write::{Action, Ahead, Drain, Released, Removable, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::tree::replay::operation;
@@ -205,6 +205,16 @@ fn drain(asked: &mut Asked, backing: &mut Backing) {
     asked.note(LeaderEntry::Drained { file, drained }).unwrap();
 }
 
+/// Files that are gone go before their turn.
+fn make_room(asked: &mut Asked, backing: &mut Backing) {
+    for Removable { place, file, .. } in asked.tree.removable(u64::MAX, 2, u64::MAX) {
+        assert!(asked.tree.state(file).is_err(), "only what programs have removed goes");
+        assert_eq!(backing.places.remove(&place).map(|(there, _)| there), Some(file));
+        assert!(!backing.places.values().any(|(there, _)| *there == file), "it has no other name");
+        asked.note(LeaderEntry::NotThere { place }).unwrap();
+    }
+}
+
 /// All names of the tree, with what the backing file system should have there.
 pub fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
     let mut names = BTreeMap::new();
@@ -223,7 +233,7 @@ pub fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
 proptest! {
     #[test]
     fn what_has_landed_is_the_tree(
-        operations in prop::collection::vec((operation(), 0..6_usize), 1..120),
+        operations in prop::collection::vec((operation(), 0..7_usize), 1..120),
     ) {
         let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
         let mut made = BTreeSet::new();
@@ -238,7 +248,7 @@ proptest! {
             }
             // A step that was done is noted before the next begins.
             note(&mut asked, &mut under_way);
-            let begin = [drain, draft_and_die, copy_on_conflict][steps - 3];
+            let begin = [drain, draft_and_die, copy_on_conflict, make_room][steps - 3];
             begin(&mut asked, &mut backing);
         }
         for node in 0..8 {
@@ -251,6 +261,71 @@ proptest! {
         let there: BTreeSet<FileId> = names(&asked.tree).into_values().map(|(file, _)| file).collect();
         prop_assert!(made.iter().all(|file| asked.tree.backed(*file).is_some() == there.contains(file)));
     }
+
+    /// Half of the changes have landed when the others find no room, and `steps` of these come before each time that room is made.
+    #[test]
+    fn removals_before_their_turn_change_nothing_in_the_end(
+        operations in prop::collection::vec(operation(), 2..120),
+        steps in 0..4_usize,
+    ) {
+        let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
+        let mut made = BTreeSet::new();
+        let (landed, to_land) = operations.split_at(operations.len() / 2);
+        for operations in [landed, to_land] {
+            follow_all(&mut asked, &mut backing);
+            for operation in operations {
+                if !matches!(operation, Operation::Create { file, .. } if !made.insert(*file)) {
+                    let _ = asked.ask(&ROOT, operation.clone());
+                }
+            }
+            for node in 0..8 {
+                let _ = asked.ask_of(NodeRank(node), &ROOT, Operation::CloseAll);
+            }
+        }
+        while asked.tree.steps_to_land() > 0 {
+            note(&mut asked, &mut under_way);
+            make_room(&mut asked, &mut backing);
+            follow(&mut asked, &mut backing, &mut under_way, 1 + steps);
+        }
+        note(&mut asked, &mut under_way);
+        prop_assert_eq!(backing.places, names(&asked.tree));
+        let there: BTreeSet<FileId> = names(&asked.tree).into_values().map(|(file, _)| file).collect();
+        prop_assert!(made.iter().all(|file| asked.tree.backed(*file).is_some() == there.contains(file)));
+    }
+}
+
+/// The step that waits for room stays the first one. Files that are open or have another name stay, too.
+#[test]
+fn removed_files_may_go_before_what_waits_for_room() {
+    let (mut asked, mut backing) = (Asked::new(), Backing::default());
+    for (serial, name) in (1..).zip(["old", "older", "twice", "again", "open", "there"]) {
+        asked.make(&ROOT, in_root(name), serial, 0o100_644).unwrap();
+    }
+    asked.ask(&ROOT, Operation::Link { file: id(3), place: in_root("second") }).unwrap();
+    follow_all(&mut asked, &mut backing);
+    asked.make(&ROOT, in_root("new"), 7, 0o100_644).unwrap();
+    asked.ask_of(NodeRank(1), &ROOT, Operation::Open { file: id(5) }).unwrap();
+    for name in ["old", "older", "twice", "again", "open"] {
+        asked.ask(&ROOT, Operation::Unlink { place: in_root(name) }).unwrap();
+    }
+    asked.make(&ROOT, in_root("again"), 8, 0o100_644).unwrap();
+    let end = asked.tree.steps_end();
+    let names_of = |asked: &Asked, end, count, bytes| {
+        asked.tree.removable(end, count, bytes).into_iter().map(|found| found.place.name).collect::<Vec<_>>()
+    };
+    let expected = ["old", "older", "again"].map(|name| in_root(name).name);
+    assert_eq!(names_of(&asked, end, 9, u64::MAX), expected);
+    assert_eq!(names_of(&asked, end, 2, u64::MAX), expected[..2], "so many at most");
+    assert_eq!(names_of(&asked, end, 9, 1), expected[..1], "no more than are needed");
+    let first = asked.tree.next_landing().unwrap().step;
+    assert!(names_of(&asked, first + 1, 9, u64::MAX).is_empty(), "nor any that is not to land yet");
+    make_room(&mut asked, &mut backing);
+    assert_eq!(asked.tree.next_landing().unwrap().step, first, "the order of all others stays");
+    follow_all(&mut asked, &mut backing);
+    // An open file stays until it is closed.
+    let _ = asked.ask_of(NodeRank(1), &ROOT, Operation::CloseAll);
+    follow_all(&mut asked, &mut backing);
+    assert_eq!(backing.places, names(&asked.tree));
 }
 
 #[test]
