@@ -1,5 +1,6 @@
 //! Stores whose job is gone.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
 use serde_json::Value;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, arguments};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,6 +48,47 @@ fn writes_of_a_killed_job_land() {
     assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
     fs::create_dir(sandbox.base().join("store")).unwrap();
     assert_eq!(salvage(sandbox, "store").0, Some(3), "there is no store any more");
+}
+
+/// A finished write survives its daemon. The node had one synced before, of which the leader knows; others came after it, to that file and
+/// another, and their programs are killed with both files open.
+#[test]
+fn writes_after_the_last_synced_one_survive_the_death_of_the_job() {
+    require!(Fuse, Root);
+    for lands_with_next_job in [false, true] {
+        let mut bed = Bed::with(3, &["--drain", "manual"]);
+        for name in ["first", "second"] {
+            fs::write(bed.mount().join(name), [b'a'; 50_000]).unwrap();
+        }
+        let open = |node: u32, name: &str| fs::File::options().write(true).open(bed.mount_of(node).join(name)).unwrap();
+        let (first, second, third) = (open(1, "first"), open(1, "second"), open(2, "second"));
+        first.write_all_at(&[b'b'; 3000], 1000).unwrap();
+        first.sync_all().unwrap();
+        first.write_all_at(&[b'c'; 50], 9000).unwrap();
+        second.write_all_at(&[b'd'; 3000], 1000).unwrap();
+        third.write_all_at(&[b'e'; 3000], 20_000).unwrap();
+        bed.job.kill_all();
+        drop((first, second, third));
+        if lands_with_next_job {
+            let words = arguments(&bed.job.sandbox, 3);
+            bed.job.up_again(&words.iter().map(OsStr::new).collect::<Vec<_>>());
+            bed.drain();
+        } else {
+            assert_eq!(salvage(&bed.job.sandbox, "store").0, Some(0));
+        }
+        let counts = |name: &str| {
+            let landed = fs::read(bed.backing().join(name)).unwrap();
+            b"bcde".map(|own| landed.iter().filter(|byte| **byte == own).count())
+        };
+        assert_eq!(
+            (counts("first"), counts("second")),
+            ([3000, 50, 0, 0], [0, 0, 3000, 3000]),
+            "{lands_with_next_job}"
+        );
+        if lands_with_next_job {
+            bed.job.down();
+        }
+    }
 }
 
 /// All of them have parts of one large file, and give their bytes to each other within one process.

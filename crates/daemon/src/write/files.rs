@@ -238,6 +238,12 @@ impl Files {
         self.all().iter().any(|open| open.state().written.iter().any(|extent| extent.position == position))
     }
 
+    /// Whether a record is pending that no commit has named.
+    pub fn has_uncommitted(&self, position: LogPosition) -> bool {
+        let is_one = |state: &State| state.written.iter().skip(state.named()).any(|extent| extent.position == position);
+        self.all().iter().any(|open| is_one(&open.state()))
+    }
+
     /// Drops what no commit has named. How many extents.
     pub fn drop_uncommitted(&self) -> usize {
         self.all().iter().map(|open| open.state().drop_uncommitted()).sum()
@@ -424,14 +430,19 @@ impl State {
 
     /// Written extents that no commit has named are no more. How many.
     fn drop_uncommitted(&mut self) -> usize {
+        let before = self.written.len();
+        self.written.truncate(self.named());
+        self.count_pending();
+        before - self.written.len()
+    }
+
+    /// How many of the written extents commits have named.
+    fn named(&self) -> usize {
         let of_commit = |change: &Change| match &change.operation {
             Operation::Commit { extents, .. } => extents.len(),
             _ => 0,
         };
-        let (before, named) = (self.written.len(), self.unanswered.iter().map(of_commit).sum());
-        self.written.truncate(named);
-        self.count_pending();
-        before - self.written.len()
+        self.unanswered.iter().map(of_commit).sum()
     }
 
     fn count_pending(&mut self) {

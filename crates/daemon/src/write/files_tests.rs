@@ -39,6 +39,7 @@ fn writes_that_no_commit_has_named_are_dropped_alone() {
     let operation = Operation::Commit { file: FILE, extents: vec![extent(0)], at: CommitAt::Start };
     open.note_unanswered(Change { id, oldest: 1, caller: Caller::default(), now, operation });
     assert!(files.has_pending(extent(16).position));
+    assert_eq!([0, 8, 16].map(|offset| files.has_uncommitted(extent(offset).position)), [false, true, true]);
     assert_eq!(files.drop_uncommitted(), 2);
     assert_eq!([0, 8, 16].map(|offset| files.has_pending(extent(offset).position)), [true, false, false]);
     assert_eq!(files.with_pending_bytes(|| ()).1.into_values().sum::<u64>(), 8);

@@ -116,11 +116,16 @@ impl WriteParts {
 
     /// On a new mount nothing is open. Uncommitted writes of an earlier job's programs are committed for them.
     ///
-    /// Not where a loss of power has taken the end of the log, and with it that they were committed: they would come over what was written since.
-    /// None of them was synced, since that would have kept the log's end.
+    /// Not where the log lacks its end, and with it that they were committed: they would come over what was written since. None of them was
+    /// synced, since that would have kept the log's end. After a loss of power the notes of commits that were made at the same time as the last one
+    /// may be missing, too.
     async fn begin_anew(&self) -> Result<(), Errno> {
         let is_after_end = |record| self.local.last_record.is_some_and(|last| record > last);
-        let is_lost = |committed| is_after_end(committed) || self.files.has_pending(committed);
+        let is_lost = |committed| {
+            let lacks_note = self.files.has_uncommitted(committed);
+            let may_lack_others = self.joined.may_lack_end && self.files.has_pending(committed);
+            is_after_end(committed) || lacks_note || may_lack_others
+        };
         if self.reader.tree.last_committed().await?.is_some_and(is_lost) {
             let extents = self.files.drop_uncommitted();
             if extents > 0 {

@@ -133,7 +133,8 @@ impl WriteParts {
     /// The parts of a daemon that begins.
     pub fn new(nodes: Arc<Nodes>, opened: OpenedStore, beginning: Beginning, begin_next: BeginNext) -> Self {
         let Beginning { drain, has_kernel, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
-        let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, has_mirrored, .. } = opened;
+        let known = (opened.has_mirrored, opened.may_lack_end);
+        let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, .. } = opened;
         nodes.lost.begin(opened.unheard);
         let cache = PageCache::new(daemon == 0, kernel_leases);
         let (is_first, has_standby, budget_bytes) = (daemon == 0, standby.is_some(), beginning.budget_bytes);
@@ -159,7 +160,7 @@ impl WriteParts {
             dir: beginning.dir,
             backing: beginning.backing,
             mount: beginning.mount,
-            joined: Arc::new(Joined::new(has_mirrored, daemon > 0 && local.has_served(made_at_ms))),
+            joined: Arc::new(Joined::new(known, daemon > 0 && local.has_served(made_at_ms))),
             local,
             made_at_ms,
             drain,

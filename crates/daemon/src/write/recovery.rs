@@ -47,6 +47,8 @@ pub struct OpenedStore {
     pub mirror: Option<Mirror>,
     /// With names of files that have not landed.
     pub has_mirrored: bool,
+    /// Whether a loss of power may have taken the log's end.
+    pub may_lack_end: bool,
     /// With what is pending.
     pub files: Files,
     /// Operations that were sent, and may not have been carried out.
@@ -93,6 +95,7 @@ pub fn open_store(
         // The tree came from another node, which may have known of more than a loss of power has left here (`verifying`).
         live.retain(|(position, _)| recovery.keeps(position.segment));
     }
+    let may_lack_end = recovery.is_of_another_boot();
     let log = recovery.finish(live)?;
     // No two daemons of a node begin at the same time.
     let incarnation = environment.unix_time().as_nanos() as u64;
@@ -119,6 +122,7 @@ pub fn open_store(
         history,
         mirror,
         has_mirrored,
+        may_lack_end,
         files,
         unanswered,
         unheard,

@@ -132,8 +132,10 @@ impl Salvage {
         for (node, mut opened) in opened {
             if opened.tree.is_some() != (node == leadership.leader) {
                 opened.local.note_leadership(leadership)?;
+                let may_lack_end = opened.may_lack_end;
                 drop(opened);
                 opened = open(node, &stores[&node])?;
+                opened.may_lack_end |= may_lack_end;
             }
             let (here, environment, runtime) = (Arc::clone(&here), Arc::clone(&environment), Arc::clone(&runtime));
             let calls = Together { own: node, nodes, here, environment, runtime };

@@ -134,6 +134,12 @@ impl Recovery {
         self.store.segments.contains(&segment)
     }
 
+    /// Whether the machine has been started anew since the store was opened last, so that what was not synced may be lost.
+    #[must_use]
+    pub fn is_of_another_boot(&self) -> bool {
+        !self.store.is_same_boot
+    }
+
     /// Whether the log goes on with a segment; known when all records have been taken.
     #[must_use]
     pub fn keeps(&self, segment: u64) -> bool {

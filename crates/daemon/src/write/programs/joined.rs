@@ -14,6 +14,8 @@ use crate::write::remote::{Nodes, TIMEOUT};
 pub struct Joined {
     /// Whether the store came with names of files that have not landed.
     pub has_mirrored: bool,
+    /// Whether a loss of power may have taken the log's end.
+    pub may_lack_end: bool,
     /// Whether writes are served before, by this node alone.
     pub serves_own_writes: bool,
     outcome: OnceLock<Result<(), String>>,
@@ -22,8 +24,8 @@ pub struct Joined {
 
 impl Joined {
     /// Of a store that came with names of files that have not landed, or did not, and that the mount's programs have been served from, or not.
-    pub fn new(has_mirrored: bool, serves_own_writes: bool) -> Self {
-        Self { has_mirrored, serves_own_writes, ..Self::default() }
+    pub fn new((has_mirrored, may_lack_end): (bool, bool), serves_own_writes: bool) -> Self {
+        Self { has_mirrored, may_lack_end, serves_own_writes, ..Self::default() }
     }
 
     /// The outcome, once it is known.
