@@ -26,6 +26,7 @@ mod near;
 mod opening;
 mod output;
 mod overflow;
+mod parquet;
 mod partitions;
 mod quotes;
 mod records;

@@ -12,11 +12,10 @@ use std::thread;
 
 use bytes::Bytes;
 use datafusion::common::config::{ConfigOptions, CsvOptions};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::{CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::object_store::path::Path;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -24,7 +23,7 @@ use memchr::memchr;
 
 use crate::opening;
 use crate::quotes::{Quotes, Quoting};
-use crate::residency::scan_of;
+use crate::residency::{replaced, scan_of};
 
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -228,18 +227,6 @@ fn starts(
 
 fn quoting_of(scan: &FileScanConfig) -> Option<Quoting> {
     scan.file_source().downcast_ref::<CsvSource>().map(Quoting::of)
-}
-
-/// A plan with other scans in some places.
-fn replaced(
-    plan: Arc<dyn ExecutionPlan>,
-    by: impl Fn(&FileScanConfig) -> Option<FileScanConfig>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let replaced = plan.transform_down(|plan| match scan_of(plan.as_ref()).and_then(&by) {
-        Some(scan) => Ok(Transformed::yes(DataSourceExec::from_data_source(scan) as _)),
-        None => Ok(Transformed::no(plan)),
-    });
-    replaced.map(|replaced| replaced.data)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::object_store::ObjectMeta;
@@ -44,6 +44,21 @@ pub struct Resident {
 /// The scan of files that a leaf of a plan is.
 pub fn scan_of(plan: &dyn ExecutionPlan) -> Option<&FileScanConfig> {
     plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()
+}
+
+/// A plan with other scans in some places.
+///
+/// # Errors
+/// None.
+pub fn replaced(
+    plan: Arc<dyn ExecutionPlan>,
+    by: impl Fn(&FileScanConfig) -> Option<FileScanConfig>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = plan.transform_down(|plan| match scan_of(plan.as_ref()).and_then(&by) {
+        Some(scan) => Ok(Transformed::yes(DataSourceExec::from_data_source(scan) as _)),
+        None => Ok(Transformed::no(plan)),
+    });
+    replaced.map(|replaced| replaced.data)
 }
 
 /// All files that a plan reads, each once.

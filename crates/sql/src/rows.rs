@@ -11,7 +11,6 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Parser;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Column;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
@@ -23,6 +22,7 @@ use url::Url;
 use crate::cli::Format;
 use crate::opening;
 use crate::output::{Output, Writer};
+use crate::parquet::Parquet;
 
 /// Bytes of a file without columns: its magic at both ends, and the length of its footer.
 const SMALLEST_BYTES: u64 = 12;
@@ -95,7 +95,7 @@ fn ensure_footer(path: &Path) -> anyhow::Result<()> {
 /// A table of one file, whatever its name is.
 async fn table(file: &Path, context: &SessionContext) -> anyhow::Result<Arc<ListingTable>> {
     let url = Url::from_file_path(file).map_err(|()| anyhow!("the path is not absolute"))?;
-    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
+    let options = ListingOptions::new(Arc::new(Parquet::default())).with_file_extension("");
     let config = ListingTableConfig::new(ListingTableUrl::try_new(url, None)?).with_listing_options(options);
     let config = config.infer_schema(&context.state()).await.context("it cannot be read as Parquet")?;
     Ok(Arc::new(ListingTable::try_new(config)?))

@@ -23,6 +23,7 @@ use crate::inflate::Inflating;
 use crate::leaves::Leaves;
 use crate::memory::Memory;
 use crate::overflow;
+use crate::parquet::AllFloats;
 use crate::records;
 use crate::spill::Spill;
 use crate::tables::Tables;
@@ -68,6 +69,7 @@ pub async fn for_statements(tables: Arc<Tables>, options: Options<'_>) -> Result
     let files = Arc::new(Inflating(LocalFileSystem::new(), Arc::clone(tables.checks())));
     runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), files);
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let builder = builder.with_physical_optimizer_rule(Arc::new(AllFloats));
     let builder = match tables.have_newlines() {
         true => builder.with_physical_optimizer_rule(Arc::new(records::Newlines)),
         false => builder,

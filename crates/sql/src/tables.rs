@@ -15,7 +15,6 @@ use datafusion::common::{Column, DataFusionError, Result, plan_err};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::context::SessionState;
@@ -28,6 +27,7 @@ use crate::dialect::{Dialect, Types};
 use crate::inflate::uncompressed;
 use crate::listing::Files;
 use crate::missing;
+use crate::parquet::Parquet;
 use crate::partitions::{NULL_NAME, Partitioned, Partitions, Pattern};
 
 /// The bytes read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. Bytes
@@ -174,7 +174,7 @@ impl Tables {
 
     fn format(&self, kind: Kind, compression: CompressionTypeVariant) -> Arc<dyn FileFormat> {
         match kind {
-            Kind::Parquet => Arc::new(ParquetFormat::default().with_metadata_size_hint(Some(FOOTER_BYTES))),
+            Kind::Parquet => Arc::new(Parquet::with_footer_bytes(FOOTER_BYTES)),
             Kind::Csv(delimiter) => {
                 Arc::new(CsvFormat::default().with_options(self.dialect.options(delimiter, compression)))
             }

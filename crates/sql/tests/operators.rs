@@ -37,6 +37,16 @@ fn bad(bed: &Bed, words: &[&str], part: &str) {
     assert!(!done.status.success() && said.contains(part), "{words:?}: {said}");
 }
 
+/// NaN is missing in a column that has one other value, as it is beside several.
+#[test]
+fn nan_is_no_other_value_of_its_column() {
+    let bed = Bed::new();
+    let made = "SELECT * FROM (VALUES (CAST('NaN' AS DOUBLE)), (1.0), (1.0), (CAST('NaN' AS DOUBLE))) AS t(x)";
+    bed.good(made, &["--format", "parquet", "--output", "t.parquet"]);
+    let Some((found, _)) = good(&bed, &["stats", "t.parquet", "--format", "csv"]) else { return };
+    assert!(found.contains("\nx,2,2,"), "{found}");
+}
+
 /// The same rows as CSV and as Parquet: numbers of many digits, integers, dates, text with quotes, NULL.
 fn written(bed: &Bed, rows: u64) {
     let row = |row: u64| {

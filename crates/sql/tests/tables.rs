@@ -7,8 +7,11 @@ mod bed;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use bed::Bed;
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
+use datafusion::parquet::file::statistics::Statistics;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -373,4 +376,66 @@ fn a_quote_that_is_never_closed_is_an_error() {
     assert_eq!(rows(&bed, "SELECT count(*) AS n FROM 'open.csv'", &["--quote", "|"]), "n\n2002\n");
     write(&bed, "inches.csv", "a,b\n1,5\" pipe\n2,\"6\"\"\n or so\"\n");
     assert_eq!(rows(&bed, "SELECT count(*) AS n FROM 'inches.csv'", &[]), "n\n2\n");
+}
+
+/// The least and greatest value of a column pass over NaN: where both are alike, or all are below the one that is looked for, it has others.
+#[test]
+fn nan_is_found_whatever_the_statistics_of_a_file_say() {
+    let bed = Bed::new();
+    let values = "(VALUES (CAST('NaN' AS DOUBLE), 1), (1.0, 2), (1.0, 3)) AS t(x, n)";
+    for (name, own) in [("f64.parquet", "DOUBLE"), ("f32.parquet", "FLOAT")] {
+        let made = format!("SELECT CAST(x AS {own}) AS x, n FROM {values}");
+        bed.good(&made, &["--format", "parquet", "--output", name]);
+        let one = |what: &str| rows(&bed, &format!("SELECT {what} AS v FROM '{name}'"), &[]);
+        assert_eq!(one("sum(CASE WHEN isnan(x) THEN 1 ELSE 0 END)"), "v\n1\n");
+        assert_eq!(one("sum(x)"), "v\nNaN\n");
+        assert_eq!(one("max(x)"), "v\nNaN\n");
+        for condition in ["isnan(x)", "x > 5", "x <> 1.0", "NOT x <= 1.0"] {
+            let counted = rows(&bed, &format!("SELECT count(*) AS v FROM '{name}' WHERE {condition}"), &[]);
+            assert_eq!(counted, "v\n1\n", "{condition}");
+        }
+        let greatest = rows(&bed, &format!("SELECT x AS v FROM '{name}' ORDER BY x DESC LIMIT 1"), &[]);
+        assert_eq!(greatest, "v\nNaN\n");
+    }
+}
+
+/// Old writers have the least and greatest value of a column, and do not say how many are missing.
+#[test]
+fn nulls_are_counted_where_a_file_does_not_count_them() {
+    let bed = Bed::new();
+    let values = "(VALUES (1, 1), (NULL, 2), (1, 3), (NULL, 4)) AS t(x, n)";
+    bed.good(&format!("SELECT * FROM {values}"), &["--format", "parquet", "--output", "t.parquet"]);
+    without_null_counts(&bed.path().join("t.parquet"), &bed.path().join("old.parquet"));
+    for name in ["t.parquet", "old.parquet"] {
+        let one = |what: &str| rows(&bed, &format!("SELECT {what} AS v FROM '{name}'"), &[]);
+        assert_eq!(one("count(x)"), "v\n2\n", "{name}");
+        assert_eq!(one("sum(x)"), "v\n2\n", "{name}");
+        assert_eq!(
+            rows(&bed, &format!("SELECT n FROM '{name}' WHERE x IS NULL ORDER BY n"), &[]),
+            "n\n2\n4\n",
+            "{name}"
+        );
+    }
+}
+
+/// A copy of a Parquet file whose statistics say nothing of nulls.
+fn without_null_counts(from: &Path, to: &Path) {
+    let mut bytes = fs::read(from).unwrap();
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&fs::File::open(from).unwrap()).unwrap();
+    let end = bytes.len() - 8;
+    let footer_bytes = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
+    bytes.truncate(end - footer_bytes);
+    let groups = footer.row_groups().iter().map(|group| {
+        let columns = group.columns().iter().map(|column| {
+            let Some(Statistics::Int64(known)) = column.statistics() else { panic!("{column:?}") };
+            let (least, greatest) = (known.min_opt().copied(), known.max_opt().copied());
+            let uncounted = Statistics::int64(least, greatest, None, None, false);
+            let column = column.clone().into_builder().set_statistics(uncounted);
+            column.set_column_index_offset(None).set_column_index_length(None).build().unwrap()
+        });
+        group.clone().into_builder().set_column_metadata(columns.collect()).build().unwrap()
+    });
+    let footer = ParquetMetaData::new(footer.file_metadata().clone(), groups.collect());
+    ParquetMetaDataWriter::new(&mut bytes, &footer).finish().unwrap();
+    fs::write(to, bytes).unwrap();
 }
