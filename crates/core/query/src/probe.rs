@@ -127,7 +127,7 @@ impl<'a> Table<'a> {
     fn schema(&self, dialect: Dialect, records: Vec<(Record<'_>, usize)>, reading: &Reading) -> Schema {
         let mut findings = self.findings(&dialect, reading);
         let (first, from) = match reading.header {
-            Header::Auto => self.begin(&records, &mut findings),
+            Header::Auto => self.begin(&records, &dialect, &mut findings),
             Header::Yes | Header::No => (0, self.from),
         };
         let (record, end) = &records[first];
@@ -172,10 +172,13 @@ impl<'a> Table<'a> {
     }
 
     /// The first record of the table, and where it begins: behind those that have fewer fields than nearly all that follow.
-    fn begin(&self, records: &[(Record<'_>, usize)], findings: &mut Vec<Finding>) -> (usize, usize) {
+    fn begin(&self, records: &[(Record<'_>, usize)], dialect: &Dialect, findings: &mut Vec<Finding>) -> (usize, usize) {
         let (usual, share) = sniff::usual_width(records);
         let is_less = |record: &&(Record<'_>, usize)| record.0.fields.len() + 1 < usual;
-        let before = records.iter().take_while(is_less).count();
+        let before = match records.iter().take_while(is_less).count() {
+            0 => usize::from(has_title(records, usual, dialect)),
+            before => before,
+        };
         // One field less may be a header without the name of the column of row names.
         let is_table = records.get(before).is_some_and(|(record, _)| record.fields.len() + 1 >= usual);
         if before == 0 || before > PREAMBLE_RECORDS_MAX || share < 1.0 || records.len() < before + 2 || !is_table {
@@ -186,6 +189,19 @@ impl<'a> Table<'a> {
         findings.push(Finding::Preamble(lines));
         (before, from)
     }
+}
+
+/// Whether a line of text stands above names of two columns. Below a header that lacks the name of the column of row names, there are no names.
+fn has_title(records: &[(Record<'_>, usize)], usual: usize, dialect: &Dialect) -> bool {
+    let [(title, _), (names, _), rest @ ..] = records else { return false };
+    let is_text = title.fields.iter().all(|text| Evidence::of(text, dialect) == Evidence::Text);
+    let has_numbers = (0..usual).any(|column| is_numeric(rest, column, dialect));
+    usual == 2
+        && title.fields.len() == 1
+        && is_text
+        && names.fields.len() == usual
+        && has_numbers
+        && names_or_data(names, rest, dialect) == (true, false)
 }
 
 /// `sep=;`, as spreadsheets write it for themselves.
@@ -371,12 +387,22 @@ fn units(rows: &[(Record<'_>, usize)], dialect: &Dialect) -> Option<(Vec<String>
     let kinds: Vec<Evidence> = first.fields.iter().map(|text| Evidence::of(text, dialect)).collect();
     let numeric: Vec<usize> = (0..kinds.len()).filter(|column| is_numeric(below, *column, dialect)).collect();
     let is_unit = |column: &usize| matches!(kinds[*column], Evidence::Text | Evidence::Empty);
+    // `1,200` and `<0.1` are values.
+    let has_digits = numeric.iter().any(|column| is_value(bare(first.fields[*column])));
     let with_text = numeric.iter().filter(|column| kinds[**column] == Evidence::Text).count();
     let is_units = !kinds.contains(&Evidence::Number)
         && numeric.iter().all(is_unit)
         && !numeric.is_empty()
+        && !has_digits
         && with_text * 2 > numeric.len();
     is_units.then(|| (first.fields.iter().map(|text| shown_text(bare(text))).collect(), *end))
+}
+
+/// Whether a text is a number with signs about it, and no unit.
+fn is_value(text: &[u8]) -> bool {
+    let digits = text.trim_ascii_start();
+    let sign = digits.iter().take_while(|byte| b"<>=~+-$.,'(".contains(byte)).count();
+    digits[sign..].first().is_some_and(u8::is_ascii_digit)
 }
 
 /// Learns from all rows of a window which columns are numeric. If rows are badly quoted, the same by them too: for a table

@@ -46,6 +46,17 @@ pub fn usual_width(records: &[(Record<'_>, usize)]) -> (usize, f64) {
     (usual, count(usual) as f64 / (records.len() - from) as f64)
 }
 
+/// The evidence for a separator.
+#[derive(Clone, Copy)]
+struct Score {
+    /// The first record has as many fields as most.
+    is_first_alike: bool,
+    /// The share of fields that are numbers.
+    numbers: f64,
+    /// All records have as many fields as the first, which has no number.
+    has_as_many_names: bool,
+}
+
 /// The separator of a text, if it was not given.
 pub fn separator(text: &[u8], is_end: bool, like: &Dialect) -> Separator {
     let scored = CANDIDATES.into_iter().filter_map(|separator| {
@@ -57,12 +68,16 @@ pub fn separator(text: &[u8], is_end: bool, like: &Dialect) -> Separator {
         let numbers = numbers(&found[usize::from(found.len() > 1)..], &dialect);
         let is_regular = width > 1 && share >= REGULAR_SHARE && (separator != Separator::Blanks || numbers > 0.0);
         let is_first_alike = found.first().is_some_and(|(record, _)| record.fields.len() == width);
-        is_regular.then_some((separator, (is_first_alike, numbers)))
+        let has_names = found.first().is_some_and(|first| self::numbers(std::slice::from_ref(first), &dialect) == 0.0);
+        let score = Score { is_first_alike, numbers, has_as_many_names: is_first_alike && share == 1.0 && has_names };
+        is_regular.then_some((separator, score))
     });
     // The first of several that are as good.
-    let is_better = |(separator, score): (Separator, (bool, f64)), best: (bool, f64)| match separator {
-        Separator::Blanks => score.1 == 1.0 && score.1 > best.1,
-        Separator::Byte(_) | Separator::Json => score > best,
+    let is_better = |(separator, score): (Separator, Score), best: Score| match separator {
+        Separator::Blanks => score.numbers == 1.0 && score.numbers > best.numbers && !best.has_as_many_names,
+        Separator::Byte(_) | Separator::Json => {
+            (score.is_first_alike, score.numbers) > (best.is_first_alike, best.numbers)
+        }
         // No text is.
         Separator::Doubles => false,
     };
@@ -129,6 +144,10 @@ mod tests {
             ("two words\nmore words\n", byte(b','), b'.'),
             ("", byte(b','), b'.'),
             ("a title\n\na,b,c\n1,2,3\n4,5,6\n", byte(b','), b'.'),
+            ("price,qty\n1 000,2\n2 000,3\n", byte(b','), b'.'),
+            ("a\tb\n1 000\t2\n2 000\t3\n", byte(b'\t'), b'.'),
+            ("pt,v\n10 20,7\n30 40,8\n", byte(b','), b'.'),
+            ("1,5 2,5\n3,5 4,5\n", Separator::Blanks, b','),
         ] {
             assert_eq!(found(text), (separator, point), "{text:?}");
         }
