@@ -1,13 +1,16 @@
-//! Limits of a drain: a rate, and the end of the job's time.
+//! Limits of a drain, a rate and the end of the job's time; and of a start, the threads that its user may have.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::chown;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_tests::program::wait_until;
-use forebay_tests::require;
+use forebay_tests::job::NOBODY;
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::{Sandbox, require};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, arguments};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -94,4 +97,32 @@ fn a_small_file_does_not_say_how_long_a_large_one_takes() {
     assert!(told["drain_bytes_per_s"].as_u64().unwrap() > 10 << 20, "the rate is what was large: {told}");
     assert_eq!((&told["time_left_ms"], &told["landed_bytes"]), (&0.into(), &(6 + (500 << 20)).into()));
     bed.job.down();
+}
+
+/// The next job of another name would be refused for an empty store.
+#[test]
+fn a_start_that_has_too_few_threads_leaves_no_store() {
+    require!(Fuse, Root, Command("setpriv"), Command("prlimit"));
+    let sandbox = Sandbox::of_nobody();
+    let [backing, store] = ["backing", "store"].map(|name| sandbox.base().join(name));
+    for directory in [&backing, &store] {
+        fs::create_dir(directory).unwrap();
+        chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let as_nobody = sandbox.command();
+    let mut failed = 0;
+    for threads in (12..60).step_by(3) {
+        let mut up = Command::new("prlimit");
+        up.arg(format!("--nproc={threads}")).arg(as_nobody.get_program()).args(as_nobody.get_args());
+        sandbox.surround(&mut up);
+        let came = run(up.args(["up", "--job", &sandbox.name]).args(arguments(&sandbox, 2)));
+        if came.status.success() {
+            let _ = run(sandbox.command().args(["down", "--job", &sandbox.name])).good();
+        } else {
+            failed += 1;
+        }
+        let left: Vec<_> = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{threads} threads: {left:?} after {}", came.stderr);
+    }
+    assert!(failed > 0, "12 threads are enough");
 }

@@ -71,7 +71,7 @@ async fn run_in_runtime(
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
-    open_store(&driver, burst.as_ref(), kernel_leases)?;
+    let unserved = open_store(&driver, burst.as_ref(), kernel_leases)?;
     let job = driver.job(starting.clone());
     let service = Driver::service(&job);
     let endpoint =
@@ -90,6 +90,7 @@ async fn run_in_runtime(
     ]);
     until_joined(&node, burst.as_ref()).await?;
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how = node.view_made_by.get(), "ready");
+    unserved.serves();
     link.ready();
     node.note_serving();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
@@ -152,8 +153,26 @@ async fn end_all(
 }
 
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
-fn open_store(driver: &Driver, burst: Option<&HandedMount>, kernel_leases: OwnedFd) -> anyhow::Result<()> {
-    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms, Some(kernel_leases)))
+fn open_store(driver: &Driver, burst: Option<&HandedMount>, kernel_leases: OwnedFd) -> anyhow::Result<Unserved> {
+    if let Some(burst) = burst {
+        driver.open_burst(burst.mount.dir(), burst.made_at_ms, Some(kernel_leases))?;
+    }
+    Ok(Unserved(driver.burst().filter(|_| driver.node.options.kept.is_first()).cloned()))
+}
+
+/// The burst tier of a node's first daemon until that serves. A start that fails before leaves no empty store, which the next job would be refused for.
+struct Unserved(Option<Arc<WriteParts>>);
+
+impl Unserved {
+    fn serves(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|write| write.never_served());
+    }
 }
 
 /// The first daemon of a node is ready when what an earlier job left in the node's store is everybody's.

@@ -80,6 +80,22 @@ impl WriteParts {
         self.election.wake();
         self.local.calls.end();
         self.nodes.until_tasks_end().await;
+        // A store that the node has not come to terms with may be of another run.
+        let is_known = self.joined.is_served() || !self.has_something();
+        if is_last && is_known {
+            self.wipe_unneeded(ends_with_job);
+        }
+    }
+
+    /// The first daemon of a node ends before it has served any program: its store goes, unless an earlier job has left something there.
+    pub fn never_served(&self) {
+        if !self.has_something() {
+            self.wipe_unneeded(true);
+        }
+    }
+
+    /// The store goes if all in it has landed.
+    fn wipe_unneeded(&self, ends_with_job: bool) {
         let is_needed = match self.leader() {
             Some(leader) => {
                 let tree = leader.tree();
@@ -87,9 +103,7 @@ impl WriteParts {
             }
             None => self.local.log.space().live_bytes > 0,
         };
-        // A store that the node has not come to terms with may be of another run.
-        let is_known = self.joined.is_served() || !self.has_something();
-        let has_landed = is_last && is_known && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        let has_landed = !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
         if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }

@@ -26,14 +26,21 @@ impl Recovery {
     /// there. A later recovery yields the same again.
     pub fn finish(mut self, live: impl IntoIterator<Item = (LogPosition, u64)>) -> Result<Log, StoreError> {
         while self.next()?.is_some() {}
-        let usage = self.usage(live)?;
+        let (usage, is_new) = (self.usage(live)?, self.store.segments.is_empty());
         let segment = self.name_next()?;
         let settled = self.settle();
         settled.map_err(|error| StoreError::io("write to", self.store.directory.path(), error))?;
         let log = Log::new(self.begin(segment, usage)?);
-        log.employ("log-commit", commit::commit_for_all)?;
-        log.employ("log-segments", segments::keep_ready)?;
-        Ok(log)
+        let employed = log
+            .employ("log-commit", commit::commit_for_all)
+            .and_then(|()| log.employ("log-segments", segments::keep_ready));
+        if employed.is_err()
+            && is_new
+            && let Err(error) = log.wipe()
+        {
+            tracing::warn!(%error, "an empty store stays");
+        }
+        employed.map(|()| log)
     }
 
     fn usage(&self, live: impl IntoIterator<Item = (LogPosition, u64)>) -> Result<Usage, StoreError> {
