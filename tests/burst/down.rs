@@ -224,3 +224,23 @@ fn a_job_whose_down_was_interrupted_says_how_long_it_refuses_changes() {
     assert_eq!(bed.command(&["down", "--no-drain"]).status.code(), Some(3));
     bed.job.forget();
 }
+
+/// Whatever lets files land: one that others' file has kept from its name is not where its program wants it.
+#[test]
+fn a_file_beside_anothers_is_named_when_the_job_ends() {
+    require!(Fuse, Root);
+    for policy in ["manual", "end"] {
+        let bed = Bed::with(2, &["--drain", policy]);
+        fs::write(bed.mount().join("file"), "ours").unwrap();
+        fs::write(bed.backing().join("file"), "theirs").unwrap();
+        let drained = bed.command(&["drain", "--wait"]);
+        assert_eq!(drained.status.code(), Some(3), "{policy}: {}", drained.text());
+        let down = bed.command(&["down"]);
+        let name = format!("file.forebay-{}", bed.job.sandbox.name);
+        assert_eq!(down.status.code(), Some(3), "{policy}: {}{}", down.text(), down.stderr);
+        assert!(down.stderr.contains(&name), "{policy}: {}", down.stderr);
+        let read = |name: &str| fs::read_to_string(bed.backing().join(name)).unwrap();
+        assert_eq!((read("file"), read(&name)), ("theirs".to_owned(), "ours".to_owned()), "{policy}");
+        bed.job.forget();
+    }
+}

@@ -178,7 +178,13 @@ impl Outcome {
         let is_manual = drain::is_manual(directory);
         match (no_drain, is_manual) {
             (true, _) => {}
-            (false, true) => self.not_landed = drain::kept_by_policy(directory),
+            (false, true) => {
+                self.not_landed = drain::kept_by_policy(directory);
+                // With nothing left to land, the drain says what has landed under another name than its own.
+                if self.not_landed.is_none() {
+                    self.drain(directory);
+                }
+            }
             (false, false) => self.drain(directory),
         }
         is_manual || no_drain
