@@ -141,6 +141,14 @@ fn what_cannot_be_brought_is_named() {
         "{}",
         outside.stderr
     );
+    // It keeps no other from being brought.
+    let both =
+        site.job().command("warmup", &["--json".as_ref(), site.source("set").as_os_str(), "/proc/self".as_ref()]);
+    let last: Value = serde_json::from_str(both.text().lines().last().unwrap()).unwrap();
+    // The other one is the file that is gone.
+    assert_eq!((both.status.code(), &last["failed_count"]), (Some(3), &json!(2)), "{last}");
+    assert_eq!(last["failed"][1]["path"], "/proc/self");
+    assert!(last["files_done"].as_u64() > Some(1) && both.stderr.contains("/proc/self: not brought: "), "{last}");
 }
 
 #[test]

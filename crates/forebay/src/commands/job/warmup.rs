@@ -1,6 +1,6 @@
 //! `warmup PATH...`: brings data to the nodes before programs ask for them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 /// Files that are named of those that could not be brought; `--json` names more.
 const NAMED_MAX: usize = 10;
 
+/// The reason of a path that no node reads through the job.
+const OUTSIDE: &str = "outside the job's exports, which forebay status --json shows; programs read it directly";
+
 /// How far the daemon is.
 #[derive(Deserialize)]
 struct Progress {
@@ -55,7 +58,10 @@ struct Failed {
 pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     let effective = arguments.of_job.effective()?;
     let directory = jobs::find(&effective)?;
-    let paths = paths(&arguments.paths, &directory)?;
+    let Given { paths, outside } = given(&arguments.paths, &directory)?;
+    if paths.is_empty() {
+        bail!("{}: {OUTSIDE}", outside.join(", "));
+    }
     let ranks = directory.socket_ranks();
     let Some(rank) = ranks.first() else {
         bail!("no daemon of the job {} runs on this host; warm up on one of its nodes", directory.job());
@@ -68,6 +74,7 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     let mut shown = ProgressLine::begin();
     let mut last = None;
     forebay_control::follow(&socket, &question, SILENCE_MAX, |line| {
+        let line = &with_those_outside(line.clone(), &outside);
         if arguments.json {
             say!("{line}");
         }
@@ -102,6 +109,17 @@ pub fn run(arguments: WarmupArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// How far the daemon is, with what it was not asked for.
+fn with_those_outside(mut progress: Value, outside: &[String]) -> Value {
+    if let Some(count) = progress["failed_count"].as_u64() {
+        progress["failed_count"] = json!(count + outside.len() as u64);
+    }
+    if let Some(failed) = progress["failed"].as_array_mut() {
+        failed.extend(outside.iter().map(|path| json!({"path": path, "why": OUTSIDE})));
+    }
+    progress
+}
+
 /// A note where more is to be brought than the nodes keep.
 fn lack_of_room(bytes: u64, status: &Value) -> Option<String> {
     let room = |node: &Value| {
@@ -116,12 +134,19 @@ fn lack_of_room(bytes: u64, status: &Value) -> Option<String> {
     })
 }
 
-/// The paths on the backing file system; links that are given are followed.
-fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
+/// Paths that were given.
+struct Given {
+    /// On the backing file system; links that are given are followed.
+    paths: Vec<String>,
+    /// Those that no node reads through the job, as they were given.
+    outside: Vec<String>,
+}
+
+fn given(given: &[PathBuf], directory: &JobDirectory) -> anyhow::Result<Given> {
     let views = views(directory);
     let exports =
         own_paths::find_node(directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
-    let mut paths = Vec::new();
+    let (mut paths, mut outside) = (Vec::new(), Vec::new());
     for path in given {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
         let _looking = looking_at(&absolute);
@@ -129,9 +154,8 @@ fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Resu
         let meant = resolved(&meant);
         let shown = path.display();
         if !exports.is_empty() && !is_shown(&exports, Path::new(&meant)) {
-            bail!(
-                "{shown} is outside the job's exports, so no node reads it through the job; forebay status --json shows them"
-            );
+            outside.push(shown.to_string());
+            continue;
         }
         let Some(meant) = meant.to_str() else {
             let message = "only paths that are valid UTF-8 can be named; name the directory that it is in";
@@ -139,7 +163,7 @@ fn paths(given: &[std::path::PathBuf], directory: &JobDirectory) -> anyhow::Resu
         };
         paths.push(meant.to_owned());
     }
-    Ok(paths)
+    Ok(Given { paths, outside })
 }
 
 fn so_far(progress: &Progress) -> String {
