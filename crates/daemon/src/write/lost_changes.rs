@@ -2,7 +2,7 @@
 //!
 //! A leader answers its own programs before its standby has a change. If another node comes to lead the tree meanwhile, such changes are lost.
 //! They are not sent again: what other nodes have done and synced since may depend on their absence. So `fsync` of each file and directory that
-//! they were about fails once. Where names were lost, so does `fsync` of the next file that programs create or look up in that directory: most
+//! they were about fails once, and until then `drain` and `down` say so. Where names were lost, so does `fsync` of the next file that programs create or look up in that directory: most
 //! programs sync no directory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,6 +81,11 @@ impl LostChanges {
         }
     }
 
+    /// Whether there are any of which no `fsync` has told.
+    pub fn are_untold(&self) -> bool {
+        self.files().values().any(Option::is_none)
+    }
+
     /// Whether `fsync` of it is to fail.
     pub fn has(&self, file: FileId) -> bool {
         self.files().contains_key(&file)
@@ -124,6 +129,7 @@ mod tests {
         let rename = Operation::Rename { from: place(file(1)), to: place(file(2)), rule: RenameRule::Replace };
         let id = OperationId { node: NodeRank(1), session: 1, serial: 1 };
         lost.note_all(&[(id, about(&rename))]);
+        assert!(lost.are_untold());
         assert_eq!(lost.tell(file(3)), Ok(()));
         assert_eq!(lost.tell(file(1)), Err(Errno::EIO));
         assert_eq!(lost.tell(file(1)), Ok(()));
@@ -132,5 +138,6 @@ mod tests {
         lost.found(file(2), file(4));
         assert!(!lost.has(file(3)) && lost.has(file(4)));
         assert_eq!((lost.tell(file(4)), lost.tell(file(2))), (Err(Errno::EIO), Ok(())));
+        assert!(!lost.are_untold());
     }
 }

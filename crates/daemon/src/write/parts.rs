@@ -1,5 +1,6 @@
 //! The parts of the write path, from its beginning to its end.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -61,6 +62,9 @@ const NODE_TIMEOUT_AGAIN: Duration = Duration::from_secs(2);
 /// How long a kernel may take to send what it has gathered: less than `NODE_TIMEOUT`, with the time to commit it. It gathers a hundredth of
 /// the memory at most.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The answer of a node that has committed all, and whose programs have not been told of changes that are lost.
+const LOST_CHANGES: Errno = Errno::ESTALE;
 
 /// The write path of one node.
 pub struct WriteParts {
@@ -285,7 +289,7 @@ impl WriteParts {
     /// The same, where some nodes have just not answered: they are given less time.
     pub(super) async fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
         let deadline = Instant::now() + time;
-        let mut why = self.commit_everywhere(silent).await;
+        let (mut why, with_lost_changes) = self.commit_everywhere(silent).await;
         if let Some(drainer) = &self.drainer {
             drainer.allow();
         }
@@ -311,13 +315,15 @@ impl WriteParts {
         let lost = leader.and_then(|leader| drain_messages::lost(leader, &self.dir));
         let why = drain_messages::both(lost.or(progress.why), why);
         let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader)));
+        let why = drain_messages::both(why, drain_messages::lost_changes(&with_lost_changes));
         Progress { why, is_final, ..progress }
     }
 
-    /// The obstacle that keeps a node from committing, if any. Nodes that have just not answered are given less time.
-    async fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
-        let leader = self.leader()?;
-        let (mut lost, mut why) = (vec![], None);
+    /// The obstacle that keeps a node from committing, if any, and nodes whose programs have lost changes. Nodes that have just not answered are
+    /// given less time.
+    async fn commit_everywhere(&self, silent_before: &[NodeRank]) -> (Option<String>, BTreeSet<NodeRank>) {
+        let Some(leader) = self.leader() else { return Default::default() };
+        let (mut lost, mut why, mut with_lost_changes) = (vec![], None, BTreeSet::new());
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
                 Errno::EAGAIN => drain_messages::unsent(node),
@@ -332,8 +338,9 @@ impl WriteParts {
             );
             (open > 0).then_some(why)
         };
-        if let Err(errno) = self.commit_all().await {
-            why = told(self.local.rank, errno);
+        match self.commit_all().await {
+            Err(LOST_CHANGES) => drop(with_lost_changes.insert(self.local.rank)),
+            committed => why = committed.err().and_then(|errno| told(self.local.rank, errno)),
         }
         let (again, first): (Vec<_>, Vec<_>) =
             self.nodes.others().into_iter().partition(|node| silent_before.contains(node));
@@ -343,6 +350,7 @@ impl WriteParts {
         for (node, answer) in answers {
             match answer {
                 Ok(Ok(())) => {}
+                Ok(Err(LOST_CHANGES)) => drop(with_lost_changes.insert(node)),
                 Ok(Err(errno)) => why = why.or(told(node, errno)),
                 Err(_) => {
                     lost.push(node);
@@ -369,7 +377,7 @@ impl WriteParts {
                 why = why.or(Some(format!("file {file} cannot be published: {errno}")));
             }
         }
-        why
+        (why, with_lost_changes)
     }
 
     /// Takes back what nodes that answer again have copied. A node of which that is not known stays `lost`.
@@ -411,12 +419,13 @@ impl WriteParts {
     /// Commits what programs of this node have written.
     ///
     /// # Errors
-    /// EAGAIN where the kernel has not sent all; else why not, also where it has and that could not be written.
+    /// EAGAIN where the kernel has not sent all; else why not, also where it has and that could not be written; at last `LOST_CHANGES`.
     pub async fn commit_all(&self) -> Result<(), Errno> {
         let flushed = self.flush().await;
         self.commits.commit_all().await?;
         self.local.make_durable_for_all().await?;
-        flushed.and(self.files.failed())
+        flushed.and(self.files.failed())?;
+        if self.nodes.lost.are_untold() { Err(LOST_CHANGES) } else { Ok(()) }
     }
 
     async fn reclaim_everywhere(&self) -> Option<String> {

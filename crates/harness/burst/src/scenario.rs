@@ -339,7 +339,15 @@ impl Scenario {
             let is_lost = is_all && why.as_ref().is_some_and(|why| why.contains("cannot land"));
             // Uncommitted writes of a lost node are lost.
             let is_open = is_all && why.as_ref().is_some_and(|why| why.contains("what it has not committed"));
+            let has_lost_changes =
+                is_all && why.as_ref().is_some_and(|why| why.contains("unsynced changes of programs are lost"));
             last = why;
+            if has_lost_changes {
+                reached(Reach::NamedAsLost);
+                let programs: Vec<usize> = (0..self.programs).collect();
+                oracle::with(|oracle| oracle.fall_back(&programs, false, false));
+                return self.compare(false);
+            }
             // Both may be named at the same time.
             if is_lost && oracle::with(|oracle| oracle.may_have_lost()) {
                 reached(Reach::NamedAsLost);

@@ -49,6 +49,17 @@ pub fn uncommitted(node: NodeRank, errno: Errno) -> String {
     format!("what programs of node {node} wrote last cannot be committed: {errno}")
 }
 
+/// The message about changes that programs of nodes made and did not sync, if any are lost.
+pub fn lost_changes(nodes: &BTreeSet<NodeRank>) -> Option<String> {
+    (!nodes.is_empty()).then(|| {
+        format!(
+            "the last unsynced changes of programs are lost (nodes {}): another node came to lead the tree before it had them; fsync of \
+             such a file fails once",
+            list(nodes)
+        )
+    })
+}
+
 /// The message about files that have landed under other names than theirs, if any.
 pub fn aside(leader: &Leader) -> Option<String> {
     let tree = leader.tree();
