@@ -451,8 +451,13 @@ impl Landing {
         let is_there = self.there.get(&from) == Some(&file);
         if rule == RenameRule::Exchange {
             let (ours, theirs) = (self.there.remove(&from), self.there.remove(&to));
-            ours.map(|file| self.there.insert(to.clone(), file));
-            theirs.map(|file| self.there.insert(from.clone(), file));
+            for (file, old, new) in [(ours, &from, &to), (theirs, &to, &from)] {
+                let Some(file) = file else { continue };
+                self.there.insert(new.clone(), file);
+                if let Some(left) = self.left.get_mut(&file).filter(|left| *left == old) {
+                    *left = new.clone();
+                }
+            }
             if let Some(other) = replaced {
                 self.rename_one(other, &to, &from);
             }

@@ -355,6 +355,31 @@ fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
     assert_eq!(backing.places.keys().collect::<Vec<_>>(), [&in_root("latest")]);
 }
 
+/// Its place there shows it until the file that replaced it is whole, wherever that place is moved.
+#[test]
+fn a_replaced_file_that_is_open_is_read_where_its_place_was_exchanged_to() {
+    let (mut asked, mut backing) = (Asked::new(), Backing::default());
+    asked.make(&ROOT, in_root("kept"), 1, 0o100_644).unwrap();
+    asked.make(&ROOT, in_root("other"), 2, 0o100_644).unwrap();
+    follow_all(&mut asked, &mut backing);
+    asked.ask_of(NodeRank(1), &ROOT, Operation::Open { file: id(1) }).unwrap();
+    let Operation::Create { place, file, mode, rdev, target, is_exclusive, .. } = create(in_root("new"), 3, 0o100_644)
+    else {
+        panic!("a file is created")
+    };
+    let opened = Operation::Create { place, file, mode, rdev, target, is_exclusive, is_opened: true };
+    asked.ask(&ROOT, opened).unwrap();
+    for (from, to, rule) in [("new", "kept", RenameRule::Replace), ("other", "kept", RenameRule::Exchange)] {
+        asked.ask(&ROOT, Operation::Rename { from: in_root(from), to: in_root(to), rule }).unwrap();
+    }
+    follow_all(&mut asked, &mut backing);
+    assert_eq!(backing.places[&in_root("other")].0, id(1), "the new one is not whole");
+    assert_eq!(asked.tree.backing_place(id(1)), Some(&in_root("other")));
+    asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(3), handle: 0 }).unwrap();
+    follow_all(&mut asked, &mut backing);
+    assert_eq!(backing.places, names(&asked.tree));
+}
+
 #[test]
 fn contents_that_change_while_they_land_stay_in_the_logs() {
     let mut asked = Asked::new();
