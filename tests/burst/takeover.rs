@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::bed::Bed;
-use crate::salvage::wait_for_standby;
+use crate::salvage::{salvage, wait_for_standby};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -270,6 +270,55 @@ fn fsync_tells_of_changes_that_were_lost_with_their_leader() {
     assert!(!bed.backing().join("first").exists());
     assert_eq!(fs::read_to_string(bed.backing().join("a/old")).unwrap(), "again");
     bed.job.forget();
+}
+
+/// A leader that stood still has finished writes that no other node has heard of. Others get the lock of its program meanwhile, and what they write
+/// and sync stays: when the node goes on, its older writes to that file are lost, which is told, and those to another file are not.
+#[test]
+fn older_writes_of_a_deposed_leader_do_not_come_over_newer_ones() {
+    require!(Fuse, Root);
+    for goes_on in [true, false] {
+        let mut bed = Bed::with(3, &["--drain", "end"]);
+        for name in ["shared", "own"] {
+            let _ = bed.shell_on(1, &format!("head -c 20000 /dev/zero > {name}; sync {name}")).good();
+        }
+        wait_for_standby(&bed);
+        let mut python = Command::new("python3");
+        let python = python.arg(file_of_tests("burst/older_writes.py")).current_dir(bed.mount_of(0));
+        let mut program = python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(program.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "written\n");
+        // It hears that the files were opened.
+        wait_for_standby(&bed);
+        let stopped = [bed.job.keeper(0), bed.job.daemon(0).unwrap()].map(|pid| Pid::from_raw(pid as i32).unwrap());
+        stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+        wait_until_another_leads(&bed);
+        let _ = bed.shell_on(2, "exec 8<> shared; flock 8; printf newer >&8; sync shared").good();
+        if goes_on {
+            stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+            wait_until("the first node knows", PATIENCE, || leader(&bed) == Some(1));
+            program.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+            let mut rest = String::new();
+            said.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, "synced Input/output error\nagain done\n");
+            assert!(program.wait().unwrap().success());
+            bed.drain();
+        } else {
+            bed.job.kill_all();
+            drop(program.stdin.take());
+            let _ = program.kill();
+            let _ = program.wait();
+            let told = salvage(&bed.job.sandbox, "store");
+            assert_eq!(told.0, Some(3), "that writes are lost is told: {}", told.1);
+        }
+        let landed = |name: &str| fs::read(bed.backing().join(name)).unwrap();
+        assert_eq!((&landed("shared")[..6], &landed("own")[..4]), (&b"newer\0"[..], &b"own\0"[..]), "{goes_on}");
+        if goes_on {
+            bed.job.down();
+        }
+    }
 }
 
 /// A node that decides nothing about the leader has asked the one that stands still, which refuses nothing.

@@ -3,7 +3,7 @@
 //! A write is in the log when it is answered, and in the file's pending extents; a commit hands these to the leader,
 //! who lets everybody see them. Commits of one file are made one after the other; writes go on meanwhile.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -246,7 +246,13 @@ impl Files {
 
     /// Drops what no commit has named. How many extents.
     pub fn drop_uncommitted(&self) -> usize {
-        self.all().iter().map(|open| open.state().drop_uncommitted()).sum()
+        self.all().iter().map(|open| open.state().drop_unnamed(|_| true)).sum()
+    }
+
+    /// Drops these records of a file, as far as no commit has named them. How many extents.
+    pub fn drop_records(&self, file: FileId, records: &BTreeSet<LogPosition>) -> usize {
+        let is_one = |extent: &WrittenExtent| records.contains(&extent.position);
+        self.find(file).map_or(0, |open| open.state().drop_unnamed(is_one))
     }
 
     /// The result of `look`, with the bytes of each segment that are pending then.
@@ -428,10 +434,14 @@ impl State {
         self.count_pending();
     }
 
-    /// Written extents that no commit has named are no more. How many.
-    fn drop_uncommitted(&mut self) -> usize {
-        let before = self.written.len();
-        self.written.truncate(self.named());
+    /// Written extents that no commit has named are no more, if they are meant. How many.
+    fn drop_unnamed(&mut self, is_meant: impl Fn(&WrittenExtent) -> bool) -> usize {
+        let (before, mut named) = (self.written.len(), self.named());
+        self.written.retain(|extent| {
+            let is_named = named > 0;
+            named = named.saturating_sub(1);
+            is_named || !is_meant(extent)
+        });
         self.count_pending();
         before - self.written.len()
     }

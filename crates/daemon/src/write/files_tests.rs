@@ -40,7 +40,11 @@ fn writes_that_no_commit_has_named_are_dropped_alone() {
     open.note_unanswered(Change { id, oldest: 1, caller: Caller::default(), now, operation });
     assert!(files.has_pending(extent(16).position));
     assert_eq!([0, 8, 16].map(|offset| files.has_uncommitted(extent(offset).position)), [false, true, true]);
-    assert_eq!(files.drop_uncommitted(), 2);
+    // The first one is named.
+    let records = [0, 16].map(|offset| extent(offset).position).into();
+    assert_eq!(files.drop_records(FILE, &records), 1);
+    assert_eq!([0, 8, 16].map(|offset| files.has_pending(extent(offset).position)), [true, true, false]);
+    assert_eq!(files.drop_uncommitted(), 1);
     assert_eq!([0, 8, 16].map(|offset| files.has_pending(extent(offset).position)), [true, false, false]);
     assert_eq!(files.with_pending_bytes(|| ()).1.into_values().sum::<u64>(), 8);
 }

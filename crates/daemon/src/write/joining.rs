@@ -38,7 +38,8 @@ impl WriteParts {
         let numbered = numbered.map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
         let opened = match self.is_first_daemon() {
             true => self.begin_anew().await,
-            false => self.commits.resolve_unanswered().await,
+            // Lost changes are known first.
+            false => self.commits.resolve_unanswered().await.and(self.drop_overtaken().await),
         };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
@@ -133,12 +134,49 @@ impl WriteParts {
                     extents,
                     "the loss of its power has taken the end of this node's log: writes that may be committed are not committed again"
                 );
-                // The next daemon would find them in the log, as writes of programs of its own mount.
-                let (leader, second) = (self.leader().map(Arc::as_ref), self.second.as_deref());
-                checkpoint::write(&self.local, Parts { leader, second }, &self.files).map_err(|error| error.errno())?;
+                self.forget_dropped()?;
             }
         }
+        self.drop_overtaken().await?;
         self.commits.commit_all().await?;
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await
+    }
+
+    /// Writes that were pending while this node led the tree, and were not committed before another did, are committed only to files that nobody
+    /// has changed since: others had the locks of its programs. Those to other files are lost, and `fsync` and `drain` say so.
+    async fn drop_overtaken(&self) -> Result<(), Errno> {
+        let mut dropped = 0;
+        for (file, pending) in self.nodes.lost.take_overtaken() {
+            let state = loop {
+                match self.reader.tree.state(file).await {
+                    Err(Errno::ENOENT | Errno::ESTALE) => break None,
+                    Err(errno) if self.nodes.is_ending() => return Err(errno),
+                    Err(_) => self.nodes.pause(ASK_RETRY_DELAY).await,
+                    Ok(state) => break Some(state),
+                }
+            };
+            // Writes to a file that is gone are not committed.
+            let Some(state) = state else { continue };
+            let is_as_then = pending.iter().all(|one| one.version == state.version);
+            if is_as_then && !self.nodes.lost.has(file) {
+                continue;
+            }
+            dropped += self.files.drop_records(file, &pending.iter().map(|one| one.record).collect());
+            self.nodes.lost.note_overtaken(file);
+        }
+        if dropped == 0 {
+            return Ok(());
+        }
+        tracing::warn!(
+            extents = dropped,
+            "unsynced writes of this node are lost: others have changed these files since"
+        );
+        self.forget_dropped()
+    }
+
+    /// The next daemon would find in the log what was dropped, as writes of programs of its own mount.
+    fn forget_dropped(&self) -> Result<(), Errno> {
+        let (leader, second) = (self.leader().map(Arc::as_ref), self.second.as_deref());
+        checkpoint::write(&self.local, Parts { leader, second }, &self.files).map_err(|error| error.errno())
     }
 }

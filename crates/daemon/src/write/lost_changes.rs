@@ -5,9 +5,10 @@
 //! they were about fails once, and until then `drain` and `down` say so. Where names were lost, so does `fsync` of the next file that programs create or look up in that directory: most
 //! programs sync no directory.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forebay_types::{Errno, FileId, Map, OperationId};
+use forebay_types::{Errno, FileId, LogPosition, Map, OperationId};
 use forebay_wire::write::{Change, Operation};
 
 /// Files of which lost changes are known: more are not noted because of their directory, so that memory is limited.
@@ -16,11 +17,25 @@ const FILES_MAX: usize = 1 << 16;
 /// A change that this node carried out as its leader, and what it is about.
 pub type Unheard = (OperationId, Vec<FileId>);
 
+/// A record that was written and not committed while this node led the tree, before another did: others may have got the locks of its programs,
+/// and written since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Overtaken {
+    /// Of which file.
+    pub file: FileId,
+    /// The file's version then.
+    pub version: u64,
+    /// Where it is in the log.
+    pub record: LogPosition,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct LostChanges {
     /// Changes that this node carried out before another came to lead the tree, oldest first, and that one may lack.
     unheard: Mutex<Vec<Unheard>>,
+    /// Writes that were pending then, and are to be committed only to files that are as they were.
+    overtaken: Mutex<Vec<Overtaken>>,
     /// Files and directories that lost changes were about. Of one that is so for its directory's sake, that directory.
     files: Mutex<Map<FileId, Option<FileId>>>,
 }
@@ -47,8 +62,23 @@ fn about(operation: &Operation) -> Vec<FileId> {
 
 impl LostChanges {
     /// A daemon begins, on a node that carried these out as its leader. Whether the leader has them is asked next.
-    pub fn begin(&self, unheard: Vec<Unheard>) {
+    pub fn begin(&self, unheard: Vec<Unheard>, overtaken: Vec<Overtaken>) {
         *self.unheard() = unheard;
+        *self.overtaken() = overtaken;
+    }
+
+    /// Writes that were pending then, by file.
+    pub fn take_overtaken(&self) -> BTreeMap<FileId, Vec<Overtaken>> {
+        let mut of_files: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in std::mem::take(&mut *self.overtaken()) {
+            of_files.entry(one.file).or_default().push(one);
+        }
+        of_files
+    }
+
+    /// Writes to a file are lost: others have changed it since.
+    pub fn note_overtaken(&self, file: FileId) {
+        self.files().insert(file, None);
     }
 
     /// Those of which it is to be asked.
@@ -104,6 +134,10 @@ impl LostChanges {
 
     fn unheard(&self) -> MutexGuard<'_, Vec<Unheard>> {
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn overtaken(&self) -> MutexGuard<'_, Vec<Overtaken>> {
+        self.overtaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn files(&self) -> MutexGuard<'_, Map<FileId, Option<FileId>>> {

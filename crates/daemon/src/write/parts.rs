@@ -139,7 +139,7 @@ impl WriteParts {
         let Beginning { drain, has_kernel, made_at_ms, kernel_leases, daemon, standby, .. } = beginning;
         let known = (opened.has_mirrored, opened.may_lack_end);
         let OpenedStore { local, tree, leader_before, history, mirror, files, unanswered, .. } = opened;
-        nodes.lost.begin(opened.unheard);
+        nodes.lost.begin(opened.unheard, opened.overtaken);
         let cache = PageCache::new(daemon == 0, kernel_leases);
         let (is_first, has_standby, budget_bytes) = (daemon == 0, standby.is_some(), beginning.budget_bytes);
         let life = Life { is_first, leader_before, history, has_standby, cache: Arc::clone(&cache), budget_bytes };

@@ -25,7 +25,7 @@ use super::copying::Copying;
 use super::files::Files;
 use super::kernel_ids::unknown_writer;
 use super::local::{Local, landing_place};
-use super::lost_changes::{Unheard, unheard};
+use super::lost_changes::{Overtaken, Unheard, unheard};
 use super::notes::{Note, StoreTree};
 use super::tree::checkpoint::Checkpoint;
 use super::tree::standby::Mirror;
@@ -55,6 +55,8 @@ pub struct OpenedStore {
     pub unanswered: Vec<OperationId>,
     /// Those of its programs that it carried out as the leader, before another node was that, which may not have heard of them.
     pub unheard: Vec<Unheard>,
+    /// Writes that were pending when another node came to lead the tree in its place, and still are.
+    pub overtaken: Vec<Overtaken>,
 }
 
 impl OpenedStore {
@@ -110,11 +112,12 @@ pub fn open_store(
         Arc::clone(environment),
         (found.next_serial, found.last_record),
     ));
+    let overtaken = found.overtaken();
     let (files, unanswered) = found.files(&local);
     let Found { leadership, tree, leader_before, lineage, recent, mirror, unheard, .. } = found;
     let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
     let history = (lineage, recent);
-    let opened = OpenedStore {
+    Ok(OpenedStore {
         local,
         leadership,
         tree,
@@ -126,8 +129,8 @@ pub fn open_store(
         files,
         unanswered,
         unheard,
-    };
-    Ok(opened)
+        overtaken,
+    })
 }
 
 /// The findings so far.
@@ -157,6 +160,8 @@ pub struct Found {
     sent: Vec<Change>,
     /// Changes that the leader after this node may not have heard of, oldest first.
     unheard: Vec<Unheard>,
+    /// The versions that files of uncommitted extents had in this node's tree when another came to lead it.
+    versions_then: BTreeMap<LogPosition, u64>,
     /// Above all that this node has given.
     next_serial: u64,
     /// The last of the log's records.
@@ -182,6 +187,7 @@ impl Found {
             uncommitted: BTreeMap::new(),
             sent: vec![],
             unheard: vec![],
+            versions_then: BTreeMap::new(),
             next_serial: 1,
             last_record: None,
         }
@@ -272,8 +278,12 @@ impl Found {
                 (self.lineage, self.recent) = Default::default();
             }
             false => {
-                if self.tree.take().is_some() {
+                if let Some(tree) = self.tree.take() {
                     self.unheard = self.own_of_recent();
+                    let version = |(position, (file, _)): (&LogPosition, &(FileId, WrittenExtent))| {
+                        Some((*position, tree.state(*file).ok()?.version))
+                    };
+                    self.versions_then = self.uncommitted.iter().filter_map(version).collect();
                 }
             }
         }
@@ -403,6 +413,14 @@ impl Found {
         let pending = uncommitted.values().map(|(_, extent)| extent).chain(unanswered);
         let pending = pending.filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
         committed.chain(copied).chain(pending).collect()
+    }
+
+    /// Extents that are pending since before another node led the tree.
+    fn overtaken(&self) -> Vec<Overtaken> {
+        let since = |(record, (file, _)): (&LogPosition, &(FileId, WrittenExtent))| {
+            Some(Overtaken { file: *file, version: *self.versions_then.get(record)?, record: *record })
+        };
+        self.uncommitted.iter().filter_map(since).collect()
     }
 
     /// The files with what is pending: what was sent and perhaps not carried out, then what was not sent. And the names of the
