@@ -225,7 +225,7 @@ fn a_job_whose_down_was_interrupted_says_how_long_it_refuses_changes() {
     bed.job.forget();
 }
 
-/// Whatever lets files land: one that others' file has kept from its name is not where its program wants it.
+/// A file that landed under another name than its own is not where its program wants it, whichever policy let it land.
 #[test]
 fn a_file_beside_anothers_is_named_when_the_job_ends() {
     require!(Fuse, Root);
