@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::bed::Bed;
-use crate::salvage::{salvage, wait_for_standby};
+use crate::salvage::wait_for_standby;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -310,8 +310,11 @@ fn older_writes_of_a_deposed_leader_do_not_come_over_newer_ones() {
             drop(program.stdin.take());
             let _ = program.kill();
             let _ = program.wait();
-            let told = salvage(&bed.job.sandbox, "store");
-            assert_eq!(told.0, Some(3), "that writes are lost is told: {}", told.1);
+            let store = bed.job.sandbox.base().join("store");
+            let mut command = bed.job.sandbox.command();
+            command.arg("salvage").args((0..3).flat_map(|node| ["--burst-store".into(), store.join(node.to_string())]));
+            let told = run(&mut command);
+            assert_eq!(told.status.code(), Some(3), "that writes are lost is told: {}{}", told.text(), told.stderr);
         }
         let landed = |name: &str| fs::read(bed.backing().join(name)).unwrap();
         assert_eq!((&landed("shared")[..6], &landed("own")[..4]), (&b"newer\0"[..], &b"own\0"[..]), "{goes_on}");

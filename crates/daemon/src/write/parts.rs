@@ -316,7 +316,8 @@ impl WriteParts {
         let why = drain_messages::both(lost.or(progress.why), why);
         let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader)));
         let why = drain_messages::both(why, drain_messages::lost_changes(&with_lost_changes));
-        Progress { why, is_final, ..progress }
+        let has_lost_changes = !with_lost_changes.is_empty();
+        Progress { why, has_lost_changes, is_final, ..progress }
     }
 
     /// The obstacle that keeps a node from committing, if any, and nodes whose programs have lost changes. Nodes that have just not answered are

@@ -84,6 +84,7 @@ impl Drainer {
         Progress {
             steps,
             why: self.trouble().clone(),
+            has_lost_changes: false,
             is_final: false,
             landed_steps,
             attempt_bytes,

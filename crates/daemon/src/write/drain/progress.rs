@@ -9,6 +9,9 @@ pub struct Progress {
     pub steps: usize,
     /// The obstacle to the first of them, if any.
     pub why: Option<String>,
+    /// Whether unsynced changes of programs are lost, and no `fsync` has told of them.
+    #[serde(default)]
+    pub has_lost_changes: bool,
     /// Whether waiting changes nothing of that.
     pub is_final: bool,
     /// Steps that it has followed since the tree began.

@@ -71,7 +71,7 @@ fn land(
     // More may have landed since it was waited for.
     let SalvageEnd { steps, bytes: bytes_left, missing } = salvage.end();
     let progress = Progress { steps, bytes: bytes_left, ..progress };
-    let is_gone = others.is_empty() && paths.iter().all(|path| !path.exists());
+    let is_gone = !progress.has_lost_changes && others.is_empty() && paths.iter().all(|path| !path.exists());
     let has_landed = steps == 0 && (progress.why.is_none() || is_gone) && others.is_empty();
     let landed_bytes = bytes.saturating_sub(bytes_left);
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
