@@ -132,7 +132,7 @@ impl State {
     /// Goes on in the next empty segment, of which there is one.
     fn roll(&mut self) -> (Seal, Place) {
         let segment = self.ready.pop_front().expect("whoever calls has seen one, under the same lock");
-        self.usage.begin(segment.number);
+        self.usage.begin(segment.number, self.tail.segment_bytes.into());
         let (seal, begin) = self.tail.roll(segment, self.durable);
         let end = seal.sequence.next();
         self.unsynced.push((Arc::clone(&seal.segment), end));

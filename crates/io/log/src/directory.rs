@@ -160,6 +160,12 @@ impl Directory {
         open_regular(&self.directory, &segment_name(number), access)
     }
 
+    /// The room that was given to a segment.
+    pub fn segment_bytes(&self, number: u64) -> io::Result<u64> {
+        let found = statat(&self.directory, &*segment_name(number), AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(u64::try_from(found.st_size).unwrap_or(0))
+    }
+
     pub fn remove_segment(&self, number: u64) -> io::Result<()> {
         Ok(unlinkat(&self.directory, &*segment_name(number), AtFlags::empty())?)
     }

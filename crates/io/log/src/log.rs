@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub directory: Directory,
     pub identity: LogIdentity,
     pub segment_bytes: u32,
-    pub capacity_segments: usize,
+    /// For whole segments.
+    pub capacity_bytes: u64,
     pub descriptors: Descriptors,
     pub state: Mutex<State>,
     /// Held by who writes a checkpoint: one after the other.
@@ -77,8 +78,8 @@ pub(crate) struct State {
     pub unsynced: Vec<(Arc<Segment>, Sequence)>,
     /// Empty segments.
     pub ready: VecDeque<Arc<Segment>>,
-    /// Segments that take place on the disk: with records, ready, or about to be made or removed.
-    pub segment_count: usize,
+    /// The room on the disk of segments with records, and of those that are ready, or about to be made or removed.
+    pub disk_bytes: u64,
     pub next_segment: u64,
     /// How often an empty segment was missed, and of the first how many of those times it is known that there is none.
     pub asked: u64,
@@ -90,7 +91,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new(tail: Tail, durable: Sequence, usage: Usage, segment_count: usize, next_segment: u64) -> Self {
+    pub fn new(tail: Tail, durable: Sequence, usage: Usage, disk_bytes: u64, next_segment: u64) -> Self {
         Self {
             tail,
             completion: Completion::new(durable),
@@ -102,7 +103,7 @@ impl State {
             uncommitted_bytes: 0,
             unsynced: Vec::new(),
             ready: VecDeque::new(),
-            segment_count,
+            disk_bytes,
             next_segment,
             asked: 0,
             refused: 0,
@@ -122,7 +123,7 @@ impl Shared {
         Self {
             identity: store.head.identity,
             segment_bytes: store.head.segment_bytes,
-            capacity_segments: store.capacity_segments,
+            capacity_bytes: store.capacity_bytes,
             directory: store.directory,
             descriptors: Descriptors::default(),
             state: Mutex::new(state),
@@ -263,12 +264,11 @@ impl Log {
     #[must_use]
     pub fn space(&self) -> Space {
         let state = self.shared.lock();
-        let bytes = |segments: usize| segments as u64 * u64::from(self.shared.segment_bytes);
         Space {
-            capacity_bytes: bytes(self.shared.capacity_segments),
-            used_bytes: bytes(state.segment_count - state.ready.len()),
+            capacity_bytes: self.shared.capacity_bytes,
+            used_bytes: state.disk_bytes - state.ready.len() as u64 * u64::from(self.shared.segment_bytes),
             live_bytes: state.usage.live_bytes(),
-            kept_by_notes_bytes: bytes(state.usage.kept_by_notes()),
+            kept_by_notes_bytes: state.usage.kept_by_notes_bytes(),
         }
     }
 

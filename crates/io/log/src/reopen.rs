@@ -99,11 +99,14 @@ impl Recovery {
         if !store.is_same_boot {
             store.write_head()?;
         }
-        let segment_count = usage.segment_count() + 1;
         let durable = begin.sequence.next();
-        usage.begin(number);
+        usage.begin(number, 0);
+        usage
+            .measure(|number| store.directory.segment_bytes(number))
+            .map_err(|error| StoreError::io("look at", store.directory.path(), error))?;
+        let disk_bytes = usage.disk_bytes();
         usage.consider_all(durable);
-        Ok(Shared::new(store, State::new(tail, durable, usage, segment_count, number + 1), up_to))
+        Ok(Shared::new(store, State::new(tail, durable, usage, disk_bytes, number + 1), up_to))
     }
 }
 

@@ -9,9 +9,10 @@ use rustix::io::Errno as Os;
 use crate::limits;
 use crate::log::{Shared, State};
 use crate::tail::Segment;
+use crate::usage::Freed;
 
 enum Work {
-    Remove(Vec<u64>),
+    Remove(Vec<Freed>),
     /// Make the segment of this number, for those who asked so far.
     Make(u64, u64),
 }
@@ -20,7 +21,7 @@ enum Work {
 pub(crate) fn keep_ready(shared: &Shared) {
     while let Some(work) = await_work(shared) {
         let done = match work {
-            Work::Remove(numbers) => remove(shared, &numbers),
+            Work::Remove(freed) => remove(shared, &freed),
             Work::Make(number, asked) => make(shared, number, asked),
         };
         if let Err(error) = done {
@@ -37,7 +38,7 @@ fn await_work(shared: &Shared) -> Option<Work> {
         if state.is_ending || state.failed.is_some() {
             return None;
         }
-        if let Some(work) = state.next_work(shared.capacity_segments) {
+        if let Some(work) = state.next_work(shared.capacity_bytes, shared.segment_bytes.into()) {
             return Some(work);
         }
         if state.must_refuse() {
@@ -49,17 +50,18 @@ fn await_work(shared: &Shared) -> Option<Work> {
 }
 
 impl State {
-    fn next_work(&mut self, capacity_segments: usize) -> Option<Work> {
+    fn next_work(&mut self, capacity_bytes: u64, segment_bytes: u64) -> Option<Work> {
         let freed = self.usage.take_freed();
         if !freed.is_empty() {
             return Some(Work::Remove(freed));
         }
         // After a disk was full, only a new request makes it worth while to try again.
-        let may = self.segment_count < capacity_segments && (!self.is_disk_full || self.refused < self.asked);
+        let has_room = self.disk_bytes + segment_bytes <= capacity_bytes;
+        let may = has_room && (!self.is_disk_full || self.refused < self.asked);
         if !(self.wants_segment() && may) {
             return None;
         }
-        self.segment_count += 1;
+        self.disk_bytes += segment_bytes;
         Some(Work::Make(self.next_segment, self.asked))
     }
 
@@ -73,13 +75,13 @@ impl State {
     }
 }
 
-fn remove(shared: &Shared, numbers: &[u64]) -> io::Result<()> {
-    for number in numbers {
-        shared.descriptors.forget(*number);
-        shared.directory.remove_segment(*number)?;
+fn remove(shared: &Shared, freed: &[Freed]) -> io::Result<()> {
+    for Freed { segment, .. } in freed {
+        shared.descriptors.forget(*segment);
+        shared.directory.remove_segment(*segment)?;
     }
     let mut state = shared.lock();
-    state.segment_count -= numbers.len();
+    state.disk_bytes -= freed.iter().map(|one| one.bytes).sum::<u64>();
     state.is_disk_full = false;
     Ok(())
 }
@@ -96,7 +98,7 @@ fn make(shared: &Shared, number: u64, asked: u64) -> io::Result<()> {
             state.is_disk_full = false;
         }
         Err(error) => {
-            state.segment_count -= 1;
+            state.disk_bytes -= u64::from(shared.segment_bytes);
             if !is_full(&error) {
                 return Err(error);
             }

@@ -88,7 +88,8 @@ pub(crate) struct Store {
     pub head: StoreHead,
     /// Of the machine now.
     pub boot: [u8; 16],
-    pub capacity_segments: usize,
+    /// Room for whole segments.
+    pub capacity_bytes: u64,
     /// Whether the machine runs since before the store was opened last: then nothing that was written is lost.
     pub is_same_boot: bool,
     /// Numbers of segments, ascending.
@@ -130,11 +131,13 @@ impl Store {
             }
             (new_head(path, owner, settings)?, true)
         };
-        let capacity_segments = match settings.capacity {
-            Capacity::AsFound => contents.segments.len().max(limits::SEGMENTS_MIN as usize),
+        let capacity_bytes = match settings.capacity {
+            Capacity::AsFound => {
+                (contents.segments.len() as u64).max(limits::SEGMENTS_MIN) * u64::from(head.segment_bytes)
+            }
             Capacity::Bytes(bytes) => capacity(path, bytes, head.segment_bytes)?,
         };
-        Ok(Self { directory, head, boot: owner.boot, capacity_segments, is_same_boot, segments: contents.segments })
+        Ok(Self { directory, head, boot: owner.boot, capacity_bytes, is_same_boot, segments: contents.segments })
     }
 
     /// Writes the head, which says that the store was opened in the machine's present run.
@@ -213,11 +216,11 @@ fn new_head(path: &Path, owner: &Owner, settings: &Settings) -> Result<StoreHead
     })
 }
 
-fn capacity(path: &Path, capacity_bytes: u64, segment_bytes: u32) -> Result<usize, StoreError> {
+fn capacity(path: &Path, capacity_bytes: u64, segment_bytes: u32) -> Result<u64, StoreError> {
     let segments = capacity_bytes / u64::from(segment_bytes);
     if segments < limits::SEGMENTS_MIN {
         let min_bytes = limits::SEGMENTS_MIN * u64::from(segment_bytes);
         return Err(StoreError::TooSmall { path: path.to_owned(), capacity_bytes, min_bytes });
     }
-    Ok(usize::try_from(segments).unwrap_or(usize::MAX))
+    Ok(segments * u64::from(segment_bytes))
 }

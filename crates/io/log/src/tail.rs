@@ -24,7 +24,7 @@ pub(crate) struct Segment {
 /// The segment that is written, and the number of the next record.
 pub(crate) struct Tail {
     identity: LogIdentity,
-    segment_bytes: u32,
+    pub segment_bytes: u32,
     segment: Arc<Segment>,
     used: u32,
     /// Heads of all records of the segment, encoded, for its index.

@@ -20,11 +20,21 @@ pub(crate) struct Usage {
     /// Segments that lack nothing but a commit of all records below the sequence.
     awaiting: BTreeSet<(Sequence, u64)>,
     /// To be removed.
-    freed: Vec<u64>,
+    freed: Vec<Freed>,
+}
+
+/// A segment that nothing needs any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Freed {
+    pub segment: u64,
+    /// Its room on the disk.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Entry {
+    /// Its room on the disk: less than a whole segment where it was cut off at the end of a run.
+    bytes: u64,
     live_bytes: u64,
     /// Behind its last note.
     notes_end: Sequence,
@@ -40,13 +50,21 @@ impl Usage {
     }
 
     /// A segment begins.
-    pub fn begin(&mut self, segment: u64) {
-        self.segments.insert(segment, Entry::default());
+    pub fn begin(&mut self, segment: u64, bytes: u64) {
+        self.segments.insert(segment, Entry { bytes, ..Entry::default() });
     }
 
     /// A segment of an earlier run, of which nothing is known to be live.
     pub fn adopt(&mut self, segment: u64, notes_end: Sequence, end: Sequence) {
         self.segments.insert(segment, Entry { notes_end, end: Some(end), ..Entry::default() });
+    }
+
+    /// Learns the room of each segment on the disk.
+    pub fn measure<E>(&mut self, bytes_of: impl Fn(u64) -> Result<u64, E>) -> Result<(), E> {
+        self.segments.iter_mut().try_for_each(|(segment, entry)| {
+            entry.bytes = bytes_of(*segment)?;
+            Ok(())
+        })
     }
 
     pub fn add_live(&mut self, segment: u64, bytes: u64) -> bool {
@@ -116,13 +134,13 @@ impl Usage {
         if needed > durable {
             self.awaiting.insert((needed, segment));
         } else {
+            self.freed.push(Freed { segment, bytes: entry.bytes });
             self.segments.remove(&segment);
-            self.freed.push(segment);
         }
     }
 
     /// Segments that may be removed now; the caller removes them.
-    pub fn take_freed(&mut self) -> Vec<u64> {
+    pub fn take_freed(&mut self) -> Vec<Freed> {
         std::mem::take(&mut self.freed)
     }
 
@@ -140,9 +158,9 @@ impl Usage {
         self.segments.contains_key(&segment)
     }
 
-    /// Segments with records.
-    pub fn segment_count(&self) -> usize {
-        self.segments.len()
+    /// The room of segments with records on the disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.segments.values().map(|entry| entry.bytes).sum()
     }
 
     pub fn live_by_segment(&self) -> Vec<(u64, u64)> {
@@ -153,10 +171,10 @@ impl Usage {
         self.live_bytes
     }
 
-    /// Sealed segments that only notes keep.
-    pub fn kept_by_notes(&self) -> usize {
+    /// The room on the disk of sealed segments that only notes keep.
+    pub fn kept_by_notes_bytes(&self) -> u64 {
         let kept = |entry: &&Entry| entry.end.is_some() && entry.live_bytes == 0 && entry.notes_end > self.checkpoint;
-        self.segments.values().filter(kept).count()
+        self.segments.values().filter(kept).map(|entry| entry.bytes).sum()
     }
 }
 
@@ -165,10 +183,11 @@ mod tests {
     use super::*;
 
     const AT: LogPosition = LogPosition { segment: 1, offset: 0 };
+    const FREED: Freed = Freed { segment: 1, bytes: 4096 };
 
     fn sealed(notes_end: u64) -> Usage {
         let mut usage = Usage::new(Sequence(0));
-        usage.begin(1);
+        usage.begin(1, 4096);
         assert!(usage.add_live(1, 100) && !usage.add_live(2, 1));
         if notes_end > 0 {
             usage.add_note(1, Sequence(notes_end - 1));
@@ -183,8 +202,8 @@ mod tests {
         usage.release(AT, 40, Sequence(10), Sequence(10)).unwrap();
         assert!(!usage.has_freed());
         usage.release(AT, 60, Sequence(10), Sequence(10)).unwrap();
-        assert_eq!(usage.take_freed(), [1]);
-        assert_eq!((usage.segment_count(), usage.has_freed()), (0, false));
+        assert_eq!(usage.take_freed(), [FREED]);
+        assert_eq!((usage.disk_bytes(), usage.has_freed()), (0, false));
     }
 
     #[test]
@@ -194,24 +213,24 @@ mod tests {
         usage.committed(Sequence(11));
         assert!(!usage.has_freed(), "the record that took its place may yet be lost");
         usage.committed(Sequence(12));
-        assert_eq!(usage.take_freed(), [1]);
+        assert_eq!(usage.take_freed(), [FREED]);
     }
 
     #[test]
     fn notes_keep_it_until_a_checkpoint_stands_for_them() {
         let mut usage = sealed(8);
         usage.release(AT, 100, Sequence(10), Sequence(10)).unwrap();
-        assert_eq!((usage.has_freed(), usage.kept_by_notes()), (false, 1));
+        assert_eq!((usage.has_freed(), usage.kept_by_notes_bytes()), (false, 4096));
         usage.set_checkpoint(Sequence(7), Sequence(10));
         assert!(!usage.has_freed());
         usage.set_checkpoint(Sequence(8), Sequence(10));
-        assert_eq!(usage.take_freed(), [1]);
+        assert_eq!(usage.take_freed(), [FREED]);
     }
 
     #[test]
     fn an_open_segment_stays() {
         let mut usage = Usage::new(Sequence(0));
-        usage.begin(1);
+        usage.begin(1, 4096);
         usage.add_live(1, 5);
         usage.release(AT, 5, Sequence(3), Sequence(3)).unwrap();
         assert!(!usage.has_freed());

@@ -155,6 +155,36 @@ fn a_full_store_is_recovered() {
     assert_eq!(fill(&log).len(), 3 * 4);
 }
 
+/// Each begins a segment, and the one before is cut off where its records end.
+#[test]
+fn daemons_that_come_and_go_take_the_room_of_what_they_write() {
+    let directory = directory();
+    let path = store(&directory);
+    let mut live = vec![];
+    for tag in 0..20 {
+        let recovery = Recovery::open(&path, &owner(1), &settings(4)).unwrap();
+        let log = recovery.finish(live.iter().map(|at| (*at, 500))).unwrap();
+        live.push(log.append_data(RecordData::written(FILE, 0), &contents(tag, 500)).unwrap().position);
+    }
+    let recovery = Recovery::open(&path, &owner(1), &settings(4)).unwrap();
+    let log = recovery.finish(live.iter().map(|at| (*at, 500))).unwrap();
+    let space = log.space();
+    assert_eq!((space.live_bytes, space.capacity_bytes), (20 * 500, 4 * u64::from(SEGMENT_BYTES)));
+    assert!(space.used_bytes < 2 * u64::from(SEGMENT_BYTES), "{space:?}");
+    assert_eq!(fill(&log).len(), 2 * 4, "a segment is what was written, and one is for notes");
+    for at in live {
+        log.release(at, 500).unwrap();
+    }
+    let _ = log.append_note(b"landed").unwrap();
+    log.checkpoint(log.end(), b"").unwrap();
+    let all_whole = |space: forebay_log::Space| space.used_bytes.is_multiple_of(SEGMENT_BYTES.into());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !all_whole(log.space()) {
+        assert!(Instant::now() < deadline, "{:?}", log.space());
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn a_full_disk_is_said_before_anything_is_written() {
     if !rustix::process::geteuid().is_root() {
