@@ -1,6 +1,8 @@
 //! Jobs that end without `down`: each leaves a report, and a note about stores with files that have not landed.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use forebay_tests::require;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, arguments};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -95,6 +97,46 @@ fn a_job_that_ends_well_by_signals_has_a_report() {
     assert!(!bed.job.sandbox.base().join("store").exists(), "nothing is left to land");
     has_nothing_to_end(&bed);
     bed.job.forget();
+}
+
+/// Finished writes that a node has not sent are in its log alone. All else has landed: the names of their files are what other stores are needed for.
+#[test]
+fn writes_of_a_killed_node_keep_the_names_of_their_files() {
+    require!(Fuse, Root);
+    for case in ["salvage", "the next job", "the leader is lost"] {
+        let mut bed = Bed::of(3);
+        fs::write(bed.mount().join("file"), [b'a'; 10_000]).unwrap();
+        let file = fs::File::options().write(true).open(bed.mount_of(2).join("file")).unwrap();
+        // From then on the standby knows that it is open.
+        fs::File::create(bed.mount().join("synced")).unwrap().sync_all().unwrap();
+        bed.drain();
+        file.write_all_at(&[b'b'; 100], 500).unwrap();
+        bed.job.kill_node(2);
+        let stores = bed.job.sandbox.base().join("store");
+        if case == "the leader is lost" {
+            bed.job.kill_node(0);
+            fs::remove_dir_all(stores.join("0")).unwrap();
+            end_by_signal(&bed, &[1]);
+        } else {
+            end_by_signal(&bed, &[0, 1]);
+        }
+        drop(file);
+        if case == "the next job" {
+            let words = arguments(&bed.job.sandbox, 3);
+            bed.job.up_again(&words.iter().map(OsStr::new).collect::<Vec<_>>());
+            bed.drain();
+            let _ = bed.command(&["down"]).good();
+        } else {
+            let (status, told) = crate::salvage::salvage(&bed.job.sandbox, "store");
+            assert_eq!((status, &told["landed"]), (Some(0), &true.into()), "{case}: {told}");
+            // The killed node's mounts go, too.
+            let _ = bed.command(&["down"]);
+        }
+        let landed = fs::read(bed.backing().join("file")).unwrap();
+        assert_eq!(landed.iter().filter(|byte| **byte == b'b').count(), 100, "{case}");
+        assert!(!stores.exists(), "{case}");
+        bed.job.forget();
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub fn prepare(
     let is_made =
         |path: &&Path| *path != directory.base() && (is_marked(path) || created.iter().any(|made| made == path));
     let closed = mount.ancestors().take_while(is_made).map(Path::to_owned).collect();
-    match make_all(&store, store_base, 0o700) {
+    match make_store(&store, store_base) {
         Ok(of_store) => created.extend(of_store),
         Err(error) => {
             remove(&created);
@@ -290,6 +290,14 @@ pub fn strays(made: &[PathBuf]) -> Vec<PathBuf> {
     with.sort();
     with.dedup();
     with
+}
+
+/// Makes the directory of a store; those that go when it has landed.
+fn make_store(path: &Path, base: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    // An earlier job made it, and left something in it.
+    let is_of_earlier = path.exists() && path.parent().is_some_and(is_marked);
+    let created = make_all(path, base, 0o700)?;
+    Ok(if is_of_earlier { vec![path.to_owned()] } else { created })
 }
 
 /// Makes a directory and those above it that are missing; those that were made, innermost first, without those that other nodes

@@ -18,6 +18,9 @@ use super::parts::{NODE_TIMEOUT, WriteParts};
 /// than `NODE_TIMEOUT`.
 const CHANGES_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long a leader that ends waits for its standby to hear of the last changes.
+const STANDBY_WITHIN: Duration = Duration::from_millis(500);
+
 /// Files that one node names at most: the others are counted.
 const NAMED_MAX: usize = 100;
 
@@ -73,8 +76,13 @@ impl WriteParts {
     pub async fn end(&self, is_last: bool) {
         // A daemon may end and its job go on.
         let ends_with_job = is_last && self.freeze.is_frozen();
-        if let Some(leader) = self.leader().filter(|_| ends_with_job) {
-            remove_unlinked(leader).await;
+        match self.leader() {
+            Some(leader) if ends_with_job => remove_unlinked(leader).await,
+            // Else names that are needed no more would keep the standby's store, and this one.
+            Some(leader) if is_last => {
+                let _ = tokio::time::timeout(STANDBY_WITHIN, leader.replicator.wait_for_standby()).await;
+            }
+            _ => {}
         }
         self.nodes.end();
         self.election.wake();
@@ -96,17 +104,22 @@ impl WriteParts {
 
     /// The store goes if all in it has landed.
     fn wipe_unneeded(&self, ends_with_job: bool) {
-        let is_needed = match self.leader() {
-            Some(leader) => {
-                let tree = leader.tree();
-                tree.is_needed() || !ends_with_job && !tree.unlinked_with_drafts().is_empty()
-            }
-            None => self.local.log.space().live_bytes > 0,
-        };
-        let has_landed = !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        let has_landed = !self.is_needed(ends_with_job) && self.files.all().iter().all(|open| !open.is_dirty());
         if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }
+    }
+
+    /// Where the job does not end in order, other nodes may have written to files whose names this store alone has.
+    fn is_needed(&self, ends_with_job: bool) -> bool {
+        let (own, leads) = (self.local.rank, self.nodes.leadership().leader);
+        let Some(leader) = self.leader() else {
+            let mirrored = || self.second.as_ref()?.mirror().as_ref().map(|of| of.is_needed_beside(&[own, leads]));
+            return self.local.log.space().live_bytes > 0 || !ends_with_job && mirrored() == Some(true);
+        };
+        let tree = leader.tree();
+        let is_known = || leader.replicator.standby_has_all() && tree.unlinked_with_drafts().is_empty();
+        tree.is_needed() || !ends_with_job && (tree.is_open_beside(&[own]) || !is_known())
     }
 
     /// `drain_job` for the last time: programs of no node change anything from now on (`freeze`).

@@ -45,7 +45,7 @@ pub struct OpenedStore {
     pub history: (Lineage, Entries<Vec<u8>>),
     /// If it has its standby here.
     pub mirror: Option<Mirror>,
-    /// With names of files that have not landed.
+    /// With names of files that have not landed, or that other nodes may have written to.
     pub has_mirrored: bool,
     /// Whether a loss of power may have taken the log's end.
     pub may_lack_end: bool,
@@ -112,10 +112,9 @@ pub fn open_store(
         Arc::clone(environment),
         (found.next_serial, found.last_record),
     ));
-    let overtaken = found.overtaken();
+    let (overtaken, has_mirrored) = (found.overtaken(), found.has_mirrored());
     let (files, unanswered) = found.files(&local);
     let Found { leadership, tree, leader_before, lineage, recent, mirror, unheard, .. } = found;
-    let has_mirrored = mirror.as_ref().is_some_and(|mirror| mirror.tree.is_needed());
     let history = (lineage, recent);
     Ok(OpenedStore {
         local,
@@ -413,6 +412,12 @@ impl Found {
         let pending = uncommitted.values().map(|(_, extent)| extent).chain(unanswered);
         let pending = pending.filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
         committed.chain(copied).chain(pending).collect()
+    }
+
+    /// Whether names are here of files that have not landed, or that nodes beside this one and the leader may have written to.
+    fn has_mirrored(&self) -> bool {
+        let nodes = [self.rank, self.leadership.leader];
+        self.mirror.as_ref().is_some_and(|mirror| mirror.is_needed_beside(&nodes))
     }
 
     /// Extents that are pending since before another node led the tree.

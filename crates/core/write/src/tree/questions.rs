@@ -287,6 +287,12 @@ impl Tree {
         self.nodes.active().filter(|(_, of)| of.open_on.contains_key(&node)).count()
     }
 
+    /// Whether a node beside these has a file open. Its log may have writes to it that it has not sent, and they have a name here alone.
+    #[must_use]
+    pub fn is_open_beside(&self, nodes: &[NodeRank]) -> bool {
+        self.nodes.active().any(|(_, of)| of.open_on.keys().any(|node| !nodes.contains(node)))
+    }
+
     /// The ranges of a file that only logs have: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {

@@ -166,6 +166,11 @@ impl TreeReplicator {
         history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have.count)
     }
 
+    /// Whether no store lacks a change: that of a standby that is silent may.
+    pub fn standby_has_all(&self) -> bool {
+        self.followed().is_none_or(|history| history.has_all())
+    }
+
     /// The standby asks, and has this much. Whether the tree has one.
     pub fn hear(&self, have: Option<ReplicatedIndex>) -> bool {
         if self.has_standby {

@@ -60,6 +60,11 @@ impl Mirror {
         let _ = self.tree.apply(entry, &mut Released::default());
         self.have.count += 1;
     }
+
+    /// Whether it has names of files that have not landed, or that nodes beside these may have written to.
+    pub fn is_needed_beside(&self, nodes: &[NodeRank]) -> bool {
+        self.tree.is_needed() || self.tree.is_open_beside(nodes)
+    }
 }
 
 /// Makes a checkpoint. May block.
