@@ -124,6 +124,25 @@ fn bytes_that_others_cut_off_are_lost_and_reported() {
     bed.job.down();
 }
 
+/// Its path says where, also for files in it; no store has anything of them.
+#[test]
+fn a_directory_that_is_aside_is_named_for_what_is_in_it() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--drain", "manual"]);
+    let _ = bed.shell("mkdir -p taken/deep; echo ours > taken/deep/file").good();
+    fs::write(bed.backing().join("taken"), "theirs\n").unwrap();
+    assert_eq!(drain(&bed).status.code(), Some(3));
+    let landed = bed.landed("taken/deep/file");
+    let path = bed.backing().join(second(&bed, "taken")).join("deep/file");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "ours\n");
+    let said = landed["why"].as_str().unwrap_or_default();
+    assert!(landed["state"] == "landed" && said.contains(&format!("it is at {},", path.display())), "{landed}");
+    let down = bed.command(&["down"]);
+    assert_eq!(down.status.code(), Some(3), "{down:?}");
+    assert!(down.stderr.contains("is at ") && !down.stderr.contains("Kept in"), "{down:?}");
+    bed.job.forget();
+}
+
 /// Both are in the way of whoever looks for a file.
 #[test]
 fn a_file_that_is_lost_and_one_that_is_aside_are_both_named() {
@@ -135,7 +154,7 @@ fn a_file_that_is_lost_and_one_that_is_aside_are_both_named() {
     fs::write(bed.backing().join("taken"), "theirs\n").unwrap();
     let said = drain(&bed);
     assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
-    for expected in ["cut cannot land: 5 bytes were only in the file", "the job's file is at /taken.forebay-"] {
+    for expected in ["cut cannot land: 5 bytes were only in the file", "/backing/taken.forebay-"] {
         assert!(said.text().contains(expected), "{expected}: {}", said.text());
     }
     let down = bed.command(&["down"]);

@@ -314,7 +314,7 @@ impl WriteParts {
         let leader = self.leader();
         let lost = leader.and_then(|leader| drain_messages::lost(leader, &self.dir));
         let why = drain_messages::both(lost.or(progress.why), why);
-        let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader)));
+        let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader, &self.backing)));
         let why = drain_messages::both(why, drain_messages::lost_changes(&with_lost_changes));
         let has_lost_changes = !with_lost_changes.is_empty();
         Progress { why, has_lost_changes, is_final, ..progress }

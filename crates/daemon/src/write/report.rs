@@ -21,7 +21,7 @@ use super::kernel_ids::file_of;
 use super::parts::WriteParts;
 use super::time_limit::left_of;
 use super::tree::leader::Leader;
-use super::tree::paths::backing_path;
+use super::tree::paths::{backing_path, lies_aside};
 use crate::options::DrainPolicy;
 
 /// How long nodes that may have written to a file are asked what.
@@ -264,8 +264,7 @@ impl WriteParts {
         let tree = leader.tree();
         let (state, way) = (tree.state(file).map_err(gone)?, tree.way(file).map_err(gone)?);
         let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
-        let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
-        let second = aside.and_then(|_| backing_path(&tree, file));
+        let second = lies_aside(&tree, file).then(|| backing_path(&tree, file)).flatten();
         let of_others = tree.bytes_of_others(file);
         let nodes = nodes_of(&tree.pieces(file, 0..state.attributes.size_bytes).map_err(gone)?);
         drop(tree);
@@ -286,7 +285,7 @@ impl WriteParts {
         }
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = match state {
-            "landed" => second.map(|second| aside_in_words(&second.to_string(), of_others)),
+            "landed" => second.map(|second| aside_in_words(&format!("{}{second}", self.backing.display()), of_others)),
             "lost" => Some(lost_in_words(&lost, &leader.partners_away(&lost.nodes))),
             _ => self.progress().why,
         };
@@ -323,7 +322,8 @@ fn nodes_of(pieces: &[Piece]) -> Vec<(NodeRank, u64)> {
 }
 
 fn aside_in_words(second: &str, of_others: u64) -> String {
-    let why = "because others have put something at its name there, or changed what was there";
+    let why =
+        "because others have put something at its name, or at that of a directory above it, or changed what was there";
     match of_others {
         0 => format!("it is at {second}, {why}"),
         bytes => {

@@ -60,19 +60,22 @@ pub fn lost_changes(nodes: &BTreeSet<NodeRank>) -> Option<String> {
     })
 }
 
-/// The message about files that have landed under other names than theirs, if any.
-pub fn aside(leader: &Leader) -> Option<String> {
+/// The message about files that have landed in the directory `backing` under other names than theirs, if any.
+pub fn aside(leader: &Leader, backing: &Path) -> Option<String> {
     let tree = leader.tree();
     let aside = tree.set_aside_places();
     let (place, name) = aside.first()?;
-    let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
+    let path = |name: &Name| {
+        let path = backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok()?;
+        Some(format!("{}{path}", backing.display()))
+    };
     let others = match aside.len() - 1 {
         0 => String::new(),
+        1 => "; 1 other file likewise".to_owned(),
         others => format!("; {others} other files likewise"),
     };
     Some(format!(
-        "others have put something at {} on the backing file system, or changed what was there: the job's file is at \
-         {} there{others}",
+        "others have put something at {}, or changed what was there: what the job put there is at {}{others}",
         path(&place.name)?,
         path(name)?
     ))

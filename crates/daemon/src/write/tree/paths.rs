@@ -29,6 +29,13 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
     }
 }
 
+/// Whether a file, or a directory that it is in, lies there under another name than its own: others have taken that.
+pub fn lies_aside(tree: &Tree, file: FileId) -> bool {
+    let above = |place: &&Place| tree.backing_place(place.directory);
+    let mut places = std::iter::successors(tree.backing_place(file), above);
+    places.any(|place| tree.backing_name(place) != &place.name)
+}
+
 /// All paths of a file, the draft last. Others may have taken any of them away or replaced it.
 pub fn backing_paths(tree: &Tree, file: FileId) -> Vec<ViewPath> {
     let root = (file == BURST_ROOT).then(ViewPath::root);

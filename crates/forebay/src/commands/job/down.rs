@@ -165,6 +165,8 @@ struct Outcome {
     left: Vec<Left>,
     /// Nodes that ended without saying that, and nothing else does.
     untold: Vec<NodeRank>,
+    /// Whether all nodes have said that.
+    has_all_reports: bool,
     /// `--burst-store` of the job.
     store: Option<String>,
     /// All that is to be staged out has been, or there is none; the reason for a failure has been told.
@@ -209,8 +211,10 @@ impl Outcome {
         let here: Vec<NodeRecord> = nodes.iter().filter(|node| self.ended.contains(&node.rank)).cloned().collect();
         self.wait_until_they_leave(&here);
         let Some(record) = record else { return };
+        let silent = self.silent(&record);
+        self.has_all_reports = silent.is_empty();
         if must_tell {
-            self.untold = self.silent(&record);
+            self.untold = silent;
         }
         self.end_the_rest(&record, directory);
         self.end_those_that_never_came(&record, directory);
@@ -309,10 +313,15 @@ impl Outcome {
         }
     }
 
+    /// Whether stores may have something: where changes are lost, or a file lies beside another's, they are gone.
+    fn may_have_kept(&self) -> bool {
+        let is_known = self.not_landed.is_none() || self.has_all_reports;
+        !(is_known && self.left.is_empty() && self.untold.is_empty())
+    }
+
     /// For the report.
     fn end(&self) -> End {
-        let kept = !(self.not_landed.is_none() && self.left.is_empty() && self.untold.is_empty());
-        let kept = kept.then(|| left::kept(&self.left, self.store.as_deref()));
+        let kept = self.may_have_kept().then(|| left::kept(&self.left, self.store.as_deref()));
         let numbers = |ranks: &[NodeRank]| ranks.iter().map(|rank| rank.0).collect();
         End {
             ended: self.ended.len(),
@@ -360,7 +369,7 @@ impl Outcome {
                 (shown_ranks(&self.untold), if self.untold.len() == 1 { "its store" } else { "their stores" });
             tell!("forebay: node {nodes} did not say what of the burst tier has not landed: {has} may have more");
         }
-        if self.not_landed.is_some() || !(self.left.is_empty() && self.untold.is_empty()) {
+        if self.may_have_kept() {
             tell!("forebay: {}", left::kept(&self.left, self.store.as_deref()));
         }
         if !self.missing.is_empty() {
