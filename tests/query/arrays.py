@@ -69,6 +69,14 @@ with h5py.File("plugins.h5", "w") as file:
             chunk[: 5000 - first] = half[first : first + 700]
             written.write_direct_chunk((first, 0), bytes(codec.encode(chunk)))
 case("plugins.h5", None, {"blosc": half, "zstd": half, "lz4": half})
+# A program's own block comes first.
+for name, block in [("block.h5", 512), ("long-block.h5", 65536)]:
+    with h5py.File(name, "w", userblock_size=block) as file:
+        file.create_dataset("packed", data=half, chunks=(700, 6), compression="gzip")
+        file["plain"] = half
+    with open(name, "r+b") as file:
+        file.write(b"a,b\n1,2\n")
+    case(name, None, {"packed": half, "plain": half})
 # Integers in some bits of an element, which have h5py's values; other layouts of fractions, and data sets without elements, have none.
 with h5py.File("bits.h5", "w") as file:
     low, wide = np.array([-5, -1, 0, 1, 7, 2000, -2000], "i4"), np.array([-(2**58), 2**50 + 1, -1, 0, 1, 3, 5])

@@ -18,7 +18,7 @@ fn files() -> Oracle {
 #[test]
 fn data_sets_have_the_statistics_that_numpy_finds() {
     require!(PythonModule("h5py"), PythonModule("netCDF4"), PythonModule("numcodecs"));
-    files().agrees(15);
+    files().agrees(17);
 }
 
 #[test]

@@ -40,6 +40,10 @@ const NAMED_MAX: usize = 12;
 /// Columns that one data set may stand for by itself: wider ones are pictures and fields, whose elements are rows.
 const WIDTH_MAX: u64 = 512;
 
+/// Bytes that may come before an HDF5 file: none, or a user block. It may be longer, and none that was met is.
+const USER_BLOCKS: [usize; 9] = [0, 512, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, USER_BLOCK_MAX];
+const USER_BLOCK_MAX: usize = 1 << 16;
+
 /// A format of files that have data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayFormat {
@@ -56,13 +60,12 @@ impl ArrayFormat {
     #[must_use]
     pub fn of(beginning: &[u8]) -> Option<Self> {
         const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
-        // Files of MATLAB have a block of text before.
-        let is_matlab = beginning.starts_with(b"MATLAB 7.3 MAT-file");
+        // A program's own block may come first, as MATLAB's text does.
+        let mut behind_blocks = USER_BLOCKS.iter().filter_map(|bytes| beginning.get(*bytes..));
         match beginning {
             [b'C', b'D', b'F', 1 | 2 | 5, ..] => Some(Self::NetCdf),
             _ if beginning.starts_with(b"\x93NUMPY") => Some(Self::Npy),
-            _ if beginning.starts_with(HDF5) => Some(Self::Hdf5),
-            _ if is_matlab && beginning.get(512..).is_some_and(|behind| behind.starts_with(HDF5)) => Some(Self::Hdf5),
+            _ if behind_blocks.any(|behind| behind.starts_with(HDF5)) => Some(Self::Hdf5),
             _ => None,
         }
     }
@@ -242,7 +245,7 @@ impl ArraySource {
 }
 
 fn found(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
-    let mut beginning = vec![0; contents.bytes().min(1024) as usize];
+    let mut beginning = vec![0; contents.bytes().min(USER_BLOCK_MAX as u64 + 8) as usize];
     contents.read(&mut beginning, 0)?;
     match ArrayFormat::of(&beginning).context("it has no data sets")? {
         ArrayFormat::Hdf5 => hdf5::find(contents),
