@@ -183,6 +183,8 @@ for kind in ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BI
     known = np.ma.masked_where(np.isin(np.ma.filled(known, 0.1), np.array([0.1, 1e20], dtype="f4")), known)
     case(f"{kind}.nc", None, {"t2m": packed[:], "rain": plain[:], "counts": signed[:], "several": known})
     case(f"{kind}.nc", "lat", {"lat": lat[:]})
+    # Others read the values that are beyond it.
+    plain.valid_range = np.array([0, 0.5], "f4")
     file.close()
 for name, array in [
     ("c", seeded.normal(size=(3000, 5))),

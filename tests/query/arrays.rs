@@ -29,6 +29,10 @@ fn data_sets_of_other_shapes_are_named_and_rows_are_chosen_by_conditions() {
     for part in ["of shape 30 x 40 x 50", "line (100)", "left out: name (text"] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
+    for name in ["NETCDF4.nc", "NETCDF3_CLASSIC.nc"] {
+        let notes = files.ask("stats", name, &[])["notes"].to_string();
+        assert!(notes.contains("valid_min and valid_max were not applied to rain\""), "{notes}");
+    }
     let described = files.ask("describe,histogram,correlation", "old.h5", &[]);
     assert_eq!((&described["described"][0]["count"], &described["rows"]), (&json!(60_000), &json!(60_000)));
     let said = files.ask("stats", "old.h5", &["--columns", "g/cube", "--where-row", "\"g/counts\" >= 0"]);

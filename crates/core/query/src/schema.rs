@@ -65,6 +65,8 @@ pub enum Finding {
     NotText(Vec<String>),
     /// Values of these were stored as others, and are taken as attributes say, such as `scale_factor` and `_FillValue`.
     Unpacked(Vec<String>),
+    /// Attributes bound the values of these, and others are taken, too.
+    Bounded(Vec<String>),
 }
 
 impl Schema {
@@ -131,6 +133,9 @@ impl std::fmt::Display for Finding {
             Self::NotText(names) => write!(out, "columns that are left out: {}", few(names)),
             Self::Unpacked(names) => {
                 write!(out, "attributes such as scale_factor and _FillValue were applied to {}", few(names))
+            }
+            Self::Bounded(names) => {
+                write!(out, "valid_range, valid_min and valid_max were not applied to {}", few(names))
             }
         }
     }

@@ -43,9 +43,17 @@ pub struct Found {
     pub not_numbers: Vec<String>,
     /// Names of those whose values are not as they are stored.
     pub unpacked: Vec<String>,
+    /// Names of those whose attributes bound their values, which are taken nevertheless.
+    pub bounded: Vec<String>,
 }
 
 impl Found {
+    /// Names a data set whose attributes say more of its values.
+    pub fn note(&mut self, name: &str, stored: &StoredAs) {
+        self.unpacked.extend((!stored.is_none()).then(|| name.to_owned()));
+        self.bounded.extend(stored.has_bounds.then(|| name.to_owned()));
+    }
+
     /// Names a group that is too deep, by the first one above it.
     pub fn leave_group(&mut self, path: &str) {
         let first = path.split('/').next().unwrap_or(path);
@@ -79,11 +87,13 @@ pub struct StoredAs {
     scale: f64,
     /// and this added.
     offset: f64,
+    /// Whether they say which values are valid: libraries do not agree on whether others are missing.
+    has_bounds: bool,
 }
 
 impl Default for StoredAs {
     fn default() -> Self {
-        Self { missing: vec![], wrap: None, scale: 1.0, offset: 0.0 }
+        Self { missing: vec![], wrap: None, scale: 1.0, offset: 0.0, has_bounds: false }
     }
 }
 
@@ -109,7 +119,9 @@ impl StoredAs {
             _ => None,
         };
         let (scale, offset) = (one("scale_factor")?.unwrap_or(1.0), one("add_offset")?.unwrap_or(0.0));
-        Ok(Self { missing, wrap, scale, offset })
+        let bounds = |name: &str| numbers(name).map_or(true, |bounds| !bounds.is_empty());
+        let has_bounds = ["valid_range", "valid_min", "valid_max"].into_iter().any(bounds);
+        Ok(Self { missing, wrap, scale, offset, has_bounds })
     }
 
     /// The same for a file of NetCDF: what was never written is missing.
@@ -123,7 +135,8 @@ impl StoredAs {
 
     /// Whether stored values are the values.
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
+        let Self { missing, wrap, scale, offset, has_bounds: _ } = self;
+        missing.is_empty() && wrap.is_none() && (*scale, *offset) == (1.0, 0.0)
     }
 
     /// The values of stored ones.

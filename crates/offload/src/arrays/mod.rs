@@ -130,7 +130,7 @@ impl ArrayTable {
         found: Found,
         choose: impl FnOnce(Vec<NamedSet>, &[String]) -> anyhow::Result<(Vec<NamedSet>, Vec<NamedSet>)>,
     ) -> anyhow::Result<Self> {
-        let Found { sets, not_numbers, unpacked } = found;
+        let Found { sets, not_numbers, unpacked, bounded } = found;
         let (sets, others) = choose(sets, &not_numbers)?;
         let first = sets.first().context("it has no data sets")?;
         let shape = first.set.shape().to_vec();
@@ -153,9 +153,11 @@ impl ArrayTable {
             findings.push(Finding::NotNumbers(not_numbers));
         }
         let is_taken = |name: &String| sets.iter().any(|set| set.name == *name);
-        let unpacked: Vec<String> = unpacked.into_iter().filter(is_taken).collect();
-        if !unpacked.is_empty() {
-            findings.push(Finding::Unpacked(unpacked));
+        for (names, finding) in [(unpacked, Finding::Unpacked as fn(_) -> _), (bounded, Finding::Bounded)] {
+            let names: Vec<String> = names.into_iter().filter(is_taken).collect();
+            if !names.is_empty() {
+                findings.push(finding(names));
+            }
         }
         Ok(Self { origin, sets, tiles, rows, width, findings })
     }

@@ -42,9 +42,7 @@ pub fn find(contents: &Arc<dyn Contents + Send>) -> anyhow::Result<Found> {
             found.not_numbers.push(format!("{name} (an attribute that says what its values are has no numbers)"));
             continue;
         };
-        if !packing.is_none() {
-            found.unpacked.push(name.clone());
-        }
+        found.note(&name, &packing);
         let packing = packing.with_fill(element);
         let (file, shape) = (Arc::clone(&file), variable.shape());
         let set = Variable { file, name: name.clone(), shape, packing };

@@ -140,9 +140,7 @@ impl Walk {
         self.axes.note(&set);
         match numbers(&self.open, set, &name) {
             Ok(Some(set)) => {
-                if !set.packing.is_none() {
-                    self.found.unpacked.push(name.clone());
-                }
+                self.found.note(&name, &set.packing);
                 let kind = set.stored.kind.element();
                 let set = if set.has_axes { Numbers { packing: set.packing.with_fill(kind), ..set } } else { set };
                 self.sets.push((name, set));

@@ -123,9 +123,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         };
-        if !packing.is_none() {
-            self.found.unpacked.push(name.to_owned());
-        }
+        self.found.note(name, &packing);
         let set = Array::new(Arc::clone(self.store), Arc::clone(&self.cache), key.to_owned(), layout, packing);
         self.found.sets.push(NamedSet { name: name.to_owned(), set: Box::new(set) });
         Ok(())
