@@ -56,6 +56,21 @@ fn every_column_is_described_by_what_it_holds() {
     }
 }
 
+/// Its first value lies far behind the beginning that is looked at.
+#[test]
+fn a_column_without_a_value_at_its_beginning_is_described_as_the_text_that_comes() {
+    let place = Place::new();
+    let mut rows = String::from("a,late\n");
+    (0..700_000).for_each(|row| writeln!(rows, "{row},").unwrap());
+    (0..100).for_each(|row| writeln!(rows, "{row},word{}", row % 7).unwrap());
+    let file = place.path("late.csv");
+    fs::write(&file, rows).unwrap();
+    let said = ask(&place, &["describe,stats", text(&file)]);
+    let late = said["described"].as_array().unwrap().iter().find(|column| column["name"] == "late").unwrap();
+    assert_eq!((&late["kind"], &late["count"], &late["distinct"]), (&json!("text"), &json!(100), &json!(7)), "{late}");
+    assert_eq!((&late["missing"], &said["columns"].as_array().unwrap().len()), (&json!(700_000), &1), "{said}");
+}
+
 #[test]
 fn a_description_says_how_far_it_is_from_exact() {
     let place = Place::new();

@@ -253,7 +253,13 @@ fn numeric(
     rereads: bool,
     asked: (&QueryArguments, &Effective),
 ) -> anyhow::Result<(Merged, Makings)> {
-    let (mut merged_once, makings) = merged(sources, table.as_ref(), options, rereads, asked)?;
+    let (mut merged_once, mut makings) = merged(sources, table.as_ref(), options, rereads, asked)?;
+    let rows = merged_once.state.as_ref().and_then(|state| state.rows.as_ref());
+    let mut tables = table.as_mut().zip(rows).filter(|_| !sources.iter().any(FileSource::is_pipe));
+    if tables.as_mut().is_some_and(|(table, rows)| table.describe_texts(rows)) {
+        options.done_bytes.store(0, Ordering::Relaxed);
+        (merged_once, makings) = merged(sources, table.as_ref(), options, rereads, asked)?;
+    }
     let Some((table, rows)) = table.as_mut().zip(merged_once.state.as_mut().and_then(|state| state.rows.as_mut()))
     else {
         return Ok((merged_once, makings));

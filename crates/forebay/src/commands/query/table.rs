@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use forebay_offload::files::WantedRows;
 use forebay_query::{
-    Collected, DescribedColumns, Dialect, Filter, Kept, Keys, OnText, Operator, QueryError, Reading, Rows, Schema,
-    Words, column_of, columns_of, described_columns_of, same_columns, unite_keys,
+    Collected, DescribedColumns, Dialect, Filter, Kept, Keys, NumberColumn, OnText, Operator, QueryError, Reading,
+    Rows, Schema, Words, column_of, columns_of, described_columns_of, same_columns, unite_keys,
 };
 
 use crate::cli::{Delimiter, OnError, QueryArguments};
@@ -21,6 +21,8 @@ pub struct Table {
     pub columns: Vec<usize>,
     /// Those that are described.
     pub described: DescribedColumns,
+    /// Whether text is described, too.
+    describes_text: bool,
     /// The meaning of text in them.
     pub on_text: OnText,
     /// Which rows count; all without one.
@@ -76,7 +78,8 @@ impl Table {
             // `normalise` alone is about its column: others make no row bad.
             columns.truncate(1);
         }
-        Ok(Self { schemas, columns, described, on_text, filter, by })
+        let describes_text = operators.iter().any(|operator| operator.describes_text());
+        Ok(Self { schemas, columns, described, describes_text, on_text, filter, by })
     }
 
     /// The rows of one of the files, as they are wanted.
@@ -123,6 +126,35 @@ impl Table {
         }
         self.columns = places.iter().map(|place| self.columns[*place]).collect();
         Ok(Some(places))
+    }
+
+    /// Describes columns as text that have text and turned out to have no number: their beginnings had no value. Whether there are any.
+    pub fn describe_texts(&mut self, rows: &Rows) -> bool {
+        let numbers = self.described.numbers.iter().zip(&rows.described.numbers);
+        let is_text = |of: &NumberColumn| of.texts.texts > 0 && of.column.missing() == rows.good;
+        let found = numbers.filter(|(_, of)| self.describes_text && is_text(of));
+        let found: Vec<(usize, &NumberColumn)> = found.map(|(column, of)| (*column, of)).collect();
+        let texts: Vec<usize> = found.iter().map(|(column, _)| *column).collect();
+        let is_other = |column: &usize| !texts.contains(column);
+        if !self.columns.is_empty() && !self.columns.iter().any(is_other) {
+            // No column is left to sum, which is an error.
+            return false;
+        }
+        self.described.numbers.retain(is_other);
+        self.columns.retain(is_other);
+        let first = |of: &NumberColumn| Some(of.texts.first.as_ref()?.text.clone());
+        let firsts: Vec<_> = found.into_iter().map(|(column, of)| (column, first(of))).collect();
+        for schema in &mut self.schemas {
+            for (column, text) in &firsts {
+                schema.numeric[*column] = Some(false);
+                if let Some(text) = text {
+                    schema.first_texts.entry(*column).or_insert_with(|| text.clone());
+                }
+            }
+        }
+        self.described.texts.extend(&texts);
+        self.described.texts.sort_unstable();
+        !texts.is_empty()
     }
 
     /// The columns that are not numeric, with their first values; None if columns were named, or no operator shows any.
