@@ -347,19 +347,44 @@ fn names_or_data(record: &Record<'_>, rest: &[(Record<'_>, usize)], dialect: &Di
         && columns().any(|(column, kind)| *kind == Evidence::Number && !rest.is_empty() && is_bare(rest, column));
     let counts =
         counts_columns(record, dialect) && rest.first().is_some_and(|(next, _)| !counts_columns(next, dialect));
-    (above_numbers || quotes_numbers || counts, has(Evidence::Text) || counts)
+    let labels = counts || labels_columns(record, rest, dialect);
+    (above_numbers || quotes_numbers || labels, has(Evidence::Text) || labels)
 }
 
-/// Whether the fields of a record are numbers that go up by one, as years and columns without names do; the first may be another.
+/// Whether the fields of a record are numbers at equal distances, as years and columns without names are; the first may be another. Years are few,
+/// where a text or nothing stands before them.
 fn counts_columns(record: &Record<'_>, dialect: &Dialect) -> bool {
     const COUNTED_MIN: usize = 3;
+    const YEARS_MIN: usize = 2;
+    const YEARS: std::ops::Range<f64> = 1000.0..3000.0;
     let number = |text: &&[u8]| match dialect.field(text) {
         Field::Number(number) if number.fract() == 0.0 => Some(number),
         _ => None,
     };
-    let counted: Option<Vec<f64>> = record.fields.iter().skip(1).map(number).collect();
-    let all = |numbers: &[f64]| numbers.len() >= COUNTED_MIN && numbers.windows(2).all(|pair| pair[0] + 1.0 == pair[1]);
-    counted.is_some_and(|counted| all(&counted))
+    let Some(counted) = record.fields.iter().skip(1).map(number).collect::<Option<Vec<f64>>>() else { return false };
+    let steps = || counted.windows(2).map(|pair| pair[1] - pair[0]);
+    let is_even = steps().next().is_some_and(|first| first != 0.0 && steps().all(|step| step == first));
+    let is_label = record.fields.first().is_some_and(|text| number(text).is_none());
+    let are_years = is_label && counted.len() >= YEARS_MIN && counted.iter().all(|number| YEARS.contains(number));
+    is_even && (are_years || counted.len() >= COUNTED_MIN && steps().next() == Some(1.0))
+}
+
+/// Whether a first record has the names of columns that are numbered, and nothing above the names of rows, as pandas writes them: those have names,
+/// and columns are numbered upwards, or rows from 0 on.
+fn labels_columns(record: &Record<'_>, rest: &[(Record<'_>, usize)], dialect: &Dialect) -> bool {
+    let number = |text: &[u8]| match dialect.field(text) {
+        Field::Number(number) if number.fract() == 0.0 && number >= 0.0 => Some(number),
+        _ => None,
+    };
+    let Some((corner, labels)) = record.fields.split_first() else { return false };
+    let Some(labels) = labels.iter().map(|text| number(text)).collect::<Option<Vec<f64>>>() else { return false };
+    let names: Vec<&[u8]> = rest.iter().filter_map(|(record, _)| record.fields.first().copied()).collect();
+    let are_numbered = || names.iter().enumerate().all(|(row, name)| number(name) == Some(row as f64));
+    let is_upward = labels.windows(2).all(|pair| pair[0] < pair[1]);
+    bare(corner).is_empty()
+        && !(labels.is_empty() || names.is_empty())
+        && !names.iter().any(|name| bare(name).is_empty())
+        && (is_upward || are_numbered())
 }
 
 /// Whether a column of some records has numbers, and nothing that is not.

@@ -1,6 +1,6 @@
 //! `--where-row`: which rows count, by what their fields say: `flow > 3 and (site = 'north' or day is missing)`.
 //!
-//! A comparison with a number is one of numbers, with a text in quotes one of texts. Of a field that is missing, or no number
+//! A comparison with a number is one of numbers, with a text in quotes one of texts; a text that is a number is one beside numbers. Of a field that is missing, or no number
 //! where one is compared, nothing is known: such a row does not count, nor does it with `not` before (as in SQL).
 
 mod parse;
@@ -60,8 +60,30 @@ mod tests {
             ("site > 'o'", false, true),
             ("2 = 1.5", true, false),
             ("flow == -1 or site == 'it''s'", false, false),
+            ("flow = '20.0'", false, true),
+            ("flow > '3'", false, true),
+            ("site != '5'", true, true),
+            ("level != '5'", true, false),
         ] {
             assert_eq!((admits(filter, north), admits(filter, south)), (is_north, is_south), "{filter}");
+        }
+    }
+
+    /// Whichever of them comes first in the file.
+    #[test]
+    fn a_column_may_have_numbers_and_texts() {
+        for text in [&b"s,x\n9,1\na,2\n"[..], b"s,x\na,2\n9,1\n"] {
+            let schema = schema_of(text, true, &Reading::default()).unwrap().unwrap();
+            for (filter, is_number, is_text) in [
+                ("s != '5'", true, true),
+                ("s not in ('9.0', 'b')", false, true),
+                ("s = 9", true, false),
+                ("s > '5'", true, true),
+            ] {
+                let filter = Filter::parse(filter, &schema).unwrap();
+                let admits = |field: &str| filter.admits(&schema.dialect, |_| field.as_bytes());
+                assert_eq!((admits("9"), admits("a")), (is_number, is_text), "{filter:?}");
+            }
         }
     }
 
@@ -78,6 +100,8 @@ mod tests {
             ("site = 'north", "never closed"),
             ("flow > 3 and", "a column"),
             ("flow in (1 2)", "a , or a )"),
+            ("site = 'NA'", "'NA' stands for a missing value"),
+            ("site in ('north', '')", "'' stands for a missing value"),
             ("flow ~ 3", "a comparison"),
             (&"not ".repeat(5000), "a column"),
             (&format!("flow = 1{}", " or flow = 1".repeat(500)), "steps"),

@@ -1,6 +1,6 @@
 //! The text of a condition, taken apart.
 
-use crate::dialect::Field;
+use crate::dialect::{Dialect, Field};
 use crate::filter::steps::{Relation, Step, Value};
 use crate::limits::FILTER_STEPS_MAX;
 use crate::schema::Schema;
@@ -26,6 +26,11 @@ pub enum FilterError {
     /// A name that no column has.
     #[error("{0}")]
     Column(String),
+    /// A text that no field equals.
+    #[error(
+        "'{0}' stands for a missing value, which equals nothing: write COLUMN is missing; with --missing '' such words are text"
+    )]
+    Missing(String),
     /// It is too long.
     #[error("it has more than {FILTER_STEPS_MAX} steps, or is more than {DEPTH_MAX} deep")]
     TooLong,
@@ -119,7 +124,7 @@ impl<'a> Parser<'a> {
         }
         let is_not = self.takes_word("not")?;
         if self.takes_word("in")? {
-            let values = self.values(column)?;
+            let values = self.values()?;
             self.push(Step::In(column, values))?;
             return if is_not { self.push(Step::Not) } else { Ok(()) };
         }
@@ -127,7 +132,7 @@ impl<'a> Parser<'a> {
         let Some(relation) = relation else {
             return Err(self.expected("a comparison (= != < <= > >=, is missing, in)"));
         };
-        let value = self.value_for(column)?;
+        let value = self.value()?;
         self.push(Step::Compare(column, relation, value))
     }
 
@@ -150,13 +155,13 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn values(&mut self, column: u16) -> Parsed<Vec<Value>> {
+    fn values(&mut self) -> Parsed<Vec<Value>> {
         if !self.takes_sign("(")? {
             return Err(self.expected("a ("));
         }
-        let mut values = vec![self.value_for(column)?];
+        let mut values = vec![self.value()?];
         while self.takes_sign(",")? {
-            values.push(self.value_for(column)?);
+            values.push(self.value()?);
             if values.len() > FILTER_STEPS_MAX {
                 return Err(FilterError::TooLong);
             }
@@ -164,22 +169,10 @@ impl<'a> Parser<'a> {
         if self.takes_sign(")")? { Ok(values) } else { Err(self.expected("a , or a )")) }
     }
 
-    /// A value that is compared with a column: a text that is a number is one beside numbers, as in SQL.
-    fn value_for(&mut self, column: u16) -> Parsed<Value> {
-        let has_numbers = self.schema.numeric[usize::from(column)] == Some(true);
-        Ok(match self.value()? {
-            Value::Text(text) if has_numbers => match self.schema.dialect.field(text.as_bytes()) {
-                Field::Number(number) => Value::Number(number),
-                _ => Value::Text(text),
-            },
-            value => value,
-        })
-    }
-
     fn value(&mut self) -> Parsed<Value> {
         let before = self.rest;
         let value = match self.token()? {
-            Some(Token::Text(text)) => Some(Value::Text(text)),
+            Some(Token::Text(text)) => Some(self.quoted_value(text)?),
             // A number too large for a double is no infinity.
             Some(Token::Word(word)) => {
                 let is_told = |number: &f64| {
@@ -194,6 +187,17 @@ impl<'a> Parser<'a> {
             self.rest = before;
             self.expected("a number, or a text in quotes ('north'),")
         })
+    }
+
+    /// Whether fields are numbers is theirs to say: a column may have both.
+    fn quoted_value(&self, text: String) -> Parsed<Value> {
+        let of_text = Dialect { missing: self.schema.dialect.missing.clone(), ..Dialect::default() };
+        let dialect = if self.schema.is_of_doubles() { &of_text } else { &self.schema.dialect };
+        match dialect.field(text.as_bytes()) {
+            Field::Number(number) => Ok(Value::Either(number, text)),
+            Field::Missing | Field::Word(_) => Err(FilterError::Missing(text)),
+            Field::Text => Ok(Value::Text(text)),
+        }
     }
 
     fn column(&mut self) -> Parsed<u16> {

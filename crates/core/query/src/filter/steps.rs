@@ -41,6 +41,8 @@ pub(super) enum Relation {
 pub(super) enum Value {
     Number(f64),
     Text(String),
+    /// A text that is a number: beside a number that, beside other texts itself.
+    Either(f64, String),
 }
 
 impl Relation {
@@ -59,12 +61,12 @@ impl Relation {
 impl Value {
     /// How a field stands to it; None where that is not known.
     fn ordering(&self, field: &[u8], dialect: &Dialect) -> Option<Ordering> {
-        match self {
-            Self::Number(value) => match dialect.field(field) {
-                Field::Number(number) => number.partial_cmp(value),
-                _ => None,
-            },
-            Self::Text(value) => (!is_missing(field, dialect)).then(|| (*dialect.text_of(field)).cmp(value.as_bytes())),
+        let beside_text =
+            |value: &str| (!is_missing(field, dialect)).then(|| (*dialect.text_of(field)).cmp(value.as_bytes()));
+        match (self, dialect.field(field)) {
+            (Self::Number(value) | Self::Either(value, _), Field::Number(number)) => number.partial_cmp(value),
+            (Self::Number(_), _) => None,
+            (Self::Text(value) | Self::Either(_, value), _) => beside_text(value),
         }
     }
 }

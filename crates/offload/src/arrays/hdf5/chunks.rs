@@ -184,6 +184,8 @@ impl Chunks {
             return Ok(vec![]);
         }
         let axes = shape.len();
+        // The numbers of chunks in an index of fixed length are those of the largest shape.
+        let largest = self.shape_max.as_ref().unwrap_or(shape);
         Ok(match &self.indexing {
             None => {
                 let (axes, chunk) = (Some(axes as u32), chunk);
@@ -206,14 +208,14 @@ impl Chunks {
             )?,
             Some(ChunkIndexing::Implicit) => {
                 let bytes = self.stored.kind.bytes;
-                chunk_index::collect_implicit_chunk_entries(address, shape, chunk, bytes, None, storage.len())?
+                chunk_index::collect_implicit_chunk_entries(address, largest, chunk, bytes, None, storage.len())?
             }
             Some(ChunkIndexing::FixedArray { .. }) => collect_fixed_array_chunk_entries_storage(
                 storage,
                 address,
                 offset_bytes,
                 length_bytes,
-                shape,
+                largest,
                 chunk,
                 None,
             )?,
