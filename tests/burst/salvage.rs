@@ -6,8 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use forebay_tests::job::send;
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::bed::{Bed, arguments};
@@ -89,6 +91,80 @@ fn writes_after_the_last_synced_one_survive_the_death_of_the_job() {
             bed.job.down();
         }
     }
+}
+
+/// A commit that was sent without an answer is sent again before any other of the node's writes is committed: those are of a later session, with which
+/// the leader takes all of the one before for done.
+#[test]
+fn a_commit_without_an_answer_survives_the_death_of_the_job() {
+    require!(Fuse, Root);
+    for lands_with_next_job in [false, true] {
+        let mut bed = Bed::with(3, &["--drain", "manual"]);
+        let open = |kind: &str| -> Vec<fs::File> {
+            let create = |number| fs::File::create(bed.mount_of(1).join(format!("{kind}-{number}"))).unwrap();
+            (0..4).map(create).collect()
+        };
+        let (first, sent, last) = (open("first"), open("sent"), open("last"));
+        // The leader has their names before it stands still.
+        last[0].sync_all().unwrap();
+        let store = bed.job.sandbox.base().join("store/1");
+        let written_at = || {
+            let entries = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap());
+            let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment-"));
+            segments.map(|segment| segment.metadata().unwrap().modified().unwrap()).max()
+        };
+        // It never goes on, or would carry out what has come to it.
+        send(bed.job.daemon(0).unwrap(), Signal::STOP);
+        let mut closing = vec![];
+        first.iter().chain(&sent).chain(&last).for_each(|file| file.write_all_at(&[b'x'; 3000], 0).unwrap());
+        for file in sent {
+            let before = written_at();
+            closing.push(std::thread::spawn(move || drop(file)));
+            wait_until("the commit is noted", PATIENCE, || written_at() > before);
+        }
+        bed.job.kill_all();
+        drop((first, last));
+        closing.into_iter().for_each(|closing| closing.join().unwrap());
+        if lands_with_next_job {
+            let words = arguments(&bed.job.sandbox, 3);
+            bed.job.up_again(&words.iter().map(OsStr::new).collect::<Vec<_>>());
+            bed.drain();
+        } else {
+            assert_eq!(salvage(&bed.job.sandbox, "store").0, Some(0));
+        }
+        for name in
+            ["first", "sent", "last"].iter().flat_map(|kind| (0..4).map(move |number| format!("{kind}-{number}")))
+        {
+            let landed = fs::read(bed.backing().join(&name)).unwrap();
+            assert!(landed == [b'x'; 3000], "{name}, {} bytes, {lands_with_next_job}", landed.len());
+        }
+        if lands_with_next_job {
+            bed.job.down();
+        }
+    }
+}
+
+/// The next job has fewer nodes: the last one's store has writes to a file that it had open, of which nothing was committed.
+#[test]
+fn a_smaller_job_tells_of_what_a_node_that_it_lacks_has_written() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &[]);
+    let file = fs::File::create(bed.mount_of(2).join("file")).unwrap();
+    file.write_all_at(&[b'x'; 5000], 0).unwrap();
+    bed.job.kill_all();
+    drop(file);
+    let words = arguments(&bed.job.sandbox, 2);
+    bed.job.up_again(&words.iter().map(OsStr::new).collect::<Vec<_>>());
+    let drained = bed.command(&["drain", "--wait", "--timeout", "30s"]);
+    assert_eq!(drained.status.code(), Some(3), "{drained:?}");
+    assert!(drained.text().contains("had files open on nodes that this one does not have (2)"), "{drained:?}");
+    let down = bed.command(&["down"]);
+    assert_eq!(down.status.code(), Some(3), "{down:?}");
+    assert!(down.stderr.contains("(2)") && down.stderr.contains("Kept in "), "{down:?}");
+    let (status, told) = salvage(&bed.job.sandbox, "store");
+    assert_eq!((status, &told["landed"], &told["stores"]), (Some(0), &true.into(), &Value::Array(vec![])), "{told}");
+    assert_eq!(fs::read(bed.backing().join("file")).unwrap(), [b'x'; 5000]);
+    bed.job.forget();
 }
 
 /// All of them have parts of one large file, and give their bytes to each other within one process.

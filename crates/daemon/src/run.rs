@@ -215,6 +215,7 @@ impl BurstSession {
         let is_last = reason != ExitReason::HandOver;
         let ended = async {
             if is_last {
+                write.retire();
                 let _ = write.flush().await;
             }
             let of_mount = Arc::clone(&write);

@@ -76,7 +76,17 @@ impl Commits {
     /// # Errors
     /// The first that the leader did not answer; the others are settled.
     pub async fn resolve_unanswered(&self) -> Result<(), Errno> {
-        let mut outcome = self.find_lost().await;
+        let outcome = self.find_lost().await;
+        outcome.and(self.resend_unanswered().await)
+    }
+
+    /// Has all carried out that daemons before this one have sent. On another mount before this daemon has any change carried out: the leader
+    /// would conclude from its session that those of the one before are over.
+    ///
+    /// # Errors
+    /// The leader's error.
+    pub async fn resend_unanswered(&self) -> Result<(), Errno> {
+        let mut outcome = Ok(());
         for open in self.files.all() {
             let _turn = open.turn_to_commit().await;
             outcome = outcome.and(self.send_unanswered(&open).await);

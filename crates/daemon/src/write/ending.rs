@@ -67,6 +67,11 @@ impl Left {
 }
 
 impl WriteParts {
+    /// The node ends with this daemon, which has no part in who leads the tree any more.
+    pub fn retire(&self) {
+        self.election.retire();
+    }
+
     /// Programs do not wait for locks any more: the mount is taken away.
     pub fn end_lock_waits(&self) {
         self.locking.end();
@@ -117,9 +122,14 @@ impl WriteParts {
             let mirrored = || self.second.as_ref()?.mirror().as_ref().map(|of| of.is_needed_beside(&[own, leads]));
             return self.local.log.space().live_bytes > 0 || !ends_with_job && mirrored() == Some(true);
         };
+        if !self.absent_openers().is_empty() {
+            return true;
+        }
         let tree = leader.tree();
-        let is_known = || leader.replicator.standby_has_all() && tree.unlinked_with_drafts().is_empty();
-        tree.is_needed() || !ends_with_job && (tree.is_open_beside(&[own]) || !is_known())
+        // Where stores land without their job, all that are there have said what they have.
+        let is_told = !self.has_kernel || !tree.is_open_beside(&[own]) && leader.replicator.standby_has_all();
+        let is_settled = ends_with_job || is_told && tree.unlinked_with_drafts().is_empty();
+        tree.is_needed() || !is_settled
     }
 
     /// `drain_job` for the last time: programs of no node change anything from now on (`freeze`).
@@ -206,7 +216,8 @@ impl WriteParts {
             (steps, files) = (tree.steps_to_land(), tree.files_not_landed());
         }
         let has_unsent = self.freeze.has_unsent();
-        if uncommitted_bytes == 0 && steps == 0 && files.is_empty() && !has_unsent {
+        let is_all = uncommitted_bytes == 0 && steps == 0 && files.is_empty() && !has_unsent;
+        if is_all && self.absent_openers().is_empty() {
             return None;
         }
         let more_files = files.len().saturating_sub(NAMED_MAX);

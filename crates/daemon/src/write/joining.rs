@@ -137,6 +137,7 @@ impl WriteParts {
                 self.forget_dropped()?;
             }
         }
+        self.commits.resend_unanswered().await?;
         self.drop_overtaken().await?;
         self.commits.commit_all().await?;
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll).await

@@ -91,7 +91,7 @@ pub struct WriteParts {
     /// Programs are served from then on.
     pub(super) joined: Arc<Joined>,
     pub(super) drain: DrainPolicy,
-    has_kernel: bool,
+    pub(super) has_kernel: bool,
     pub(super) ends_at: Option<Duration>,
     /// How long a program may wait.
     deadline: Duration,
@@ -316,8 +316,18 @@ impl WriteParts {
         let why = drain_messages::both(lost.or(progress.why), why);
         let why = drain_messages::both(why, leader.and_then(|leader| drain_messages::aside(leader, &self.backing)));
         let why = drain_messages::both(why, drain_messages::lost_changes(&with_lost_changes));
+        let why = drain_messages::both(why, drain_messages::left_open(&self.absent_openers()));
         let has_lost_changes = !with_lost_changes.is_empty();
         Progress { why, has_lost_changes, is_final, ..progress }
+    }
+
+    /// Nodes that had files open in a larger run of the job, if this one leads the tree: their stores may have writes to these.
+    pub(super) fn absent_openers(&self) -> BTreeSet<NodeRank> {
+        let Some(leader) = self.leader() else { return BTreeSet::new() };
+        let mut openers = leader.tree().openers();
+        let others = self.nodes.others();
+        openers.retain(|node| *node != self.local.rank && !others.contains(node));
+        openers
     }
 
     /// The obstacle that keeps a node from committing, if any, and nodes whose programs have lost changes. Nodes that have just not answered are

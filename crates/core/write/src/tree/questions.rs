@@ -287,7 +287,13 @@ impl Tree {
         self.nodes.active().filter(|(_, of)| of.open_on.contains_key(&node)).count()
     }
 
-    /// Whether a node beside these has a file open. Its log may have writes to it that it has not sent, and they have a name here alone.
+    /// The nodes that have files open. Their logs may have writes to these that they have not sent, and that have a name here alone.
+    #[must_use]
+    pub fn openers(&self) -> BTreeSet<NodeRank> {
+        self.nodes.active().flat_map(|(_, of)| of.open_on.keys().copied()).collect()
+    }
+
+    /// Whether a node beside these has a file open.
     #[must_use]
     pub fn is_open_beside(&self, nodes: &[NodeRank]) -> bool {
         self.nodes.active().any(|(_, of)| of.open_on.keys().any(|node| !nodes.contains(node)))

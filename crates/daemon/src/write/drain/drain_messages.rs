@@ -60,6 +60,17 @@ pub fn lost_changes(nodes: &BTreeSet<NodeRank>) -> Option<String> {
     })
 }
 
+/// The message about nodes that are not in the job any more and had files open, if any.
+pub fn left_open(nodes: &BTreeSet<NodeRank>) -> Option<String> {
+    (!nodes.is_empty()).then(|| {
+        format!(
+            "an earlier run of the job had files open on nodes that this one does not have ({}): what programs wrote there last is in \
+             the stores of these nodes alone, and lands with them (forebay salvage, or as many nodes again)",
+            list(nodes)
+        )
+    })
+}
+
 /// The message about files that have landed in the directory `backing` under other names than theirs, if any.
 pub fn aside(leader: &Leader, backing: &Path) -> Option<String> {
     let tree = leader.tree();

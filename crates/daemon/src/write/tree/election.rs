@@ -49,6 +49,8 @@ pub struct Election {
     /// A task tells a newer leader what the one before may not have.
     is_settling: AtomicBool,
     is_leaving: AtomicBool,
+    /// The node ends, and no daemon of it goes on.
+    is_retired: AtomicBool,
     /// Has the node's next daemon begin.
     begin_next: BeginNext,
 }
@@ -78,6 +80,7 @@ impl Election {
             changed: Notify::new(),
             is_settling: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
+            is_retired: AtomicBool::new(false),
             begin_next,
         })
     }
@@ -125,8 +128,16 @@ impl Election {
         });
     }
 
+    /// The node ends, and leaves it to others who leads the tree: its vote would outlive it, and name a leader that may never come to lead.
+    pub fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+    }
+
     /// Another node wants to lead the tree.
     pub async fn vote(self: &Arc<Self>, vote_request: VoteRequest) -> VoteReply {
+        if self.is_retired.load(Ordering::Relaxed) {
+            return VoteReply::TooEarly;
+        }
         if self.role == Role::Leader && self.leader_lease().newer().is_none() {
             return VoteReply::TooEarly;
         }
@@ -268,6 +279,9 @@ impl Election {
 
     /// Asks the voters whether this node may own a tree whose leader is silent, with what it has of its history. As which leader, if so.
     pub async fn request_votes(self: &Arc<Self>, incarnation: u64) -> Option<Leadership> {
+        if self.is_retired.load(Ordering::Relaxed) {
+            return None;
+        }
         let known = self.voter().leadership();
         let leadership = match known.leader == self.local.rank {
             // Asked before.
