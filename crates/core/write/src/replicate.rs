@@ -212,6 +212,12 @@ impl<E: Entry> Backlog<E> {
         self.follower.is_some_and(|follower| follower.have == self.have())
     }
 
+    /// Whether there is one that has anything, silent or not.
+    #[must_use]
+    pub fn has_follower(&self) -> bool {
+        self.follower.is_some()
+    }
+
     /// Whether the next answer has no room for more, or a caller waits for it.
     #[must_use]
     pub fn is_due(&self) -> bool {

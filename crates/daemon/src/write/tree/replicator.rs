@@ -36,6 +36,8 @@ pub struct TreeReplicator {
     /// For the standby, if it has one. Changes are noted while the tree is had.
     history: Replicator<Vec<u8>>,
     has_standby: bool,
+    /// Whether nothing had happened before this daemon.
+    begins_tree: bool,
     /// The tree that the standby gets in parts. It shares with the leader's what has not changed since.
     sending: Mutex<Option<Sending>>,
 }
@@ -64,6 +66,7 @@ impl TreeReplicator {
             leadership: local.leadership(),
             renewals: AtomicU64::new(0),
             releasing: Mutex::default(),
+            begins_tree: lineage.have().count == 0,
             history: Replicator::new(Backlog::new(lineage, recent, nodes.now())),
             has_standby,
             sending: Mutex::default(),
@@ -166,9 +169,10 @@ impl TreeReplicator {
         history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have.count)
     }
 
-    /// Whether no store lacks a change: that of a standby that is silent may.
+    /// Whether no store lacks a change: that of a standby that is silent may, unless it has never followed a tree that began with this daemon.
     pub fn standby_has_all(&self) -> bool {
-        self.followed().is_none_or(|history| history.has_all())
+        let has_all = |history: &Backlog<_>| history.has_all() || self.begins_tree && !history.has_follower();
+        self.followed().is_none_or(|history| has_all(&history))
     }
 
     /// The standby asks, and has this much. Whether the tree has one.
