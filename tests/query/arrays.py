@@ -69,6 +69,28 @@ with h5py.File("plugins.h5", "w") as file:
             chunk[: 5000 - first] = half[first : first + 700]
             written.write_direct_chunk((first, 0), bytes(codec.encode(chunk)))
 case("plugins.h5", None, {"blosc": half, "zstd": half, "lz4": half})
+# The numbers of chunks are those of the largest shape: an index of fixed length, and none where all chunks were there from the beginning.
+for name, options in [("may-grow", {"compression": "gzip"}), ("may-grow-plain", {})]:
+    with h5py.File(f"{name}.h5", "w", libver="latest") as file:
+        sets = {}
+        for axes, shape, most in [("second", (23, 17), (23, 40)), ("both", (23, 17), (31, 18)), ("full", (4, 4), (4, 8))]:
+            sets[axes] = seeded.normal(size=shape)
+            file.create_dataset(axes, data=sets[axes], chunks=(2, 3), maxshape=most, **options)
+        if not options:
+            early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            early.set_chunk((2, 3))
+            early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            space = h5py.h5s.create_simple((23, 17), (31, 40))
+            written = h5py.h5d.create(file.id, b"early", h5py.h5t.NATIVE_DOUBLE, space, early)
+            sets["early"] = seeded.normal(size=(23, 17))
+            written.write(h5py.h5s.ALL, h5py.h5s.ALL, sets["early"])
+    for axes, values in sets.items():
+        case(f"{name}.h5", axes, {f"{axes}[{column}]": values[:, column] for column in range(values.shape[1])})
+# What scale-offset makes of a chunk may be longer than it.
+with h5py.File("lzf-scaled.h5", "w") as file:
+    wide = seeded.integers(-(2**31), 2**31, size=(100, 3)).astype("i4")
+    file.create_dataset("x", data=wide, chunks=(7, 3), scaleoffset=0, compression="lzf")
+    case("lzf-scaled.h5", None, {f"x[{column}]": wide[:, column] for column in range(3)})
 # A program's own block comes first.
 for name, block in [("block.h5", 512), ("long-block.h5", 65536)]:
     with h5py.File(name, "w", userblock_size=block) as file:

@@ -166,6 +166,14 @@ impl Column {
     }
 }
 
+/// Whether all values are integers whose sums, in whatever order, are doubles.
+fn are_whole(values: &[f64], largest: f64) -> bool {
+    /// Doubles beside it differ by one: what is added to it and taken away again is rounded to an integer.
+    const UNITS: f64 = 3.0 * power_of_two(51);
+    let are_small = largest < power_of_two(51) && largest * values.len() as f64 <= power_of_two(53);
+    are_small && values.iter().fold(true, |are_whole, value| are_whole & ((value + UNITS) - UNITS == *value))
+}
+
 /// A number times the powers of two that `scale` stands for.
 fn unscaled(mut number: f64, scale: i8) -> f64 {
     let step = if scale > 0 { STEP } else { 1.0 / STEP };
@@ -189,7 +197,12 @@ impl Moments {
             let scaled: Vec<f64> = values.iter().map(|value| value * STEP).collect();
             return Self { scale: -1, ..Self::of_scaled(&scaled) };
         }
-        Self::of_scaled(values)
+        let moments = Self::of_scaled(values);
+        match are_whole(values, largest) {
+            // Exact, where the sum about a mean is rounded.
+            true => Self { sum: DoubleDouble::from(sum(values, |value| value)), ..moments },
+            false => moments,
+        }
     }
 
     fn of_scaled(values: &[f64]) -> Self {

@@ -116,6 +116,26 @@ fn table(value: impl Strategy<Value = f64>) -> impl Strategy<Value = Vec<Vec<f64
     prop::collection::vec(prop::collection::vec(value, 3), 1..40)
 }
 
+/// Their sums are doubles, so that nothing has to be rounded.
+#[test]
+fn sums_of_small_integers_are_exact() {
+    let mut number = 7_i64;
+    let mut next = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        number >> 33
+    };
+    for count in [1, 2, 3, 7, 64, 1000, 5003] {
+        for block_len in [3, 1 << 16] {
+            for below in [100, 1 << 20, 1 << 31] {
+                let values: Vec<i64> = (0..count).map(|_| next() % below).collect();
+                let rows: Vec<Vec<f64>> = values.iter().map(|value| vec![*value as f64]).collect();
+                let sum = state(&rows, block_len).rows.unwrap().columns[0].summary().sum;
+                assert_eq!(sum, values.iter().sum::<i64>() as f64, "{count} below {below}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -38,6 +38,9 @@ const LZF: (u16, usize) = (32000, 2);
 /// The same of Blosc's.
 const BLOSC: (u16, usize) = (32001, 3);
 
+/// Bytes that a filter before LZF, such as scale-offset, may have added to a chunk.
+const ADDED_MAX: usize = 64;
+
 /// The numbers of those of zstd and LZ4, which note none.
 const ZSTD: u16 = 32015;
 const LZ4: u16 = 32004;
@@ -87,7 +90,8 @@ fn filters() -> FilterRegistry {
     };
     let unpack = move |filter: &FilterDescription, packed: &[u8], _: usize| {
         let damaged = || Error::FilterError("a chunk that LZF compressed is damaged".to_owned());
-        lzf::unpacked(packed, len(filter, LZF.1)).ok_or_else(damaged)
+        let len_max = (len(filter, LZF.1) + ADDED_MAX).min(CHUNK_BYTES_MAX);
+        lzf::unpacked(packed, len_max).ok_or_else(damaged)
     };
     filters.register(LZF.0, Box::new(unpack));
     let error = |error: anyhow::Error| Error::FilterError(format!("{error:#}"));
