@@ -28,7 +28,7 @@ pub enum FilterError {
     Column(String),
     /// A text that no field equals.
     #[error(
-        "'{0}' stands for a missing value, which equals nothing: write COLUMN is missing; with --missing '' such words are text"
+        "'{0}' stands for a missing value, which equals nothing: write COLUMN is missing; other words for it are named by --missing, as in --missing -"
     )]
     Missing(String),
     /// It is too long.
